@@ -12,7 +12,7 @@ describe("a method called with a dot", function()
   local x = flame.ones(2, 2)
   local M = { net = net, list = { x, { x } } }
 
-  --- f is one line of this file; its message names that line and says what to write.
+  --- Checks that f, a function on one line, raises a message with that line and with what to write.
   local function dotted(op, write, f)
     local line = debug.getinfo(f, "S").linedefined
     assert.equal(("spec/core/dotted_spec.lua:%d: %s: called with a dot: write %s"):format(line, op,

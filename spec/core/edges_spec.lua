@@ -1,4 +1,4 @@
---- Values and gradients at poles, bounds and infinities, and the less usual forms of arguments that
+--- Values and gradients at poles, bounds and infinities, and unusual forms of arguments that
 --- PyTorch accepts.
 local helper = require "spec.support.helper"
 local raises = helper.raises

@@ -83,7 +83,7 @@ describe("an error", function()
       assert.equal("string", type(e), name)
       assert.equal(here, e:match("^(.-):%d+: [%w_.…%[%]]+: "), name .. ": " .. e)
     end
-    -- the thread sanitizer keeps a frame for each call that is left by an error, at most 65,536
+    -- ThreadSanitizer never drops frames left by longjmp, and has 65,536 of them: fewer calls then
     local seen, every = 0, os.getenv("FLAME_SANITIZE") == "thread" and 8 or 1
     for name, f in pairs(flame) do
       seen = seen + 1
@@ -128,7 +128,7 @@ describe("an error", function()
     pcall(flame.mean, flame.ones(2, { dtype = "i64" }))
     assert.equal("cast first: x:float()", flame.last_error().hint)
   end)
-  --- What f raised, and what last_error says about it.
+  --- Calls f, which must raise; returns flame.last_error() and the message.
   local function told(f, ...)
     local text = helper.message(f, ...)
     local e = flame.last_error()

@@ -1,6 +1,6 @@
---- Names of PyTorch beyond the contract's list (lua/flame/ops/statistics.lua), positional forms of
--- defaults, and what a script may do with functions that are written in Lua. spec/peer compares
--- many more values.
+--- Functions named as in PyTorch that docs/contract.md does not list (ops/statistics.lua), options
+-- passed by position, and what a script may do with functions that are written in Lua. spec/peer
+-- compares many more values.
 local raises = require("spec.support.helper").raises
 local flame = require "flame"
 local T = flame.tensor
@@ -222,7 +222,7 @@ describe("functions written in Lua", function()
       return flame.checkpoint(function(x) coroutine.yield(1) return x * 2 end, T { 3 })
     end)
     local ok, first = pcall(co)
-    -- a C function in between may refuse to be yielded across, with an error
+    -- yielding across a C function may be an error
     assert.is_true(not ok or first == 1)
   end)
 end)

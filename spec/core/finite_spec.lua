@@ -1,4 +1,4 @@
---- check_finite with names and its warning; where allclose says that two differ.
+--- flame.check_finite of named tensors, its warning; where allclose says that two tensors differ.
 local flame = require "flame"
 local nn = require "flame.nn"
 

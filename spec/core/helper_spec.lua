@@ -1,5 +1,5 @@
--- The assertions of spec/support/helper.lua: they accept close values, and name the worst other
--- one.
+-- The assertions of spec/support/helper.lua: they accept close values, and otherwise name the
+-- element that differs most.
 
 describe("assert.close", function()
   it("allows the tolerance and no more", function()

@@ -1,5 +1,5 @@
 -- The hooks by which specs plant bugs and failures (flame.internal, src/base/hooks.h) are in builds
--- for tests and not in a release. tools/test sets FLAME_RELEASE when a release runs this.
+-- for tests and not in a release. tools/test sets FLAME_RELEASE when this spec runs on a release.
 local flame = require "flame"
 local hooks = { "fail_alloc", "forget_plans", "plant", "interrupt", "budget", "enter_folder",
   "collector_waits" }
@@ -19,7 +19,7 @@ describe("#smoke a test hook", function()
       local file = assert(io.open(path, "rb"))
       local text = file:read("a")
       file:close()
-      -- names that a release has are found this way
+      -- a name that is in a release must be found: it shows that the search works
       assert.truthy(text:find("profile_start", 1, true))
       for _, name in ipairs { "fail_alloc", "forget_plans", "enter_folder",
           "collector_waits", "FLAME_TEST_MACHINE" } do
@@ -33,7 +33,7 @@ describe("#smoke a test hook", function()
       end)
     end
 
-    -- A folder in place of the machine's libraries.
+    -- FLAME_TEST_MACHINE names a folder in which libraries are looked for instead.
     it("FLAME_TEST_MACHINE is in a build for tests", function()
       local pipe = assert(io.popen(("FLAME_TEST_MACHINE=/proc/nowhere '%s' --info 2>&1"):format(
         dofile "spec/support/interpreter.lua")))

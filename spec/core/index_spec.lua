@@ -291,8 +291,8 @@ describe("a write at a position out of range, found when it runs,", function()
   local internal = flame.internal
   local good, bad = ids({ 2 }), ids({ 9 })
   local function line() return debug.getinfo(2, "l").currentline end
-  --- Compares x, after f has written to it and the first read has raised, with 'stored', for each
-  --- budget.
+  --- The values of x after f has written to it out of range and the first read has raised. stored:
+  --- x is evaluated before; budget: how many nodes may be pending.
   local function after(f, stored, budget)
     local before = internal.budget(budget)
     local x = flame.zeros(3)
@@ -399,7 +399,7 @@ end)
 
 describe("a sum into places of a table", function()
   local function f32(v) return (string.unpack("f", string.pack("f", v))) end
-  --- t[at[i]] += rows[i] in turn, each sum rounded by 'round'.
+  --- 'places' rows of zeros after t[at[i]] += rows[i] for each i in order, with rounding.
   local function summed(rows, at, places, width, round)
     local y = {}
     for p = 1, places do
@@ -453,7 +453,7 @@ describe("a sum into places of a table", function()
     flame.eval(y, at, x)
     local before = flame.stats().launches
     flame.eval(y:index_add(1, at, x))
-    -- launches: a copy of y, and the sum
+    -- one launch copies y, the other adds to it
     assert.equal(2, flame.stats().launches - before)
   end)
   it("names the first bad value by its position in the index", function()

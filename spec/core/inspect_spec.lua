@@ -1,5 +1,5 @@
--- Looking inside: profiles and traces, timers, checks, the block of facts, the doctor, FLAME_CHECK
--- and FLAME_DEBUG.
+-- Tools that look at a program: profiles and traces, timers, checks, facts of the machine (--info),
+-- the doctor, FLAME_CHECK and FLAME_DEBUG.
 
 local flame = require "flame"
 

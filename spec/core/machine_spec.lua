@@ -1,7 +1,7 @@
 -- The messages that users get when a GPU can not be used. Each case is a machine: a folder
--- (FLAME_TEST_MACHINE) with copies of the fake driver under the names of the installed libraries,
--- and files by which WSL2 and containers are recognised; FAKE_CUDA configures the driver
--- (spec/c/fake_cuda.c).
+-- (FLAME_TEST_MACHINE) with copies of the fake driver under the names of the libraries that are
+-- installed on it, and files by which WSL2 and containers are recognised. FAKE_CUDA says how the
+-- driver behaves (spec/c/fake_cuda.c).
 
 local interpreter = dofile("spec/support/interpreter.lua")
 local build = interpreter:match("^(.*)/[^/]*$")
@@ -22,7 +22,7 @@ end
 
 local root
 
---- A new folder with libraries (copies of 'from') and files (path = text).
+--- Makes the folder again, with these libraries (copies of 'from') and files (path = text).
 local function machine(libraries, files, from)
   sh("rm -rf", root, "&& mkdir", root)
   from = from or build .. "/spec/fake_cuda.so"
@@ -34,7 +34,7 @@ local function machine(libraries, files, from)
   end
 end
 
---- Output and status of flame-lua on that machine. fake: FAKE_CUDA; environment: further variables.
+--- Runs flame-lua on the machine: its output and status. fake: value of FAKE_CUDA.
 local function run(arguments, fake, environment)
   local pipe = assert(io.popen(("env -u CUDA_VISIBLE_DEVICES -u FLAME_DEVICE FLAME_CACHE_DIR=off %s "
     .. "FLAME_TEST_MACHINE=%s FAKE_CUDA=%s %s %s 2>&1"):format(environment or "", root,
@@ -487,8 +487,8 @@ print(pcall(function() return z:sum():item() end))]]
   end)
 end)
 
--- The page docs/troubleshooting.md shows these messages in blocks marked with the name of a
--- machine: each line must occur in what a user sees on that machine, in this order.
+-- docs/troubleshooting.md shows these messages in blocks that are marked with the name of a
+-- machine: the lines of a block must occur, in this order, in the output on that machine.
 describe("docs/troubleshooting.md", function()
   local function info(libraries, files, ...)
     machine(libraries, files)
@@ -542,7 +542,7 @@ print(select(2, pcall(function() return step():item() end)))]] })
     shared = function() return info(all, nil, "mig=1 ecc=3 processes=2 hidden=1000") end,
     ["self-test"] = function() return info(all) end,
     lost = function() return program(loses, "fail=LaunchKernel:1:700") end,
-    ["lost-debug"] = function()             -- the self-test of the block is two launches
+    ["lost-debug"] = function()             -- two launches of the self-test precede
       return program(loses, "fail=LaunchKernel:3:700", "DEBUG_CUDA=1")
     end,
     ["lost-ecc"] = function() return program(loses, "fail=LaunchKernel:1:214") end,

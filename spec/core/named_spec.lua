@@ -1,5 +1,5 @@
---- The style of scripts that were written for PyTorch: arguments by name, PyTorch's names of dtypes
---- and constants, states of recurrent layers passed from call to call.
+--- Scripts in the style of PyTorch: arguments by name, PyTorch's names of dtypes and constants,
+--- states of recurrent layers passed from call to call.
 local raises = require("spec.support.helper").raises
 local flame, nn = require "flame", require "flame.nn"
 

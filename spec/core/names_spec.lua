@@ -1,10 +1,10 @@
---- Every public name: flame.*, methods of tensors, nn, optim, data and clifford. Each has a text
+--- Every public name of flame.*, methods of tensors, nn, optim, data and clifford has a description
 --- and a signature (tools/meta.lua collects them; tools/docs puts them into docs/ops.md and into
---- the stub for editors), and occurs in some spec. Run from the top of the tree.
+--- the stub for editors), and occurs in some spec. Runs in the root of the repository.
 local helper = require "spec.support.helper"
 local flame = require "flame"
 
---- tools/meta.lua reads the sources from the top of the tree.
+--- Collects names, descriptions and signatures from the sources; paths are from the root.
 local meta = dofile "tools/meta.lua"
 local list = meta.collect()
 

@@ -1,13 +1,13 @@
 --- Mistyped options: every constructor of a module, an optimiser, a schedule or a loader refuses an
---- option that it does not have, and names it and the nearest one that it has; calls refuse values
---- that they can not use.
+--- unknown option with a message that names it and suggests the nearest known one. Calls refuse
+--- values that they can not use.
 local flame = require "flame"
 local nn, optim, data = flame.nn, flame.optim, flame.data
 
 local helper = require "spec.support.helper"
 local refused = helper.raises
 
---- An option with two letters swapped is refused, and the message suggests the right one.
+--- Checks that f refuses 'option' with its first letters swapped, and suggests the right one.
 local function mistyped(what, option, f)
   local wrong = option:gsub("^(.)(.)", "%2%1")
   local message = helper.message(f, { [wrong] = 1 })
@@ -16,8 +16,8 @@ local function mistyped(what, option, f)
     what .. ": " .. message)
 end
 
--- For each class one of its options, and the required arguments of its constructor; false: it takes
--- no options.
+-- { pattern of class names, one of their options, or false if they take none, the constructor's
+-- required arguments … }
 local function layer() return nn.TransformerEncoderLayer(4, 2) end
 local function of_decoder() return nn.TransformerDecoderLayer(4, 2) end
 local CLASSES = {
@@ -96,7 +96,7 @@ describe("options that do not exist", function()
           local args = required(e)
           args[#args + 1] = o
           local made = nn[name](table.unpack(args))
-          -- a lazy module checks its options with its first input
+          -- a lazy module checks its options when it gets its first input
           if name:find "^Lazy" then made(flame.ones(2, 2, 3, 3, 3)) end
         end)
         met = met + 1

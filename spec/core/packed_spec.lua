@@ -1,5 +1,5 @@
---- lua/flame/nn/packed.lua: sequences of different lengths through the recurrent layers give what
--- each sequence gives by itself.
+--- Packed sequences (lua/flame/nn/packed.lua): recurrent layers compute for sequences of different
+-- lengths the same as for each sequence alone.
 local raises = require("spec.support.helper").raises
 local flame = require "flame"
 local nn = require "flame.nn"

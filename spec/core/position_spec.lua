@@ -1,5 +1,5 @@
---- lua/flame/ops/index.lua: reads and writes by position beyond x[…], 0-d tensors along an
--- axis, parts and sums by shape. Expected values come from loops.
+--- lua/flame/ops/index.lua: functions that read and write by position, such as scatter_reduce,
+-- 0-d tensors along an axis, parts and sums by shape. Expected values come from loops.
 local raises = require("spec.support.helper").raises
 local flame = require "flame"
 local T = flame.tensor
@@ -14,7 +14,7 @@ describe("scatter_reduce", function()
     amax = function(a, b) return (a ~= a or b ~= b) and nan or math.max(a, b) end,
     amin = function(a, b) return (a ~= a or b ~= b) and nan or math.min(a, b) end,
   }
-  --- Along axis 1 of a vector, in plain Lua.
+  --- scatter_reduce of the vector x along its axis, in plain Lua; own: include_self.
   local function loop(x, idx, src, how, own)
     local out, count = table.move(x, 1, #x, 1, {}), {}
     for k, i in ipairs(idx) do
@@ -192,7 +192,7 @@ end)
 describe("places of the smallest and largest", function()
   math.randomseed(7)
   local LENGTHS = { 1, 2, 3, 7, 8, 15, 16, 17, 33, 64, 100, 255, 256, 257, 300, 1023, 1025, 3000 }
-  --- Many ties, zeros of both signs, sometimes a NaN.
+  --- A random element, so that rows have many ties, zeros of both signs, sometimes a NaN.
   local function element(dtype)
     local k = math.random(100)
     if dtype == "i32" then return math.random(0, 3) end
@@ -207,7 +207,7 @@ describe("places of the smallest and largest", function()
     return at
   end
   local function same(a, b) return a == b and (a ~= 0 or 1 / a == 1 / b) or a ~= a and b ~= b end
-  --- min and amin agree in the sign of zero: -0 is below 0 at any position.
+  --- Checks positions of extremes, and that min and amin have the same sign of zero (-0 < 0).
   local function check(v, x, least)
     local better = least and function(b, a) return b < a end or function(b, a) return b > a end
     local value, at = x[least and "min" or "max"](x, 2)

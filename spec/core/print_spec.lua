@@ -71,7 +71,7 @@ describe("tostring", function()
   end)
 end)
 
---- Checks that f raises this text at a line of this file.
+--- Checks that f raises a message with this text and a line of this file.
 local function refused(text, f)
   assert.matches("^spec/core/print_spec.lua:%d+: " .. text .. "$", helper.message(f))
 end

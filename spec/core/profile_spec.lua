@@ -1,4 +1,4 @@
---- More on profiles, after the rows in inspect_spec: shares of the device's peak rates, regions,
+--- Profiles, beyond their tables (inspect_spec.lua): shares of the device's peak rates, regions,
 --- traces of a GPU, ranges for NVIDIA's tools, and flame graphs. GPUs are those of the fake driver,
 --- in a separate process.
 local flame = require "flame"
@@ -12,7 +12,7 @@ end
 
 -- ---- traces -------------------------------------------------------------------------------------
 
---- The tracks of a trace, after a check of its format: name -> events {name, cat, from, to}.
+--- Checks the format of a trace; returns its tracks: name -> list of events {name, cat, from, to}.
 local function tracks_of(text)
   assert.truthy(text:find('^{"displayTimeUnit":"ms","traceEvents":%[\n'))
   assert.truthy(text:find("\n]}\n$"))
@@ -35,7 +35,7 @@ local function tracks_of(text)
   return tracks
 end
 
---- Events of a track are disjoint or nested; 0.001: times are rounded to 0.0001.
+--- Checks that a track's events are disjoint or nested, up to 0.001, since times are rounded.
 local function nests(list)
   table.sort(list, function(a, b)
     return a.from < b.from or (a.from == b.from and a.to > b.to)
@@ -315,7 +315,7 @@ describe("flame.flamegraph", function()
         '<title>([%w_]+) .-</title><rect x="([%d.]+)" y="(%d+)" width="([%d.]+)"') do
       rows[name] = rows[name] or { tonumber(x), tonumber(y), tonumber(w) }
     end
-    local first = rows["function"]                  -- called from C, where it has no name
+    local first = rows["function"]                  -- 'twice', which C calls without a name
     assert.equal(first[2] + 17, rows.leaf[2])
     assert.is_true(rows.leaf[1] >= first[1] and rows.leaf[3] <= first[3])
   end)

@@ -1,5 +1,5 @@
---- lua/flame/ops/aliases.lua and nn/lazy.lua: names of PyTorch that few scripts use. Values are
--- those of PyTorch or of an independent formula.
+--- lua/flame/ops/aliases.lua and nn/lazy.lua: functions of PyTorch that few scripts use. Expected
+-- values come from PyTorch or from an independent formula.
 local helper = require "spec.support.helper"
 local raises = helper.raises
 local flame = require "flame"
@@ -9,7 +9,7 @@ local function eq(expected, x, o) assert.allclose(expected, x, o) end
 local function D(v) return T(v, { dtype = "f64" }) end
 
 describe("Bessel functions", function()
-  --- Simpson's rule for the integral of f from a to b.
+  --- The integral of f from a to b by Simpson's rule with n intervals.
   local function integral(f, a, b, n)
     local h, s = (b - a) / n, f(a) + f(b)
     for k = 1, n - 1 do s = s + f(a + k * h) * (k % 2 == 1 and 4 or 2) end

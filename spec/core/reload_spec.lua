@@ -1,5 +1,5 @@
--- flame.reload: a module's file is run again while objects of its classes exist; training
--- continues.
+-- flame.reload runs the file of a Lua module again while objects of its classes exist. They get the
+-- new methods, and training continues.
 
 local flame = require "flame"
 
@@ -20,7 +20,7 @@ local function write(name, text)
   local f <close> = assert(io.open(folder .. "/" .. name .. ".lua", "w"))
   f:write(text)
 end
---- A new module of this text: its name, and what it returns.
+--- Writes a new Lua module with this text; returns its name and what it returns.
 local function module(text)
   count = count + 1
   local name = "reloaded" .. count

@@ -1,10 +1,10 @@
--- FLAME_CHECK=nan: windows are planned and run as usual, and one that makes a NaN is run again op
--- by op (src/engine/scan.c).
+-- FLAME_CHECK=nan: recorded ops are planned and run as usual; if a NaN is made, they run again one
+-- by one, to find the op (src/engine/scan.c).
 local interpreter = dofile("spec/support/interpreter.lua")
 
 local function quote(s) return "'" .. s:gsub("'", "'\\''") .. "'" end
 
---- What a script prints under the check, and without it.
+--- What a script prints under FLAME_CHECK=nan, or in another environment.
 local function run(script, environment)
   local pipe = assert(io.popen(("%s %s -e %s 2>&1"):format(environment or "FLAME_CHECK=nan",
     quote(interpreter), quote(script))))

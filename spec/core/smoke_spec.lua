@@ -1,5 +1,5 @@
--- A short test of the module for any interpreter: it runs under flame-lua and, as it is marked
--- #smoke, also with flame.so under the stock lua5.4.
+-- A short test of the module that runs under flame-lua and, since it is marked #smoke, also under
+-- the stock lua5.4 with flame.so.
 
 local flame = require "flame"
 local helper = require "spec.support.helper"

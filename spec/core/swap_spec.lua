@@ -1,5 +1,5 @@
--- Comparing two computations (flame.compare, flame.bisect), and an op replaced by a function
--- (flame.use), with the messages that users read.
+-- Comparing two computations (flame.compare, flame.bisect) and replacing an op by a function
+-- (flame.use), with their messages.
 
 local flame = require "flame"
 local nn = require "flame.nn"
@@ -8,8 +8,8 @@ local refused = require("spec.support.helper").raises
 
 local function line() return debug.getinfo(2, "l").currentline end
 
---- Checks that the comparison finds a difference, and what the message says; at: the line that it
---- names.
+--- Checks that flame.compare(…) finds a difference, and that its message matches 'pattern', in
+--- which LINE stands for the line 'at' of this file.
 local function differs(at, pattern, ...)
   local same, where = flame.compare(...)
   assert.is_false(same)

@@ -1,8 +1,8 @@
 -- flame.diffusion: schedules against their formulas, samplers against closed forms for normal data.
 --
--- For data with mean M and deviation S, x(t) = a x + s e is normal with mean a M and variance v =
--- a² S² + s². So the best predictions are linear in x(t), and deterministic sampling leads from a M
--- + z sqrt(v) to M + S z. Samplers are compared with that, which also shows their order.
+-- For normal data x with mean M and deviation S, and noise e, x(t) = a x + s e is normal with mean
+-- a M and variance v = a² S² + s². So the best predictions are linear in x(t), and deterministic
+-- sampling leads from a M + z sqrt(v) to M + S z. The error against that shows a sampler's order.
 local flame = require "flame"
 local diffusion = require "flame.diffusion"
 
@@ -10,7 +10,7 @@ local M <const>, S <const> = 1.5, 0.5
 local F64 <const> = { dtype = "f64" }
 local refused = require("spec.support.helper").raises
 
---- The best network for the data above: what it predicts at times t (batch).
+--- The best possible model for these data: a function of x and times t (one per row).
 local function best(schedule, prediction)
   return function(x, t)
     local share = schedule.alphas_cumprod:to(t.device):index_select(1, t):to(x.device)
@@ -21,7 +21,7 @@ local function best(schedule, prediction)
     return prediction == "v_prediction" and noise * a - clean * s or noise
   end
 end
---- Noise at the last time, and the data to which deterministic sampling leads from it.
+--- Noisy values at the last time, and the data to which deterministic sampling leads from them.
 local function ends(schedule)
   local share = schedule.alphas_cumprod[-1]:item()
   local z = flame.tensor({ { -2 }, { -0.3 }, { 0.4 }, { 1.7 } }, F64)
@@ -139,8 +139,8 @@ describe("samplers", function()
   end)
   it("ddpm has the mean and variance of its chain, which are nearly the data's", function()
     for _, variance in ipairs { "small", "large" } do
-      -- the chain as numbers: the x before is A x + B + noise, beginning with a normal x at the
-      -- last time
+      -- mean and variance computed as numbers: each step back is gain x + shift + noise, beginning
+      -- with a standard normal x at the last time
       local short = diffusion.schedule(200, { beta_start = 5e-4, beta_end = 0.1 })
       local share = short.alphas_cumprod:totable()
       share[0] = 1
@@ -211,7 +211,7 @@ describe("samplers", function()
 end)
 
 describe("flow matching", function()
-  --- The best velocity between noise and the data above.
+  --- The best prediction of data - noise, given x = (1 - t) noise + t data.
   local function velocity(x, t)
     local u = t:unsqueeze(2)
     local v = (1 - u):square() + u:square() * S ^ 2
@@ -233,7 +233,7 @@ describe("flow matching", function()
   it("has a loss whose least value is what the data leave open", function()
     flame.seed(6)
     local x = flame.randn({ 200000, 1 }, F64) * S + M
-    -- the variance of data - noise, given (1 - t) noise + t data, is S² / v(t)
+    -- given x = (1 - t) noise + t data, data - noise has variance S² / ((1 - t)² + t² S²)
     local least = 0
     for i = 1, 1000 do
       local t = (i - 0.5) / 1000

@@ -1,5 +1,5 @@
---- Collectives: each case runs a script in 2 or 4 processes, over MPI under mpirun, and over TCP as
--- torchrun starts them.
+--- Collectives. Each case runs a script in 2 or 4 processes: over MPI, started by mpirun, and over
+-- TCP, started as torchrun does.
 local helper = require "spec.support.helper"
 local flame = require "flame"
 local distributed = require "flame.distributed"
@@ -252,10 +252,10 @@ describe("collectives", function()
   end)
 end)
 
--- For cases that hang or end within seconds: without CUDA, which takes seconds to start.
+-- The environment of cases with a time limit of seconds: no CUDA, which takes seconds to start.
 local HERE <const> = "FLAME_THREADS=1 FLAME_DEVICE=cpu"
 
---- Interrupts rank 2, half a second after a rank has made the file "here".
+--- Sends SIGINT to rank 2 half a second after a rank has made the file "here" in the folder.
 local function interrupt_rank_2(folder)
   for _ = 1, 500 do
     local f = io.open(folder .. "/here")
@@ -401,10 +401,10 @@ describe("a group in which something is wrong", function()
 end)
 
 describe("ranks that meet over TCP", function()
-  --- What each process prints when the processes are started with these variables: a list of texts.
+  --- Starts processes that call init, each with its environment: a list of what they print.
   local function meet(processes, limit)
     local program, out, pipes = dofile("spec/support/interpreter.lua"), {}, {}
-    -- a name that no other run of these specs uses
+    -- a name of the job that no other run of these specs uses
     local job = os.tmpname()
     os.remove(job)
     for k, with in ipairs(processes) do

@@ -1,5 +1,5 @@
 --- Training by several processes: data_parallel, shard_state, shards of data, and the examples that
--- use them. Each case runs a script in 2 or 4 processes, as in distributed_spec.
+-- use them. Each case runs a script in 2 or 4 processes over MPI, TCP or both.
 local helper = require "spec.support.helper"
 local flame = require "flame"
 local distributed = require "flame.distributed"
@@ -10,8 +10,8 @@ local over_mpi, over_tcp, over_both = group.cases(it, pending)
 local on_gpu = os.getenv "FLAME_DEVICE" == "cuda"
 
 describe("data_parallel", function()
-  -- Ranks and reference have the same batches: each rank its part of a batch, the reference all
-  -- parts in turn.
+  -- Trains 'net' on all ranks, each with its part of a batch, and beside it 'alone' on each rank
+  -- with all parts one after the other. Gradients and parameters must be equal.
   local TRAINED = [[
     local nn, optim = flame.nn, flame.optim
     local function make()
@@ -51,8 +51,8 @@ describe("data_parallel", function()
   end
 
   over_both("gives each rank the gradients, bit for bit, of one that adds up all parts", function()
-    -- collectives: a comparison of names, 6 parameters and 3 buffers; then one bucket per step, on
-    -- a GPU 6 arrays
+    -- the number of collectives: 10 at the start (a comparison of names, 6 parameters, 3 buffers),
+    -- then one bucket per step, or on a GPU 6 gradients
     agree(2, on_gpu and "1210\n" or "210\n", trained("{}", 200))
     agree(4, on_gpu and "610\n" or "110\n", trained("{}", 100))
   end)

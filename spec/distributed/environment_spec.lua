@@ -1,4 +1,4 @@
---- How a group is found in the environment: the launchers' variables, and the library of MPI.
+--- How a process finds its group: by the variables that launchers set, and by MPI's library.
 require "spec.support.helper"
 
 describe("the environment of a group", function()

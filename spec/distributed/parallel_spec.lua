@@ -1,11 +1,11 @@
---- Tensor and sequence parallel layers (examples/tensor_parallel.lua) in 2 processes over MPI and 4
--- over TCP, against the whole layers, which each process computes as well.
+--- Tensor and sequence parallel layers (examples/tensor_parallel.lua), in 2 processes over MPI and
+-- in 4 over TCP, compared with ordinary layers that each process computes as well.
 require "spec.support.helper"
 local ranks = require "spec.support.ranks"
 local interpreter = dofile("spec/support/interpreter.lua")
 
--- The tolerance: f64 sums of at most 64 terms, about as large as the largest: 64 roundings and a
--- few more.
+-- Tolerances in TEXT: the values are f64 sums of at most 64 terms of about equal size, so they have
+-- the errors of 64 roundings and a few more.
 local TEXT = [=[
 arg = nil
 local parallel = dofile(os.getenv("TOP") .. "/examples/tensor_parallel.lua")

@@ -1,6 +1,6 @@
 --- Random programs of collectives, ops, writes and gradients over several ranks. All ranks make the
---- same calls, but each reads, evaluates, collects and drops values at its own times. Each rank
---- also computes the values of all ranks by itself, without a collective; both must have the same
+--- same calls, but each rank reads, evaluates, frees and drops values at other moments. Each rank
+--- also computes the values of all ranks alone, without a collective; both must have the same
 --- bits.
 require "spec.support.helper"
 local ranks = require "spec.support.ranks"
@@ -111,7 +111,7 @@ for seed = first, first + programs - 1 do
 end
 print "good"]]
 
-local PROGRAMS <const> = 10          -- of a group; on a GPU each has kernels to compile
+local PROGRAMS <const> = 10          -- per group of processes; few, since a GPU compiles each
 
 describe("random programs over ranks", function()
   local function run(n, first, programs, o, planted)

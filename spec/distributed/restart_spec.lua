@@ -1,4 +1,4 @@
---- A job whose ranks end, and which is started again, as torchrun does.
+--- A job whose processes have ended and which is started again, as torchrun does.
 require "spec.support.helper"
 local ranks = require "spec.support.ranks"
 

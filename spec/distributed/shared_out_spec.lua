@@ -1,5 +1,5 @@
---- data_parallel with shard = true: gradients in parts, local steps, gathered values. Each case
--- runs a script in 2 or 4 processes, as in distributed_spec.
+--- data_parallel with shard = true: each rank has a part of each gradient, does the step for it,
+-- and gathers the new values. Each case runs a script in 2 or 4 processes.
 require "spec.support.helper"
 local flame = require "flame"
 local distributed = require "flame.distributed"
@@ -9,9 +9,9 @@ local machine = require "spec.support.machine"
 local run, agree, fails = group.run, group.agree, group.fails
 local _, over_tcp, over_both = group.cases(it, pending)
 
--- net and alone have equal parameters, of sizes that 2 and 4 do not divide, of one element, without
--- elements, and 0-d. both(i) leaves in net what ranks bring together of their parts of batch i, and
--- in alone, on each rank, the sum of what each part gives.
+-- Two nets with equal parameters: of sizes that 2 and 4 do not divide, of one element, of none,
+-- 0-d. both(net, alone, i) leaves gradients of batch i in 'net', to which each rank adds its part
+-- of the batch, and in 'alone', to which each rank adds all parts.
 local NETS = [[
   local nn, optim = flame.nn, flame.optim
   local function make()
@@ -42,7 +42,7 @@ local NETS = [[
   end
 ]]
 
---- Two networks and one optimiser, beside the same with whole gradients.
+--- Trains two networks by one optimiser, with sharded and with whole gradients; both must agree.
 local TWO_NETS = [[
   local nn, optim = flame.nn, flame.optim
   local function make()
@@ -361,7 +361,7 @@ describe("data_parallel with shard", function()
 end)
 
 describe("data_parallel with shard on GPUs", function()
-  --- Two ranks on the fake driver, with the NCCL that meets in shared memory.
+  --- Runs two ranks on the fake driver, with the fake NCCL, which exchanges data in shared memory.
   local function on_gpus(text, settings)
     local folder = machine.new { "libnccl.so.2" }
     text = "flame.default_device(flame.best_device())\n" .. text

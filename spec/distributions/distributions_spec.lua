@@ -1,5 +1,5 @@
--- flame.distributions: values against those of SciPy and PyTorch (reference.lua), gradients, shapes
--- and dtypes, mistakes. Draws are in draws_spec.lua.
+-- flame.distributions: values are compared with those of SciPy and PyTorch (reference.lua); also
+-- gradients, shapes, dtypes and wrong arguments. Draws are tested in draws_spec.lua.
 local flame = require "flame"
 local D = require "flame.distributions"
 local reference = dofile "spec/distributions/reference.lua"
@@ -68,7 +68,7 @@ describe("distributions: gradients", function()
     assert.same({ 1 }, slope({ 1 }, function(p) return D.Geometric(p):log_prob(0) end))
     assert.allclose({ -2 / 3, 1 / 3, -2 / 3 }, slope({ 0, 1, 0.5 }, function(p)
       return D.Categorical(p):log_prob(2) end))
-    -- the limit is infinite: large, with the right sign
+    -- the gradient's limit is infinite: it must be large and have the right sign
     for _, of in ipairs { D.Bernoulli, D.Categorical } do
       local g = slope(ends, function(p) return of(p):entropy() end)
       assert.is_true(g[1] > 30 and g[1] < 1e3)
@@ -121,7 +121,7 @@ describe("distributions: forms", function()
     assert.allclose(D.Binomial(5, { probs = g.probs }):log_prob(2),
       D.Binomial(t(5), { logits = t(0.4) }):log_prob(2))
   end)
-  -- A distribution of each kind: c(v) is v in the batch's shape, m(v) has an axis of 3 more.
+  -- A maker of each distribution: c(v) is v in the batch's shape, m(v) has a last axis of 3.
   local kinds = {
     { "Normal", function(c) return D.Normal(c(0), 1) end },
     { "Uniform", function(c) return D.Uniform(0, c(1)) end },
@@ -148,7 +148,7 @@ describe("distributions: forms", function()
       return D.MultivariateNormal(m(0), flame.eye(3, { dtype = m(0).dtype }))
     end, "f64 f32" },
   }
-  --- Everything that the distribution 'of' makes has its shape and dtype, and no NaN.
+  --- Checks that all results of the distribution that 'of' makes have right shapes, dtypes, no NaN.
   local function check_all(of, shape, dtype)
     local more = { table.unpack(shape) }
     more[#more + 1] = 3
@@ -181,7 +181,7 @@ describe("distributions: forms", function()
     end
     assert.same({ 4, table.unpack(shape) }, d:expand({ 4, table.unpack(shape) }).batch_shape)
   end
-  -- one test per kind and dtype: each has kernels that differ, which NVRTC compiles
+  -- one test per kind and dtype, since NVRTC compiles other kernels for each, which takes time
   for _, kind in ipairs(kinds) do
     for _, case in ipairs { { "f64", {}, { 2 }, { 0 }, { 3, 0 } }, { "f32", {}, { 0, 2 } },
       { "f16", { 2 }, { 0 } }, { "bf16", {}, { 0 } } } do

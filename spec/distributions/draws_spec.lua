@@ -1,6 +1,6 @@
--- Draws of flame.distributions against the distribution functions (Kolmogorov-Smirnov tests, and
--- Pearson's for counts), with fixed seeds; each check must reject draws with a parameter that is a
--- tenth off. Gradients of draws against differences and closed forms.
+-- Draws of flame.distributions are tested against the distribution functions (Kolmogorov-Smirnov,
+-- and Pearson's test for counts), with fixed seeds. Each test must reject draws with a parameter 10
+-- % off. Gradients of draws are compared with differences and closed forms.
 local flame = require "flame"
 local D = require "flame.distributions"
 local reference = dofile "spec/distributions/reference.lua"
@@ -11,18 +11,18 @@ local t, make, title = made.tensor, made.make, made.title
 local N <const> = 20000
 
 -- ---- measures of misfit ------------------------------------------------------------------------
---- Each gives a number that, for correct draws, is above 1 for one seed in a thousand.
+--- Each function returns a number that for correct draws is above 1 with one seed in a thousand.
 
---- The largest distance between the empirical distribution of sorted draws and the distribution
---- function.
+--- Kolmogorov-Smirnov: the largest distance between the empirical distribution of the draws x and
+--- the distribution function of d, divided by its bound.
 local function by_cdf(d, x)
   local n = x:numel()
   local p, i = d:cdf((x:reshape(-1):double():sort(1))), flame.arange(1, n, F64)
   local worst = (i / n - p):maximum(p - (i - 1) / n):amax():item()
   return worst / (1.95 / math.sqrt(n))                   -- exp(-2 1.95²) = 0.0005 on either side
 end
---- The sum of squared deviations of counts, over cells with an expected count of at least 5 and one
---- for the rest.
+--- Pearson's chi-squared, divided by its bound: over values with an expected count of at least 5,
+--- and one cell for all other values.
 local function by_counts(d, x)
   local low, high = math.tointeger(x:amin():item()), math.tointeger(x:amax():item())
   local n, chi, cells, rest, many = x:numel(), 0, 0, 1, 0
@@ -35,7 +35,7 @@ local function by_counts(d, x)
   end
   if rest * n >= 5 then chi, cells = chi + (n - many - rest * n) ^ 2 / (rest * n), cells + 1
   elseif n - many > 20 then return math.huge end
-  -- mean cells - 1, deviation sqrt(2 (cells - 1)); the bound of 3.3 deviations by Wilson and
+  -- the bound of chi-squared with cells - 1 degrees of freedom at 3.3 deviations, by Wilson and
   -- Hilferty
   local f = math.max(cells - 1, 1)
   return chi / (f * (1 - 2 / (9 * f) + 3.3 * math.sqrt(2 / (9 * f))) ^ 3)
@@ -46,8 +46,8 @@ local function by_correlation(x, y)
   local r = (x * y):mean() / (x:square():mean() * y:square():mean()):sqrt()
   return math.abs(r:item()) * math.sqrt(x:numel()) / 3.3
 end
---- For a Dirichlet distribution: each component is a beta variate, and so is the second divided by
---- one minus the first, independently of the first.
+--- For a Dirichlet distribution: each component must be a beta variate, and x2 / (1 - x1) too,
+--- which must be uncorrelated with x1.
 local function by_margins(d, x)
   local a = d.concentration
   local total, worst = a:sum(), 0
@@ -57,8 +57,8 @@ local function by_margins(d, x)
   return math.max(worst, by_cdf(D.Beta(a[2], total - a[1] - a[2]), second),
     by_correlation(first, second))
 end
---- For vectors: multiplied with the inverse root of the covariance they are independent normal
---- numbers.
+--- For a multivariate normal: L⁻¹ (x - mean), L the Cholesky factor of the covariance, must be
+--- independent standard normal numbers.
 local function by_whitening(d, x)
   local z = flame.linalg.solve_triangular(d.scale_tril, (x - d.loc):t(), { upper = false })
   local worst = by_cdf(D.Gamma(t(z:size(1) / 2), t(0.5)), z:square():sum(1))
@@ -84,12 +84,12 @@ local continuous = {
   { "Gamma", 4.5, 0.1 }, { "Gamma", 900, 3 }, { "Beta", 0.2, 0.3 }, { "Beta", 2, 5 },
   { "Beta", 300, 40 }, { "StudentT", 1.5, 1, 2 }, { "StudentT", 30, 0, 1 },
 }
--- {title, distribution, one with a parameter a tenth off, check}
+-- {title, distribution, the same with a parameter 10 % off, measure of misfit}
 local samplers = {}
 local function add(name, right, wrong, misfit)
   samplers[#samplers + 1] = { name, right, wrong, misfit }
 end
---- The arguments, with the k-th made a tenth larger.
+--- A copy of the arguments in which the k-th is 10 % larger.
 local function off(args, k)
   local out = { table.unpack(args) }
   out[k] = out[k] * 1.1
@@ -254,7 +254,7 @@ describe("distributions: draws", function()
       assert.equal("Transform", getmetatable(getmetatable(map)).__index.__name)
     end
   end)
-  -- Samplers by family: p(v) is v for each of 500, rows(n) positive numbers (500, n).
+  -- Makers of distributions, by family: p(v) is v 500 times, rows(n) positive numbers (500, n).
   local families = {}
   for _, c in ipairs(continuous) do
     families[c[1]] = families[c[1]] or {}
@@ -294,7 +294,7 @@ describe("distributions: draws", function()
   local names = {}
   for name in pairs(families) do names[#names + 1] = name end
   table.sort(names)
-  --- Draws of a family with parameters of a dtype on a device, as bytes.
+  --- The bytes of draws by each maker of a family, with parameters of this dtype on this device.
   local function draws_of(family, dtype, device)
     local o, out = { dtype = dtype, device = device }, {}
     local function p(v) return flame.full({ 500 }, v, o) end
@@ -307,7 +307,7 @@ describe("distributions: draws", function()
     end
     return out
   end
-  -- one test per family and dtype: each sampler has kernels that differ, which NVRTC compiles
+  -- one test per family and dtype, since NVRTC compiles other kernels for each, which takes time
   for _, family in ipairs(names) do
     for _, dtype in ipairs { "f64", "f32", "f16", "bf16" } do
       if family ~= "MultivariateNormal" or dtype:find "^f[63]" then
@@ -355,14 +355,14 @@ describe("distributions: gradients of draws", function()
     local d = D.Gamma(t(a):requires_grad_(true), 1)
     local p = d:cdf(t(x)):detach()
     local q = D.Gamma(t(a), 1):icdf(p)
-    local inner = p:gt(1e-300):logical_and(p:lt(0.99))   -- elsewhere p has lost the digits of 1 - p
+    local inner = p:gt(1e-300):logical_and(p:lt(0.99))   -- nearer to 1, p has few digits of 1 - p
     assert.allclose(flame.where(inner, t(x), 0), flame.where(inner, q, 0), { rtol = 1e-9 })
     local shared = {}
     require "flame.distributions.share"(shared)
     assert.allclose(slope, shared.gamma_slope(t(a), t(x):log()), { rtol = 1e-11 })
   end)
   local COUNT <const> = 40
-  --- make(params) with the k-th parameter moved by h: its central difference.
+  --- The derivative of f(params) with respect to the k-th parameter, by a central difference.
   local function difference(f, params, k)
     local h = params[k]:abs():amax():item() * 1e-5
     local function moved(by)
@@ -372,8 +372,8 @@ describe("distributions: gradients of draws", function()
     end
     return (moved(h) - moved(-h)) / (2 * h)
   end
-  --- Gradients of draws with respect to each parameter, element by element, must agree with
-  --- differences of 'again', which gives the same draws for other parameters.
+  --- Gradients of draws with respect to each parameter must agree with differences of the function
+  --- again_of(draws, parameters), which computes the same draws for other parameters.
   local function agree(name, args, again_of)
     local params, tracked = {}, {}
     for i, v in ipairs(args) do
@@ -448,7 +448,7 @@ describe("distributions: gradients of draws", function()
         D.AffineTransform(a, m), D.SigmoidTransform() }):rsample(3)
     end, { loc, scale, t(0.7):requires_grad_(true) })
   end)
-  --- The gradients of the mean of f(x) over draws with respect to the parameters.
+  --- The gradients, with respect to the parameters, of the mean of f(x) over draws x.
   local function slopes(make_one, f, ...)
     flame.seed(11)
     local params = {}

@@ -1,11 +1,11 @@
--- Distributions of lists of arguments, for the specs: tensor(v) in f64, make(name, args), and
--- title(name, args), which names one in a test's title.
+-- Distributions made from a name and a list of arguments, for the specs: tensor(v) in f64,
+-- make(name, args, dtype), and title(name, args), a text for a test's title.
 local flame = require "flame"
 local D = require "flame.distributions"
 
 local made = {}
 function made.tensor(v) return flame.tensor(v, { dtype = "f64" }) end
---- The distribution; parameters in f64, or of another dtype.
+--- The distribution of that name, with parameters in f64 or in 'dtype'.
 function made.make(name, args, dtype)
   local list = {}
   for i, v in ipairs(args) do list[i] = made.tensor(v):to(dtype or "f64") end

@@ -1,4 +1,4 @@
--- Written by spec/peer/distributions.py: SciPy, PyTorch and mpmath.
+-- Values computed with SciPy, PyTorch and mpmath; written by spec/peer/distributions.py.
 return {
   values = {
     { name = "Normal", args = { 0.0, 1.0 }, values = { -7.5, -1.0, -0.001, 0.0, 0.3, 2.0, 11.0 },

@@ -1,8 +1,8 @@
--- The benchmarks that bench/gpu_peer.py compares with PyTorch, each run once at a small size.
+-- Runs each benchmark that bench/gpu_peer.py compares with PyTorch once, at a small size.
 local interpreter = dofile("spec/support/interpreter.lua")
 local device = os.getenv("FLAME_DEVICE") or "cpu"
 
--- What the worker answers to lines of input.
+-- What bench/worker.lua prints in answer to lines of input.
 local function answers(lines)
   local input = os.tmpname()
   local f = assert(io.open(input, "w"))

@@ -1,11 +1,11 @@
--- Names in the pages and examples exist: every name of flame and its modules in their Lua code, and
--- every key in a table at the end of a call, also in blocks and branches that no spec runs. The
--- known keys are those of the editor's stub, which tools/docs makes from the declarations.
+-- Names in the Lua code of pages and examples exist: every name of flame and its modules, and every
+-- key in a table of options at the end of a call, also in blocks and branches that no spec runs.
+-- The known keys come from the editors' stub, which tools/docs makes from the declarations.
 
 local flame = require "flame"
 
 local modules = { nn = true, optim = true, data = true, plot = true, distributions = true }
--- functions that take the user's values, not options, in their last table
+-- functions whose last table has the user's values, not options
 local takes_values = { save = true, export = true, gradients_table = true, ["nn.ModuleDict"] = true,
   ["nn.ParameterDict"] = true }
 
@@ -33,7 +33,7 @@ end
 
 local options = read_options()
 
---- The Lua of a file, without comments; of a page that of its blocks.
+--- The Lua code of a file, or of the ```lua blocks of a page, without comments.
 local function code_of(path)
   local text = read(path)
   if path:find("%.md$") then
@@ -44,7 +44,7 @@ local function code_of(path)
   return (text:gsub("%-%-[^\n]*", ""))
 end
 
---- The table that ends the arguments at 'at', without what is inside of inner brackets.
+--- The text in the braces that end the arguments of the call at 'at', without inner brackets.
 local function last_table(text, at)
   local arguments = text:match("^%b()", at)
   local t
@@ -54,7 +54,7 @@ local function last_table(text, at)
   return (t:gsub("%b{}", ""):gsub("%b()", ""))
 end
 
---- Names and keys in 'text' that are not declared, and the number of those checked.
+--- A list of the names and keys in 'text' that are not declared, and how many were checked.
 local function unknown_in(text)
   local found, count = {}, 0
   for head, name, at in text:gmatch("%f[%w_.]([%a_]+)%.([%a_][%w_]*[%w_.]*)%s*()[%({]") do
@@ -93,7 +93,7 @@ describe("a call in docs/ and examples/", function()
 end)
 
 describe("docs/ops.md", function()
-  --- The functions in the page's tables that are not called in 'code'; aliases are left out.
+  --- The functions in the page's tables, except aliases, that do not occur in 'code'.
   local function without_example(page, code)
     local found = {}
     for name, about in page:gmatch("\n| `([%w_.:]+)%([^\n]-` | ([^\n]*) |") do

@@ -1,4 +1,4 @@
--- The pages README.md and docs/*.md are true. For each page
+-- What the pages README.md and docs/*.md show is so. For each page
 --   * the ```lua blocks run in order, as one program in a separate process, in an empty
 --     folder and on the CPU. What a line prints must be the comment after it
 --         print(x.shape[1])        --> 2
@@ -46,7 +46,7 @@ end
 
 -- ---- the parts of a page ---------------------------------------------------------------------
 
---- Fenced blocks: {kind = "lua", mark = "norun", first = line, lines = {…}}.
+--- The fenced blocks of a page: {kind = "lua", mark = "norun", first = line, lines = {…}}.
 local function blocks_of(text)
   local blocks, open, number = {}, nil, 0
   for line in (text .. "\n"):gmatch("(.-)\n") do
@@ -66,7 +66,7 @@ end
 
 local function squeeze(s) return (s:gsub("%s+", " "):gsub("^ ", ""):gsub(" $", "")) end
 
---- The program of a page, with every line at its place, and the expected output by line.
+--- The code of a page by its line numbers in the page, and for each line the output it must print.
 local function program_of(text)
   local code, wanted, last = {}, {}, 0
   for _, block in ipairs(blocks_of(text)) do
@@ -90,8 +90,8 @@ local function program_of(text)
   return code, wanted
 end
 
--- Put before the first line of every page: makes print note the page's line, also when a function
--- of the library prints.
+-- Put before the code of every page: a print that writes its text to the file "printed", together
+-- with the line of the page that called it, directly or through a function of the library.
 local preamble = [[do local out, show, pack = assert(io.open("printed", "wb")), tostring, table.pack; out:setvbuf("no") ]] ..
   [[local page = debug.getinfo(1, "S").source ]] ..
   [[function print(...) local t, k = pack(...), 2; ]] ..
@@ -110,13 +110,13 @@ local function printed_by(file)
   return by
 end
 
---- Does 'text' agree with 'wanted', in which … stands for anything?
+--- Whether 'text' is equal to 'wanted', in which … stands for any text.
 local function agrees(wanted, text)
   local pattern = wanted:gsub("%p", "%%%0"):gsub("\xE2\x80\xA6", "\0"):gsub("%%?\0", ".*")
   return text:find("^" .. pattern .. "$") ~= nil
 end
 
--- The defaults of a new user; and sanitizers that let a huge allocation fail, as malloc does.
+-- The environment of a new user; sanitizers return NULL for huge allocations, as malloc does.
 local environment = "env -u LUA_INIT -u FLAME_EAGER -u FLAME_BUDGET -u FLAME_DEBUG FLAME_DEVICE=cpu " ..
   'ASAN_OPTIONS="$ASAN_OPTIONS:allocator_may_return_null=1" TSAN_OPTIONS="$TSAN_OPTIONS:allocator_may_return_null=1"'
 
@@ -196,7 +196,7 @@ local function make_targets()
   return targets
 end
 
---- Paths of built files are those of the default build; the build under test may be elsewhere.
+--- Whether a file exists. Pages write build/ for files of a build: the build under test has them.
 local function in_tree(path)
   return exists(path) or exists((path:gsub("^build/", build .. "/")))
 end

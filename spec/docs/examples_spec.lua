@@ -1,4 +1,4 @@
--- The examples run as a newcomer would start them, with short settings.
+-- Runs the examples by the commands that their heads give, with options that make them short.
 
 local flame = require "flame"
 local interpreter = dofile("spec/support/interpreter.lua")

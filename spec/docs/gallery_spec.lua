@@ -1,11 +1,11 @@
 -- The programs of examples/gallery: spec/support/gallery.lua runs each at a small size, and
--- compares the gradient of a step with differences. Each writes a picture and a measure of success,
--- with a bar that is stated here, in the program's last line, and on the page docs/gallery.md.
+-- compares the gradient of a step with differences. Each writes a picture and prints a measure that
+-- must reach a bound, which is given here, in the program's last line, and in docs/gallery.md.
 
 local interpreter = dofile("spec/support/interpreter.lua")
 
--- program -> ending of its picture, is the bar a minimum or a maximum, the bar, and its kernel, if
--- any
+-- { program, ending of its picture, whether the bound of its measure is a maximum or a minimum, the
+-- bound, name of its user kernel, if it has one }
 local programs = {
   { "fluid", "png", "at most", 0.2, "carry" }, { "walker", "svg", "at least", 0.8, "walk" },
   { "raymarch", "png", "at least", 45, "march" }, { "splats", "png", "at least", 25.5, "paint" },
@@ -23,8 +23,8 @@ local function read(path)
   return text
 end
 
---- The output of a run of a program, and the picture that it wrote. With mode "zero" few steps are
---- enough, since zero gradients move nothing.
+--- Runs a program: its output, and the bytes of its picture. In the mode "zero" all gradients are 0
+--- and nothing changes, so 4 steps are enough.
 local function run(program, mode)
   local picture = os.tmpname()
   os.remove(picture)
@@ -39,7 +39,7 @@ local function run(program, mode)
   return output, bytes
 end
 
---- Does the program's measure reach its bar (at least or at most a number)?
+--- Whether the measure in a program's last line of output reaches its bound.
 local function reaches(program, output)
   local value, side, bar = output:match("\nmeasure: [^:]+: (%-?[%d.]+)[^,]*, (at %l+) ([%d.]+)\n$")
   assert.equal(program[3], side, output)
@@ -49,7 +49,7 @@ local function reaches(program, output)
   return value <= program[4]
 end
 
---- Does the gradient of the step agree with the difference?
+--- Whether the printed slope of the gradient agrees with the printed difference; and the latter.
 local function agrees(output)
   local slope, difference = output:match("gradient: slope (%S+), difference (%S+)\n")
   slope, difference = tonumber(slope), tonumber(difference)

@@ -1,11 +1,11 @@
---- Each situation in the troubleshooting guides of similar libraries has a section in
---- docs/troubleshooting.md or docs/profiling.md, with an example that the specs of pages run.
+--- Situations that the troubleshooting guides of similar libraries treat: each has a section in
+--- docs/troubleshooting.md or docs/profiling.md, with an example that docs_spec.lua runs.
 local function read(path)
   local f <close> = assert(io.open(path, "rb"))
   return f:read "a"
 end
 
---- Situation -> section, and a text in the section that a user sees or types.
+--- Situation -> { section, a text in the section that a user sees or types }
 local situations = {
   ["shapes differ"] = { "Shapes do not fit", "do not broadcast" },
   ["no gradient: not tracked"] = { "A gradient is missing", "is not tracked" },

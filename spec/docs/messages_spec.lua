@@ -1,6 +1,6 @@
---- Runs docs/messages.md: every piece of code of its "lua norun" blocks raises, and the message is
--- the one after the arrow below it ("…" there stands for anything), after the script's line. If a
--- message says what to do, that is the hint of flame.last_error(); other messages have no hint.
+--- Runs docs/messages.md: every piece of code in its "lua norun" blocks must raise the message
+-- after the arrow below it ("…" stands for any text), with the script's line before it. If a
+-- message says what to do, that part must be the hint of flame.last_error(), which else is empty.
 local helper = require "spec.support.helper"
 local flame = require "flame"
 
@@ -29,14 +29,14 @@ local function pattern(message)
   return "^" .. message:gsub("[%^%$%(%)%%%.%[%]%*%+%-%?]", "%%%0"):gsub("…", ".*") .. "$"
 end
 
--- The words with which the remedy in a message may begin: imperatives, "did you mean", and what
--- else to write.
+-- The words with which a hint in a message, which says what to do, may begin: imperatives, "did you
+-- mean", and names of options to set.
 local REMEDIES = {}
 for word in ([[use write cast clone reduce pass wrap return install give make name detach convert
   launch call set add did where options labels
   allow_unused]]):gmatch("%S+") do REMEDIES[word] = true end
 
---- The remedy in a message: it is at the end, after a punctuation mark.
+--- The hint in a message: the text after a punctuation mark that begins with one of these words.
 local function remedy(message)
   local at, found = 1, nil
   while true do

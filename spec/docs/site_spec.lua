@@ -1,6 +1,6 @@
---- The site of docs/ (tools/site): how Markdown is converted and code coloured; every page exists,
---- links its neighbours and is in the search; broken links are reported. tools/site-check shows the
---- pages in a browser.
+--- The site made of docs/ (tools/site): how Markdown is converted and code coloured; every page
+--- exists, links to the pages before and after it and is in the search; broken links are reported.
+--- tools/site-check looks at the pages in a browser.
 local markdown = dofile("tools/book/markdown.lua")
 local highlight = dofile("tools/book/highlight.lua")
 

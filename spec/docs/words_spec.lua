@@ -1,5 +1,5 @@
---- tools/words.lua: each phrase that is not plain English is refused, with its line and
---- what to write instead, and sentences that only look like one are passed.
+--- tools/words.lua: each phrase of its table is refused, with its line and what to write instead,
+--- and sentences that only look similar are accepted.
 local function run(text)
   local path = os.tmpname()
   local file <close> = assert(io.open(path, "wb"))

@@ -1,19 +1,19 @@
---- Random calls of every public function and method, by the names that tools/meta.lua finds in the
--- tables themselves: a new function takes part without being listed. Arguments follow the types and
--- option names of the documentation most of the time. Tensors often have axes without elements or
--- are 0-d, have failed or will fail, are views, of all dtypes, pending or evaluated, tracked.
+--- Random calls of every public function and method. tools/meta.lua finds their names in the tables
+-- of the library, so new functions need not be listed. Most arguments follow the types and option
+-- names of the documentation. Tensors have all dtypes; often they are 0-d or have axes without
+-- elements, are views, pending, tracked, or have failed or will fail.
 --
 -- A round is ROUND calls from one seed. It is a fault if an error is not a string, names no op, or
--- mentions the library's own files, and if a tensor is left after the round. (Sanitizers find
+-- mentions the library's files, and if a tensor is still alive after the round. (Sanitizers find
 -- crashes.)
---   fuzz_calls = require "spec.fuzz.calls"; fuzz_calls.round(seed) -> the
---   number of calls, list of faults
+--   fuzz_calls = require "spec.fuzz.calls"
+--   fuzz_calls.round(seed) -> number of calls, list of faults
 local flame = require "flame"
 local nn = require "flame.nn"
 local clifford, plot = require "flame.clifford", require "flame.plot"
 local D, diffusion = require "flame.distributions", require "flame.diffusion"
 local in_folder = require "spec.support.folder"
--- worked: name -> number of calls that returned a value
+-- ROUND: calls per round; worked: function's name -> number of its calls that raised no error
 local calls = { ROUND = 200, worked = {} }
 
 -- Not called: they change the session, touch files, write to the terminal, or take source texts.
@@ -35,13 +35,13 @@ local function skipped(name)
   return false
 end
 
-local theme           -- of the current call: { shape, dtype }; its operands usually fit together
+local theme           -- { shape, dtype } that most operands of the current call follow
 local random = math.random
 local function one_in(n) return random(n) == 1 end
 local function pick(list) return list[random(#list)] end
 
 -- ---- what can be called -------------------------------------------------------------------------
---- Names of options in a text: "{keepdim = false}", with their defaults as text.
+--- The options that the documentation of an entry names, "{keepdim = false}": {name, default} …
 local function options_of(entry)
   local text, list, seen = table.concat(entry.doc, " "), {}, {}
   for _, p in ipairs(entry.params) do text = text .. " " .. p[2] end
@@ -55,7 +55,7 @@ local function options_of(entry)
 end
 
 local algebras = { clifford.algebra(2), clifford.algebra(3), clifford.algebra { 0, 1, -1 } }
---- A method of algebras as a function, with the algebra that fits the theme.
+--- A method of Clifford algebras as a function, which chooses an algebra whose size fits the theme.
 local function of_algebra(f)
   return function(...)
     local a = algebras[1]
@@ -64,7 +64,7 @@ local function of_algebra(f)
   end
 end
 
---- Distributions over the theme's last axis or over single numbers, and transforms.
+--- A random distribution, over the theme's last axis or over single numbers.
 local function a_distribution()
   local n = theme.shape[#theme.shape] or 1
   local one = flame.ones(n)
@@ -89,7 +89,7 @@ local function a_schedule()
   return pick { diffusion.schedule(2), diffusion.schedule(4, "cosine"),
     diffusion.schedule(3, { beta_end = 0.5 }) }
 end
---- A method of a class as a function of one of its objects.
+--- A method as a function without the object: each call is on a new object from make().
 local function of_object(make, name)
   return function(...)
     local object = make()
@@ -97,7 +97,7 @@ local function of_object(make, name)
   end
 end
 
---- Calls by name: { name =, call = f, params =, options =, class = is it a class of modules }.
+--- All that can be called: a list of { name, call, params, options, class = is it a class }.
 local function collect()
   local list = {}
   for _, e in ipairs(dofile("tools/meta.lua").collect()) do
@@ -134,11 +134,11 @@ local function a_dtype()
   local n = random(20)
   return n <= 12 and pick(FLOATS) or n <= 18 and pick(INTS) or "bool"
 end
---- A shape that fits the theme's: the same, with some axes 1, or with fewer axes at the front.
+--- Mostly a shape that broadcasts with the theme's: the same, an axis of 1, fewer axes; else any.
 local function near_shape()
   local shape = table.move(theme.shape, 1, #theme.shape, 1, {})
   local n = random(10)
-  -- the size of meshgrid's results is the product of all
+  -- meshgrid takes any number of tensors and its results multiply their sizes: no other shapes
   if n <= 6 or theme.listed then return shape end
   if n == 7 and #shape > 0 then shape[random(#shape)] = 1 return shape end
   if n == 8 and #shape > 0 then return table.move(shape, 2, #shape, 1, {}) end
@@ -157,7 +157,7 @@ local function values(shape, dtype, low, high)
   return flame.randn(shape):to(dtype)
 end
 
---- x as a view of a larger tensor, or with other strides.
+--- Functions that return x's values as a view of a larger tensor, or with other strides.
 local VIEWS = {
   function(x)
     return x.ndim > 0 and x:unsqueeze(1):expand(2, table.unpack(x.shape)):select(1, 2) or x
@@ -169,8 +169,8 @@ local VIEWS = {
   function(x) return x.ndim > 0 and x[{ { -1, 1, -1 } }] or x end,
   function(x) return x:reshape(-1):reshape(x.shape) end,
 }
---- x as a value that has failed or will fail: an index out of range, or a matrix without an
---- inverse.
+--- A tensor like x that has failed or will fail when evaluated: by an index out of range, or by the
+--- inverse of a singular matrix.
 local function failing(x)
   if x.ndim == 0 then x = x:reshape(1) end
   local y
@@ -236,7 +236,7 @@ local WORDS = { "mean", "sum", "none", "prod", "amax", "amin", "max", "min", "co
   "zeros", "border", "lower", "upper" }
 
 local any_value
---- A value of a documented type, "integer|integer[]?  default", for a parameter of this name.
+--- A random value of a type as it is documented, such as "integer|integer[]?", for a parameter.
 local function of_type(name, kind, options)
   kind = kind:gsub("%s%s.*$", "")
   local types = {}
@@ -282,7 +282,7 @@ function any_value(name, options)
       "table" }, options)
 end
 
---- The arguments of a call, and how many.
+--- Random arguments for a call of c, and how many.
 local function arguments(c)
   local out, n = {}, 0
   for _, p in ipairs(c.params) do
@@ -321,7 +321,7 @@ local function described(c, args, n)
   return c.name .. "(" .. table.concat(out, ", ") .. ")"
 end
 
---- Adds the tensors in a result to 'out', down to this depth.
+--- Adds to 'out' the tensors in v: v itself, or those in a table and in tables in it ('depth').
 local function tensors_in(v, out, depth)
   if flame.is_tensor(v) then out[#out + 1] = v
   elseif type(v) == "table" and depth > 0 and not getmetatable(v) then
@@ -347,16 +347,16 @@ local function use(results)
 end
 
 local FOREIGN = { "attempt to ", "/flame/", "src/", "%.c:", "internal", "table expected",
-  -- the last one: x.shape[0], read by the library
+  -- "positions begin at 1": raised if the library itself reads x.shape[0]
   "bad argument", "positions begin at 1" }
---- What is wrong with an error's text, or nil.
+--- What is wrong with the message of an error, or nil.
 local function complaint(e)
   if type(e) ~= "string" then return "the error is a " .. type(e) end
   local last = flame.last_error()
   if e:find("\1", 1, true) then return "the mark before its remedy is left" end
   if last and not last.message:find(last.hint, 1, true) then return "its hint is no part of it" end
   local first = e:match "^[^\n]*"
-  -- the message for arguments that fit no form
+  -- this message, for arguments that fit no declared form, names no op first
   if first:find(": can not take (", 1, true) then return nil end
   for _, pattern in ipairs(FOREIGN) do
     if first:find(pattern) then return "its text speaks of " .. pattern end
@@ -394,7 +394,7 @@ local function call_once(c, trace)
   return nil
 end
 
---- One call of f, which has these parameters: its fault or nil. For tests with planted faults.
+--- Calls f once with random tensors for the parameters 'names'; returns a fault or nil. For tests.
 function calls.once(name, f, names)
   local params = {}
   for k, p in ipairs(names) do params[k] = { p, "flame.Tensor" } end
@@ -405,8 +405,8 @@ local function live()
   collectgarbage() collectgarbage()
   return flame.stats().live_tensors
 end
---- ROUND calls from this seed; trace: each is written to the standard error before it is made.
---- Returns how many tensors are left.
+--- Makes ROUND calls from this seed and adds faults to the list; trace: prints each call before it
+--- is made. Returns how many more tensors are alive afterwards.
 local function round_of(seed, trace, faults, before_each)
   math.randomseed(seed)
   flame.seed(seed)
@@ -421,13 +421,13 @@ local function round_of(seed, trace, faults, before_each)
   end
   return live() - before
 end
---- A round: returns how many calls were made, and the faults as texts. before_each: called before
---- each call, to plant a fault.
+--- Runs a round: returns how many calls were made, and the faults as texts. before_each() is called
+--- before each call; a test plants a fault by it.
 function calls.round(seed, trace, before_each)
   list = list or collect()
   local faults = {}
   local left, n = in_folder(round_of, seed, trace, faults, before_each), calls.ROUND
-  -- repeated, since a first round may leave values that are kept for later calls
+  -- tensors left: repeated twice, since a first round may fill caches of the library
   if left ~= 0 then
     left = in_folder(round_of, seed, false, {}, before_each) > 0
       and in_folder(round_of, seed, false, {}, before_each) or 0
@@ -444,7 +444,7 @@ end
 calls.complaint, calls.tensors_in = complaint, tensors_in
 calls.distribution, calls.transform, calls.schedule = a_distribution, a_transform, a_schedule
 function calls.algebra() return algebras[1] end
---- For the calls that follow: to which shape and dtype their operands go.
+--- Sets the theme, { shape, dtype }, that operands of later calls follow.
 function calls.follow(new) theme = new end
 
 -- ---- as a program: flame-lua spec/fuzz/calls.lua SECONDS [SEED]; 0 SEED is one round, traced ----

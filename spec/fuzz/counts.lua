@@ -1,13 +1,13 @@
---- Every public function with counts that no tensor has: each parameter of its declarations that is
--- a number, an axis or a list of such gets the values of COUNTS, and each that is a tensor gets one
--- with such elements, while the others have values with which the call works, if such are found. It
--- is a fault if an error is not a string, names no op, or is one of Lua's own, as in
--- spec/fuzz/calls.lua. What a call gives is evaluated.
+--- Every public function with counts that are out of all bounds: each declared parameter that is a
+-- number, an axis or a list of these gets the values of COUNTS in turn, and each tensor is replaced
+-- by one with such elements, while other parameters have values with which the call works, if these
+-- are found. Results are evaluated. It is a fault if an error is not a string, names no op, or is
+-- one that Lua itself raises, as in spec/fuzz/calls.lua.
+--
 --   flame-lua spec/fuzz/counts.lua [PART OF [AFTER]]
--- writes each name before its calls, so the last one is that of a call that did not end, its faults
--- as "fault: …", and at the end how many calls were made. The caller limits time and memory
--- (spec/limits/counts_spec.lua). AFTER: names up to it are left out; COUNTS_TRACE=1 writes each
--- call.
+-- prints each name before its calls, so that the last one is that of a call that did not end, its
+-- faults as "fault: …", and at the end the number of calls. spec/limits/counts_spec.lua runs it
+-- with limits of time and memory. AFTER: skips names up to it; COUNTS_TRACE=1 prints each call.
 local flame = require "flame"
 local nn, optim, data = require "flame.nn", require "flame.optim", require "flame.data"
 local plot, tokenizers = require "flame.plot", require "flame.tokenizers"
@@ -33,8 +33,8 @@ local SHAPES = { { 4 }, { 3, 3 }, { 2, 4, 4 }, { 1, 2, 4, 4 }, { 1, 2, 4, 4, 4 }
 local FIXED = { bool = false, str = "a", dtype = "f32", fn = function(x) return x end }
 
 -- ---- what is called -----------------------------------------------------------------------------
--- Left out: functions that call a function of the script as often as an argument says, or that
--- change or end the session.
+-- Functions that are not called: they call a function as often as an argument says, or they change
+-- or end the session.
 local SKIP = { bench = true, leakcheck = true, bisect = true, compare = true, debug = true,
   seed = true, manual_seed = true, cuda = true, ["data.seed"] = true, ["data.options"] = true }
 
@@ -68,7 +68,7 @@ local function planted()
   end)
   return { { name = "planted", call = f, forms = flame.internal.declaration(f) } }
 end
---- { name =, call =, forms =, class = of modules? } of all declared functions with counts.
+--- All declared functions that take counts: a list of { name, call, forms, class = of modules }.
 local function collect()
   local list = {}
   for _, e in ipairs(dofile("tools/meta.lua").collect()) do
@@ -131,7 +131,7 @@ local function is_number(p)
   end
   return false
 end
---- The arguments of a form by position, where each parameter is among them, and the options.
+--- Usual arguments of a form: a list, its length, parameter -> position, and a table of options.
 local function arguments_of(form, theme)
   local args, n, at, options = {}, 0, {}, {}
   for k, p in ipairs(form.params) do
@@ -162,7 +162,7 @@ local function run(entry, theme, args, n, options)
   for _, y in ipairs(calls.tensors_in(results, {}, 2)) do flame.eval(y) end
 end
 
---- The first values with which the form works; nil: it works with none of these.
+--- The first shape, dtype and number with which a call of the form works, or nil.
 local function theme_of(entry, form)
   local function works(theme)
     calls.follow(theme)
@@ -183,14 +183,14 @@ local function theme_of(entry, form)
 end
 
 -- ---- the counts ---------------------------------------------------------------------------------
---- Adds tensors of the shape with which the call works, and vectors, to a list.
+--- Adds tensors with the elements of ELEMENTS to a list: of this shape, and of shape {3}.
 local function add_tensors(values, shape)
   for _, e in ipairs(ELEMENTS) do
     values[#values + 1] = flame.full(shape, e[1], { dtype = e[2] })
     if #shape ~= 1 then values[#values + 1] = flame.full({ 3 }, e[1], { dtype = e[2] }) end
   end
 end
---- The values that a parameter is given, one after the other.
+--- The list of values that a parameter gets one after the other.
 local function counts_for(p, theme)
   local values, one, list = {}, false, false
   for kind in p.type:gmatch "[^|]+" do
@@ -230,7 +230,7 @@ local function text_of(v)
   return "{" .. table.concat(out, ", ") .. "}"
 end
 
-local LONG = 2                     -- seconds of processor time that a call may take in Lua
+local LONG = 2                     -- CPU seconds that a call's Lua code may take
 local function call(entry, form, theme, k, v)
   local args, n, at, options = arguments_of(form, theme)
   if at[k] then args[at[k]] = v else options[form.params[k].name] = v end
@@ -240,8 +240,8 @@ local function call(entry, form, theme, k, v)
   end, "", 100000)
   run(entry, theme, args, n, options)
 end
---- Calls the form with each count in each place: the number of calls, and whether the usual values
---- work.
+--- Calls the form with each count for each of its parameters, and adds faults to the list. Returns
+--- the number of calls, and whether usual values work.
 local function walk(entry, form, faults)
   local found, made = theme_of(entry, form), 0
   local theme = found or { shape = { 3, 3 }, dtype = "f32", number = 1 }

@@ -1,8 +1,8 @@
---- programs.lua COUNT [SEED [SECONDS]]: random programs of mixed dtypes (spec/support/programs.lua)
--- from SEED on, at most SECONDS long; run at the root of the repository. Each difference is
--- printed with its seed and its smallest program; the last line counts. The status is 1 if there
--- was any difference. FUZZ_PLANT=k: with planted planner bug k (random_spec.lua), which must be
--- found.
+--- programs.lua COUNT [SEED [SECONDS]]: runs random programs of mixed dtypes
+-- (spec/support/programs.lua) from SEED on, for at most SECONDS; run it in the root of the
+-- repository. Each difference is printed with its seed and a program that was reduced; the last
+-- line has counts. The exit status is 1 if there was a difference. FUZZ_PLANT=k: plants bug k in
+-- the planner (random_spec.lua), which must be found.
 local P = dofile("spec/support/program_run.lua")
 local count, first, seconds = tonumber(arg[1]), tonumber(arg[2] or 1), tonumber(arg[3] or math.huge)
 local flame, counts, done, bad, start = require "flame", {}, 0, 0, os.time()

@@ -1,6 +1,6 @@
---- Tokenizers of broken files: texts of tokenizer.json with parts removed, doubled, exchanged and
--- overwritten, then texts of random bytes are encoded and decoded with the files that are accepted,
--- with some failing allocations. Nothing may end the process; errors must be strings.
+--- Tokenizers of damaged files: parts of a tokenizer.json are removed, doubled, exchanged and
+-- overwritten. With files that are still accepted, random bytes are encoded and decoded. Some
+-- allocations fail. Nothing may end the process, and errors must be strings.
 --   flame-lua spec/fuzz/tokenizers.lua SECONDS [SEED]      0 SEED: one round
 local flame = require "flame"
 local tokenizers = require "flame.tokenizers"
@@ -59,7 +59,7 @@ local function file()
       '{"<s>":{"id":"<s>","ids":[3],"tokens":["<s>"]}}}' })
 end
 
---- The text with up to four places changed.
+--- The text with up to four random changes.
 local function broken(text)
   for _ = 1, math.random(0, 4) do
     local a = math.random(#text)
@@ -80,7 +80,7 @@ local function sample()
   return table.concat(out)
 end
 
---- Calls f, with the k-th allocation failing in some rounds; an error must be a string.
+--- Calls f, sometimes while a random allocation fails; checks that an error is a string.
 local function call(f, ...)
   local fails = internal.fail_alloc and math.random(4) == 1
   if fails then internal.fail_alloc(math.random(30), math.random(2) == 1) end

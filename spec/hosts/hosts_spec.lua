@@ -1,5 +1,5 @@
--- The programs of examples/hosts, compiled against this build and run, if what they need is
--- installed. Also the static library, and a C module for Lua that is not linked with flame.
+-- Compiles the programs of examples/hosts against this build and runs them, where the libraries
+-- that they need are installed. Also the static library, and a C module that is not linked with it.
 local program = dofile("spec/support/interpreter.lua")
 
 local build
@@ -10,7 +10,7 @@ end
 local sanitized = os.getenv "FLAME_SANITIZE"
 local folder
 
---- The output of a command and whether it succeeded.
+--- Runs a shell command; returns its output and whether it succeeded.
 local function sh(command)
   local pipe <close> = io.popen("(" .. command .. ") 2>&1; echo $?")
   local text = pipe:read "a"

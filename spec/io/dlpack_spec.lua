@@ -1,5 +1,5 @@
--- Tensors of other libraries: the userdata that C modules make and take. spec/c/test_lua_api.c
--- tests such a module.
+-- Exchange of tensors with other libraries through DLPack, as userdata that C modules of Lua make
+-- and take. spec/c/test_lua_api.c tests such a module.
 local flame = require "flame"
 local helper = require "spec.support.helper"
 local raises = helper.raises

@@ -1,4 +1,4 @@
--- Files that other programs read: npy, npz and CSV; the ending of a name decides the format.
+-- Files in formats of other programs: npy, npz and CSV. The ending of a file's name says which.
 
 local flame = require "flame"
 local interpreter = dofile("spec/support/interpreter.lua")
@@ -90,7 +90,7 @@ describe("npy and npz", function()
     local text = read("two.npz")
     local first = text:find("PK\1\2", 1, true)
     local second = text:find("PK\1\2", first + 4, true)
-    -- the offset of b is now that of a
+    -- the directory now has the offset of a for b
     local same = text:sub(1, second + 41) .. "\0\0\0\0" .. text:sub(second + 46)
     raises("lies over the next one", flame.load, write("same.npz", same))
   end)

@@ -1,6 +1,6 @@
--- Files that are made to cost time: a file 8 times as large may take about 8 times as long to read;
--- a reader that goes back over its text would take 64 times. Wrong files give an error of the
--- reader, never one of Lua's own.
+-- Files that are made to cost time. A file 8 times as large may take about 8 times as long to read;
+-- a reader that goes back over its text again and again would take 64 times as long. Wrong files
+-- must give an error of the reader, never one that Lua raises by itself.
 
 local flame = require "flame"
 local data = require "flame.data"
@@ -12,7 +12,7 @@ teardown(files.remove)
 local function safetensors(header) return string.pack("<I8", #header) .. header end
 local function metadata(text) return safetensors('{"__metadata__":{"flame":"' .. text .. '"}}') end
 
---- The processor time of f on a file, in seconds: the minimum of three runs.
+--- The CPU time of f on a file with this text, in seconds: the minimum of three runs.
 local function cost(f, name, text)
   local file, least = write(name, text), math.huge
   for _ = 1, 3 do
@@ -25,7 +25,7 @@ end
 
 local function tabs(file) return data.csv(file, { sep = "\t" }) end
 
-local long = {       -- name, reader, the file of size n, n
+local long = {       -- title, file's name, reader, function: the text of size n, n
   { "blanks within a field", "a.csv", data.csv,
     function(n) return "1,x" .. (" "):rep(n) .. "y\n" end, 50000 },
   { "blanks before a field", "a.csv", data.csv,

@@ -1,4 +1,4 @@
--- flame.image: PNG files in and out, grids, other sizes.
+-- flame.image: reading and writing PNG files, grids of images, resizing.
 
 local flame = require "flame"
 local image = require "flame.image"

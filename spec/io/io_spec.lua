@@ -1,5 +1,5 @@
--- Files of tensors: saved values are read back, damaged files are refused, replacing a file is
--- safe.
+-- Files of tensors: saved values are read back, damaged files are refused, and a save that fails
+-- leaves the old file as it was.
 
 local flame = require "flame"
 local interpreter = dofile("spec/support/interpreter.lua")
@@ -10,7 +10,7 @@ local folder = dofile("spec/support/files.lua")()
 local path, write, read = folder.path, folder.write, folder.read
 local quote, listing = folder.quote, folder.listing
 
---- A safetensors file of a header text and data bytes.
+--- The bytes of a safetensors file with this header and these data.
 local function safetensors(header, data)
   return string.pack("<I8", #header) .. header .. (data or "")
 end

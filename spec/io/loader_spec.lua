@@ -11,7 +11,7 @@ teardown(files.remove)
 local message = require("spec.support.helper").placed
 local function says(text, f, ...) assert.equal(text, message(f, ...)) end
 
---- A value as text, tensors by their bits.
+--- A value as text for comparisons: tensors by their bits, tables with all that is in them.
 local function shown(v)
   if flame.is_tensor(v) then
     return ("%s(%s)%s"):format(v.dtype, table.concat(v.shape, ","),
@@ -25,7 +25,7 @@ local function shown(v)
   return "{" .. table.concat(out, ";") .. "}"
 end
 
---- Up to n batches of a loader as text.
+--- Up to n batches of the loader l, each as text.
 local function batches(l, n)
   local out = {}
   for _ = 1, n or math.huge do

@@ -1,5 +1,5 @@
 -- PNG files: written images are read back, every kind of image is read, damaged ones are refused.
--- The images are encoded by this file, after the specification of the format.
+-- The images to read are encoded here, by code after the specification of the format.
 
 local flame = require "flame"
 local helper = require "spec.support.helper"
@@ -31,7 +31,7 @@ local function chunk(kind, data)
   return string.pack(">I4", #data) .. kind .. data .. string.pack(">I4", crc32(kind .. data))
 end
 
---- zlib's form of a short text, not packed.
+--- A short text as a zlib stream of one uncompressed block.
 local function stored(raw)
   local a, b = 1, 0
   for i = 1, #raw do
@@ -46,7 +46,7 @@ local passes = { { 0, 0, 8, 8 }, { 4, 0, 8, 8 }, { 0, 4, 4, 8 }, { 2, 0, 4, 4 },
   { 1, 0, 2, 2 }, { 0, 1, 1, 2 } }
 local samples = { [0] = 1, [2] = 3, [3] = 1, [4] = 2, [6] = 4 }
 
---- The bytes of samples with this many bits.
+--- A list of the bytes of a row of samples of 'depth' bits, the first sample in the high bits.
 local function packed(row, depth)
   local out, bits, n = {}, 0, 0
   for _, v in ipairs(row) do
@@ -77,7 +77,7 @@ local function filtered(filter, row, above, step)
   return table.concat(out)
 end
 
---- The filtered rows of an image v(x, y, channel), from 0.
+--- The filtered rows, pass by pass if interlaced, of an image with samples v(x, y, channel).
 local function rows(o, v)
   local out, step, filter = {}, math.max(1, o.depth * samples[o.type] // 8), 0
   for _, p in ipairs(o.interlaced and passes or { { 0, 0, 1, 1 } }) do
@@ -111,7 +111,7 @@ local function encoded(o, v)
     .. chunk("IEND", "")
 end
 
---- The tensor's values by plane, from f(x, y) -> a list of channels.
+--- The values and shape of a tensor whose channels at (x, y) are the list f(x, y), plane by plane.
 local function planes(o, f)
   local out, n = {}, #f(0, 0)
   for c = 1, n do

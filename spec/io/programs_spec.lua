@@ -1,6 +1,6 @@
--- Saved programs (docs/programs.md): a program that flame.export writes gives the same bits as the
--- function, run after run; functions that can not be programs are refused; files of format 1 load
--- in all later versions. Also on a GPU.
+-- Saved programs (docs/programs.md): a program that flame.export writes computes the same bits as
+-- the function, in each run; functions that can not be saved are refused; files of format 1 load in
+-- all later versions. Runs on a GPU too.
 
 local flame = require "flame"
 local helper = require "spec.support.helper"
@@ -30,7 +30,7 @@ local function compare(expected, actual, tolerance)
   end
 end
 
---- The results of f in the order of the program's outputs.
+--- The results of a function as a list, in the order of a program's outputs: by name for a table.
 local function results(...)
   local first = ...
   if type(first) ~= "table" then
@@ -242,7 +242,7 @@ describe("a program's file", function()
     bytes = read(path)
   end)
 
-  --- The file with another program of the same tensors.
+  --- Writes the saved file again with another program text and the same tensors.
   local function with(text)
     local header = bytes:sub(9, 8 + string.unpack("<I8", bytes))
     local from, to = header:find('"flame.program":"[^"]*"')

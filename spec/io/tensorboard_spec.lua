@@ -1,6 +1,6 @@
--- data.tensorboard: files are read back by a reader that shares no code with the writer (its CRC
--- goes bit by bit, and it decodes messages by wire types alone), and by TensorBoard if Python has
--- it.
+-- data.tensorboard: its files are read by a reader in this spec, which shares no code with the
+-- writer (it computes CRCs bit by bit and decodes messages by wire types), and by TensorBoard if
+-- Python has it.
 
 local flame = require "flame"
 local data = require "flame.data"
@@ -37,7 +37,7 @@ local function read_varint(s, at)
   end
 end
 
---- number of the field -> list of values; a value of wire type 1 or 5 is 8 or 4 bytes as a string.
+--- Decodes a protobuf message: field number -> list of values; 8- and 4-byte values as strings.
 local function fields(s)
   local out, at = {}, 1
   while at <= #s do
@@ -81,7 +81,7 @@ local function events(path)
   return out
 end
 
---- tag, step and the fields of the one value of an event.
+--- The tag, the step and the decoded fields of the one value in an event.
 local function value_of(event)
   local list = fields(event[5][1])[1]
   assert.equal(1, #list)

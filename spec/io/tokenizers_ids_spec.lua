@@ -1,5 +1,5 @@
--- Ids and texts of tokenizers of each kind are the library's (spec/io/tokenizers_reference.lua,
--- written by spec/peer/tokenizers_reference.py).
+-- Ids and texts of each kind of tokenizer must be those of Hugging Face's library
+-- (spec/io/tokenizers_reference.lua, written by spec/peer/tokenizers_reference.py).
 local flame = require "flame"
 local tokenizers = flame.tokenizers
 local reference = dofile "spec/io/tokenizers_reference.lua"

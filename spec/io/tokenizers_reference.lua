@@ -1,4 +1,4 @@
--- Written by spec/peer/tokenizers_reference.py: the library's tokenizers, ids and texts.
+-- Tokenizers with ids and texts by Hugging Face's library (spec/peer/tokenizers_reference.py).
 return {
 texts = {
 "for i, row in ipairs(rows) do\x0A  local n <const> = #row //" ..

@@ -92,7 +92,7 @@ describe("a tokenizer", function()
         return string.char(table.unpack(ids))
       end
     end
-    -- U+0898 is a mark since 14.0, U+08D4 since 9.0, U+1734 one that takes no room until 14.0
+    -- combining marks: U+0898 since Unicode 14, U+08D4 since 9; U+1734 is spacing since 14
     local nfc = by '"NFC"'
     assert.equal("a\u{898}\u{334}", nfc("a\u{898}\u{334}"))
     assert.equal("a\u{334}\u{8D4}", nfc("a\u{8D4}\u{334}"))
@@ -103,14 +103,14 @@ describe("a tokenizer", function()
     assert.equal("a\u{8D4}\u{1885}\u{8E2}", bert("a\u{301}\u{8D4}\u{1734}\u{1885}\u{8E2}\u{AD}"))
   end)
   it("has scores as the library reads them", function()
-    -- the library takes 9007199254740993 / 10 in two roundings, and 20 digits and more as 19
+    -- Hugging Face's library rounds a number with a point twice, and reads at most 19 digits
     local function score_of(text, other)
       local t = tokenizers.from_string(('{"model":{"type":"Unigram","unk_id":0,' ..
         '"vocab":[["?",-99],' ..
         '["a",0],["b",%s],["ab",%s]]}}'):format(other, text))
       return t:encode("ab", { list = true })[1]
     end
-    -- if sums are equal the whole word wins
+    -- "ab" as one token (id 3) is chosen if its score is at least the sum of those of "a" and "b"
     assert.equal(3, score_of("-900719925474099.3", "-900719925474099.2"))
     assert.equal(1, score_of("-900719925474099.9", "-900719925474099.2"))
     assert.equal(3, score_of("-0.5", "-5.0e-1"))
@@ -138,7 +138,7 @@ describe("a tokenizer", function()
 
 end)
 
---- BPE with a part of the file before the others.
+--- The text BPE with another part at the start of its object.
 local function with(part) return (BPE:gsub("{", "{" .. part:gsub("%%", "%%%%") .. ",", 1)) end
 
 local function base64(bytes)
@@ -156,7 +156,7 @@ local function base64(bytes)
   return out
 end
 
---- A map of sentencepiece that replaces "a" by the text in 'texts' from 'offset' on.
+--- A normaliser with sentencepiece's map of characters: "a" becomes the text at texts[offset].
 local function charsmap(texts, offset)
   local units = {}
   for i = 0, 0x61 do units[i] = 0xFF end

@@ -9,7 +9,7 @@ local function wave(n, phase, scale)
   return list
 end
 
---- A kernel of this body; thread i; one block of 'threads'. before: text in front of it.
+--- A kernel with this body, i the thread; one block of 'threads'. before: text in front of it.
 local function kernel(params, body, threads, shape, before, more)
   local spec = { source = ("%s\n__global__ void k(%s) {\n  int i = blockIdx.x * blockDim.x + threadIdx.x;\n%s\n}")
     :format(before or "", params, body), shape = { shape or threads }, grid = { 1 },

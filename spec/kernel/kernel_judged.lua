@@ -1,4 +1,4 @@
---- For specs of kernels' arguments: g++ on the same text, and NVRTC where there is one.
+--- For specs of kernels' arguments: the same text is run by g++ and, if there is NVRTC, compiled.
 local flame = require "flame"
 
 local judged = { N = 5, f64 = { dtype = "f64" } }
@@ -12,8 +12,8 @@ end
 
 function judged.row(n, shift) return flame.tensor(judged.numbers(n, shift), judged.f64) end
 
---- What g++ computes: calls are lists of C expressions, each the arguments of k before y and n.
---- nil: there is no g++.
+--- The results of k compiled by g++, for each of 'calls': C expressions, the arguments before y and
+--- n. 'before' declares arrays in main. Returns nil if there is no g++.
 function judged.values(text, calls, before)
   local name = os.tmpname()
   local f = assert(io.open(name .. ".cpp", "w"))
@@ -54,10 +54,10 @@ end
 
 local plain = flame.kernel("__global__ void k(const float *x, float *y) { y[0] = x[0]; }")
 local has_nvrtc = plain:report().registers > 0
--- A GPU makes accesses that are not there, and is lost, unless it checks them.
+-- Whether a wrong access stops the kernel with a message: a GPU without checks would be lost.
 judged.stops = flame.default_device() == "cpu" or (os.getenv "FLAME_CHECK" or ""):find "bounds"
 
---- The kernel's text and its adjoint's compile.
+--- Checks that the texts of the kernel and of its adjoint compile, where there is NVRTC.
 function judged.compiles(k)
   if flame.default_device() ~= "cpu" then return end
   local report = k:report()

@@ -1,6 +1,6 @@
---- Proof that the derivatives of a function of tensors are right: central differences of the
--- value (flame.gradcheck, to second order), and <J v, u> = <v, J' u> between forward and reverse
--- mode; that derived kernels have no races. For specs of user kernels.
+--- For specs of user kernels: checks that derivatives are right, by central differences of the
+-- value (flame.gradcheck, to second order) and by <J v, u> = <v, J' u> between forward and reverse
+-- mode; and that derived kernels have no races.
 local flame = require "flame"
 local interpreter = dofile("spec/support/interpreter.lua")
 
@@ -8,7 +8,7 @@ local proof = {}
 
 local function list_of(v) return type(v) == "table" and v or { v } end
 
---- A direction with different numbers for all elements, the same at each call.
+--- A fixed tensor like x whose elements all differ, as the direction of a derivative.
 function proof.direction(x, phase)
   local n = x:numel()
   return (flame.arange(n, { dtype = x.dtype, device = x.device }) * 0.9 + phase):sin()
@@ -53,7 +53,7 @@ function proof.check(f, inputs, o)
     ("<J v, u> = %.17g, <v, J' u> = %.17g"):format(forward, reverse))
 end
 
---- Runs the file of a spec once more in a child interpreter on the CPU, with each launch checked;
+--- Runs the file of a spec once more in a child process on the CPU, with each launch checked;
 --- words: the value of FLAME_CHECK.
 function proof.checked(spec, words)
   if os.getenv "FLAME_PROOF_CHILD" then return end

@@ -1,5 +1,5 @@
---- Random calls of every public function (spec/fuzz/calls.lua), a few rounds of them; tools/fuzz
--- makes more under sanitizers. Run from the top of the tree.
+--- A few rounds of random calls of every public function (spec/fuzz/calls.lua); tools/fuzz makes
+-- more under sanitizers. Runs in the root of the repository.
 require "spec.support.helper"
 local flame = require "flame"
 local calls = require "spec.fuzz.calls"

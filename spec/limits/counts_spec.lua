@@ -1,12 +1,12 @@
---- Every public function with counts that no tensor has (spec/fuzz/counts.lua), in processes with
--- limits of time and memory: a call that goes on, or a crash, is a process that does not end well.
+--- Every public function with counts out of all bounds (spec/fuzz/counts.lua), in processes with
+-- limits of time and memory. A call that does not end, or a crash, shows in the exit status.
 require "spec.support.helper"
 local interpreter = dofile("spec/support/interpreter.lua")
 local PARTS <const>, SECONDS <const> = 4, 300
 local sanitized = os.getenv("FLAME_SANITIZE")
 
---- What a part writes, and its status. Memory is limited so that tensors of 2^31 elements are
---- refused and not made.
+--- Runs one of PARTS parts: its output with the exit status. Memory is limited, so that tensors of
+--- 2^31 elements are refused.
 local function walk(part, environment)
   local limit = sanitized and "" or "ulimit -v 3000000; "
   local pipe <close> = assert(io.popen(("%s%s FLAME_DEVICE=cpu "

@@ -1,5 +1,5 @@
---- Axes without elements, and values that failed: nothing outside of an array is read, and nothing
---- crashes.
+--- Tensors with axes of no elements, and values that failed: ops on them read nothing outside of an
+--- array and do not crash.
 local raises = require("spec.support.helper").raises
 local flame = require "flame"
 local helper = require "spec.support.helper"
@@ -7,7 +7,7 @@ local helper = require "spec.support.helper"
 local DTYPES = { "f64", "f32", "f16", "bf16", "i64", "i32", "i16", "i8", "u8", "bool" }
 local function ids(list) return flame.tensor(list, { dtype = "i64" }) end
 local function none(...) return flame.zeros({ ... }, { dtype = "i64" }) end
---- The error of f(), or of reading its result.
+--- The message that f() raises, or reading its result.
 local function error_of(f)
   local e = helper.message(function() return f():totable() end)
   return e

@@ -1,7 +1,7 @@
 -- Scripts that try to run for ever, to use up memory, or to leave their sandbox, grouped by the way
--- they try it. aim: how each must end (hostile_run.lua knows the messages): "loop": by the limit of
--- time and, in a second run, of steps; the name of a limit; "ends": it runs to its end and does no
--- harm; else a text in its error.
+-- they try it. 'aim' is how a script must end (hostile_run.lua has the messages). "loop": by the
+-- limit of time and, in a second run, of steps; the name of a limit: by that limit; "ends": it
+-- runs to its end and does no harm; else the aim is a part of its error message.
 local list = {}
 local function add(way, aim, scripts)
   for _, text in ipairs(scripts) do list[#list + 1] = { way = way, aim = aim, text = text } end
@@ -122,7 +122,7 @@ add("loops in C", "loop", {
   "setmetatable(_G, {__index = function() while true do end end}) return x",
   "while true do select('#', table.unpack({}, 1, 100000)) end",
 })
--- single instructions that take long and cost one step
+-- instructions of Lua that count as one step but may take long
 add("loops in C", "time", {
   "local t = {} for i = 1, 1e5 do t['x' .. i] = 1 end for k in pairs(t) do t[k] = nil end "
     .. "while true do next(t) end",
@@ -136,7 +136,7 @@ add("loops in C", "time", {
   "local s = ('\\0'):rep((1 << 20) - 1) while true do local b = s < s end",
   "local s = ('\\0'):rep(60000) while true do local b = s < s or s < s or s < s or s < s end",
 })
--- one string of digits thousands of times, which is read as a number each time
+-- thousands of arguments that are one long string of digits, which is converted each time
 for _, f in ipairs { "string.char", "utf8.char" } do
   add("loops in C", "bytes of text", {
     "local s, t = '0x' .. ('0'):rep(1 << 20), {} for i = 1, 2e4 do t[i] = s end "
@@ -148,8 +148,8 @@ for _, f in ipairs { "math.max", "math.min" } do
       .. f .. "(table.unpack(t)) end",
     "local s = ('\\0'):rep(1 << 20) while true do " .. f .. "(s, s) end" })
 end
--- single calls of the library that take minutes: linear algebra without the host's library, and
--- windows half as long as the row
+-- calls of the library that take minutes: linear algebra (without LAPACK), and pooling with windows
+-- half as long as the row
 add("loops in C", "time", {
   "flame.eval((flame.linalg.svd(flame.rand(600, 600))))",
   "flame.eval((flame.linalg.eigh(flame.rand(1000, 1000))))",
@@ -228,8 +228,8 @@ add("memory", "output", {
 })
 
 -- ---- files and links ------------------------------------------------------------------------
--- The folder has a file 'inside', a link 'link' to a file outside, 'pipe', and a folder 'up', which
--- is a link to the one above.
+-- The sandbox's folder has a file 'inside', a link 'link' to a file outside, a named pipe 'pipe',
+-- and a link 'up' to the folder above.
 local function refuses(call, why)
   return ("local f, why = %s assert(not f and why:find(%q), why or 'it is open')"):format(call, why)
 end
@@ -341,7 +341,7 @@ add("nested", "limit of the context", {
   "local b = flame.sandbox{memory = 0} b:run('x = {}') while true do b:run('x[#x + 1] = "
       .. "(\"y\"):rep(100000)') end",
 })
--- memory ends while a string is made, or while a sandbox is opened
+-- memory runs out while a string is made, or while a sandbox is opened
 add("nested", "limit of the context|the limit of host memory is below", {
   "local t = {} while true do t[#t + 1] = flame.sandbox{} t[#t]:run('x = (\"y\"):rep(100000)') end",
 })

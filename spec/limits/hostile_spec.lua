@@ -1,11 +1,11 @@
--- Hostile scripts in sandboxes (flame.sandbox): each is ended by the limit that it aims at, and
--- leaves the process unchanged. There is one child process for each way of attack, which is killed
--- if it hangs. FLAME_HOSTILE_TIMES=1 prints the slow ones.
+-- Hostile scripts in sandboxes (flame.sandbox): each must be ended by the limit that it attacks,
+-- and leave the process unchanged. Each group of scripts runs in a child process, which is killed
+-- if it hangs. FLAME_HOSTILE_TIMES=1 prints slow scripts.
 local program = dofile("spec/support/interpreter.lua")
 local machine = require "spec.support.machine"
 local sanitizer = os.getenv "FLAME_SANITIZE"
--- In KB: the limit of the sandboxes plus 64 MB. ASan adds space around each block, so that the
--- smallest take 7 times as much (measured), and keeps freed blocks unless told not to.
+-- Resident KB allowed: the limit of the sandboxes plus 64 MB. ASan adds space around each block, so
+-- that the smallest take 7 times as much, and keeps freed blocks unless told not to.
 local RESIDENT = sanitizer == "thread" and math.huge
   or (sanitizer and 8 or 1) * 64 * 1024 + 64 * 1024
 local OPTIONS = sanitizer == "address" and "ASAN_OPTIONS=$ASAN_OPTIONS:quarantine_size_mb=1 " or ""
@@ -45,7 +45,7 @@ describe("hostile scripts", function()
     end)
   end
 
-  -- Uses the fake driver, since the memory of devices is limited in all sandboxes.
+  -- On the fake driver: sandboxes limit the memory of GPUs too.
   it("end by the limit of a device's memory, and are seen where it is off", function()
     local folder = machine.new()
     local pipe = assert(io.popen(("FLAME_DEVICE=cuda FLAME_CACHE_DIR=off FLAME_TEST_MACHINE=%s "

@@ -1,4 +1,4 @@
--- Results at the edges of the number types and of memory are defined, and the same everywhere.
+-- Results at the limits of number types and of memory are defined, and the same on all devices.
 local flame = require "flame"
 
 local helper = require "spec.support.helper"
@@ -245,7 +245,7 @@ describe("a decimal comma in LC_NUMERIC", function()
     print(scaled(x), pcall(flame.arange, 1, 2.5, 0.5, { dtype = "i32" }))
   ]]
 
-  --- A folder with a locale that writes commas, or nil.
+  --- A new folder with a locale whose decimal point is a comma, or nil if none can be made.
   local function locale_folder()
     local folder = os.tmpname()
     os.remove(folder)

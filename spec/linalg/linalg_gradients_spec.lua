@@ -1,4 +1,4 @@
--- Gradients of linear algebra to second order, and forms that report instead of raising.
+-- Gradients of linear algebra to second order; functions that return a status instead of raising.
 local flame = require "flame"
 local linalg = flame.linalg
 
@@ -75,7 +75,7 @@ describe("gradients to second order", function()
       for _, scale in ipairs { 0, 1e-9, 0.2, 1, 9, 400 } do
         local x = (randn(4, 6, 6) * scale):to(dtype)
         x[{ 1 }] = x[1] - t(x[1])
-        -- a rotation, so that squaring 11 times keeps the norm 1
+        -- antisymmetric: the exponential is a rotation, whose norm stays 1 in 11 squarings
         if scale == 400 then x = x - t(x) end
         local want, got = both(function() return x:matrix_exp() end)
         is_close(got, want, tol * largest(want) * math.max(1, scale))
@@ -269,7 +269,7 @@ describe("forms that tell instead of raising", function()
       is_close(centred, linalg.svdvals(x - x:mean(1)):narrow(1, 1, 5))
       is_close(select(2, flame.pca_lowrank(x, { center = false })):narrow(1, 1, 4), values)
     end
-    -- rank 2: two singular values have all of it
+    -- low has rank 2, so the sum of squares of two singular values is that of its elements
     local low = randn(6, 2):matmul(randn(2, 5)):requires_grad_(true)
     select(2, flame.svd_lowrank(low, 2)):square():sum():backward()
     is_close(low.grad, 2 * low:detach())

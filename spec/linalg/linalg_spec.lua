@@ -1,5 +1,5 @@
--- Linear algebra: products of factors, gradients to second order, and messages for matrices without
--- a factorisation. Sizes are on both sides of 24, above which LAPACK is used.
+-- Linear algebra: factors multiply to the matrix; gradients to second order; messages for matrices
+-- without a factorisation. Sizes are on both sides of 24, above which LAPACK is used.
 local flame = require "flame"
 local linalg = flame.linalg
 
@@ -35,7 +35,7 @@ describe("equations", function()
     local a = (q * s):matmul(t(p))                                   -- condition number 1e8
     local x = randn(n, 2)
     is_close(flame.solve(a, a:matmul(x)), x, 1e-16 * 1e8 * 100)
-    is_close(linalg.svdvals(a), s, 4 * n * 2.0^-52)         -- errors of q, p, q p and the values
+    is_close(linalg.svdvals(a), s, 4 * n * 2.0^-52)         -- four steps with rounding errors
     local ratio = linalg.cond(a):item()
     assert.is_true(math.abs(ratio / 1e8 - 1) < 1e-6, tostring(ratio))
   end)
@@ -268,7 +268,7 @@ describe("norms and products", function()
     fails('ord must be "fro"', linalg.matrix_norm, x, 3)
     fails("norm: x is i64, need a float", linalg.norm, x:long())
     local v = flame.tensor({ 2, 0, 4 }, { dtype = "f64" }):requires_grad_(true)
-    v:norm(-1):backward()                              -- gradient 0 if there is a 0, as in PyTorch
+    v:norm(-1):backward()                              -- 0 if an element is 0, as in PyTorch
     assert.same({ 0, 0, 0 }, v.grad:totable())
     is_close(flame.tensor({ 1 / (1 / 2 + 1 / 4), 0 }, { dtype = "f64" }),
       flame.tensor({ { 2, 4 }, { 0, 1 } }, { dtype = "f64" }):norm(-1, 2))
@@ -303,8 +303,8 @@ describe("norms and products", function()
 end)
 
 describe("products of half types", function()
-  -- whole numbers, small enough that every sum is exact; most rows of 257, 261, … begin at
-  -- addresses that are not multiples of 16 bytes
+  -- -1, 0 and 1, so that every sum is exact. Most rows of 257, 261, … elements begin at addresses
+  -- that are not multiples of 16 bytes.
   local function whole(...) return flame.randint({ ... }, -1, 1):double() end
 
   it("are exact wherever their rows begin, alone and with what follows them", function()

@@ -1,6 +1,6 @@
--- Cycles through the graph: hooks, functions of checkpoints and contexts that refer to a tensor
--- from which the graph leads back to them. Lua's collector frees them with the tensor, in two
--- collections, and not before the graph.
+-- Reference cycles through the graph: hooks, functions of checkpoints and contexts that refer to a
+-- tensor from which the graph leads back to them. Lua's collector must free them with the tensor,
+-- in two collections, and not while the graph is still reachable.
 local flame = require "flame"
 local ordered = require "spec.support.ordered"
 local helper = require "spec.support.helper"
@@ -13,7 +13,7 @@ local function live()
   return flame.stats().live_tensors
 end
 
--- Each makes garbage that is held only by itself, through the graph.
+-- Functions that leave a cycle through the graph to which nothing else refers.
 local cycles = {
   ["a hook on a leaf that names it"] = function()
     local x = leaf()
@@ -83,7 +83,7 @@ local cycles = {
   end,
 }
 
---- Runs f in both modes of the collector; afterwards the mode is as before.
+--- Runs f in both modes of Lua's collector, and then restores the mode.
 local function in_both_modes(f)
   local was = collectgarbage("incremental")
   f("incremental")
@@ -127,14 +127,14 @@ describe("two collections free", function()
 end)
 
 describe("a collection keeps", function()
-  --- f() returns a loss, which alone keeps what f made alive; its backward must call the hooks.
+  --- Checks that backward of the loss that f returns calls the hooks, which only it keeps alive.
   local function fires(f)
     in_both_modes(function(mode)
       for rounds = 1, 4 do
         local seen = {}
         local loss = f(seen)
         for _ = 1, rounds do collectgarbage() end
-        loss = loss * 1                           -- a new path to the hook; the old box is freed
+        loss = loss * 1                           -- a new userdata; the old one is freed
         for _ = 1, rounds do collectgarbage() end
         loss:backward()
         assert.same({ 6 }, seen, mode)
@@ -264,14 +264,14 @@ describe("a survey", function()
 end)
 
 -- Graphs with hooks and checkpoints that refer to random tensors, and collections at random times.
--- Every hook between the one remaining loss and the leaves must be called, with the tensors that it
--- refers to alive; of hundreds of tensors hardly one may be left then.
+-- Every hook between the one loss that is kept and the leaves must be called, with the tensors
+-- alive that it refers to. Of hundreds of tensors at most a few may be alive afterwards.
 describe("in random graphs", function()
   local function collect(random)
     for _ = 1, random(0, 3) do collectgarbage(random(5) == 1 and "step" or "collect") end
   end
 
-  --- A random graph: numbered tensors; ancestors[number] are the ancestors of that tensor.
+  --- Makes a random graph; returns one of its tensors, and the set of this tensor's ancestors.
   local function grow(random, run)
     local pool, ancestors = {}, {}
     local function add(t, ...)
@@ -329,7 +329,7 @@ describe("in random graphs", function()
               ("%s, round %d, tensor %d"):format(mode, round, id))
           end
         end
-        -- a box that was made before the watch began is freed one collection later
+        -- userdata from before the count may need one more collection
         live()
         live()
         assert.is_true(live() - before < 8, ("%s: %d tensors"):format(mode, live() - before))

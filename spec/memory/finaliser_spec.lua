@@ -1,7 +1,7 @@
 -- Finalisers of a script run wherever Lua allocates, also in the middle of a call of the library.
--- They may free the tensors that the call was given: the call must then raise, or use the values it
--- has read, and must not read freed memory (which may end the process, and does under the
--- sanitizers). A child does this, with a collector that runs whole cycles at each allocation.
+-- They may free the tensors that the call was given. The call must then raise, or use the values
+-- that it has read, but not read freed memory, which ends the process under sanitizers. A child
+-- process does this, with a collector that runs a full cycle at each allocation.
 local interpreter = dofile("spec/support/interpreter.lua")
 
 local child = [[

@@ -1,4 +1,4 @@
--- What modules and optimisers hold outlives scopes, and their mistakes name the script's line.
+-- Tensors held by modules and optimisers outlive scopes; wrong uses raise with the script's line.
 local flame = require "flame"
 local helper = require "spec.support.helper"
 local nn, optim = require "flame.nn", require "flame.optim"

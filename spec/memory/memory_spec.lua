@@ -1,11 +1,11 @@
--- Memory does not grow: what a loop keeps does not depend on how long it runs, in both modes of the
--- collector, under flame-lua and under the stock interpreter. FLAME_LONG=1: full long runs.
+-- Memory does not grow: what a loop holds does not depend on how long it runs, in both modes of
+-- Lua's collector, under flame-lua and under the stock interpreter. FLAME_LONG=1: long runs.
 local flame = require "flame"
 local ordered = require "spec.support.ordered"
 local sanitized = os.getenv "FLAME_SANITIZE"
 local STEPS = sanitized and 2400 or 5000
 
---- The interpreter that runs this, as a command.
+--- The command of the interpreter that runs this spec.
 local function interpreter()
   local first = 0
   while arg[first - 1] do first = first - 1 end
@@ -13,8 +13,8 @@ local function interpreter()
 end
 
 describe("#smoke memory stays flat", function()
-  --- The peaks of a loop when the collector has settled, and at its end: bytes in tensors, resident
-  --- KB, KB of Lua's heap; and the bytes in tensors after all garbage is collected.
+  --- Runs a loop in a child process; returns two lists, after 'settled' steps and at the end: peaks
+  --- of tensor bytes, resident KB and KB of Lua's heap; then tensor bytes after a full collection.
   local function peaks(kind, mode, steps, settled)
     local pipe =
       io.popen(("'%s' spec/support/memory_loop.lua %s %s %d %d"):format(interpreter(), kind, mode,
@@ -34,8 +34,8 @@ describe("#smoke memory stays flat", function()
         local settled = mode == "generational" and 300 or STEPS // 3
         local early, late = peaks(kind, mode, STEPS, settled)
         assert.equal(early[4], late[4])
-        -- the collector depends on the clock: on a busy machine more garbage may be left, up to
-        -- some 16,000 values
+        -- when a collection comes depends on the clock, so on a busy machine there may be more
+        -- garbage, by some 16,000 values
         assert.is_true(late[1] <= 1.05 * early[1] + 2^20,
           ("%d bytes at %d steps, %d at %d"):format(early[1], settled, late[1], STEPS))
       end)
@@ -190,7 +190,7 @@ describe("a graph that is never differentiated", function()
       int i = blockIdx.x * blockDim.x + threadIdx.x;
       if (i < n) y[i] = 2.0f * x[i] * x[i];
     }]]
-  --- Eight nested applications of f are freed after two full collections, as is any other graph.
+  --- Checks that two full collections free the graph of eight nested calls of f.
   local function ends(f, after)
     local function work()
       local x = flame.ones({ 100 }, { requires_grad = true })
@@ -247,7 +247,7 @@ describe("a graph that is never differentiated", function()
 end)
 
 describe("a function that names the tensor it hangs on", function()
-  --- The number of tensors left by ten calls of f.
+  --- How many more tensors are alive after ten calls of f and two full collections.
   local function left(f)
     local function live()
       collectgarbage()
@@ -259,8 +259,8 @@ describe("a function that names the tensor it hangs on", function()
     for _ = 1, 10 do f() end
     return live() - before
   end
-  --- Registers a hook that refers to its tensor and to the loss; 'after' gets the loss, the tensor
-  --- and the hook's handle.
+  --- A function that registers a hook which refers to its tensor and to the loss, and then calls
+  --- after(loss, tensor, hook's handle). leaf: the tensor is a leaf.
   local function hooked(leaf, after)
     return function()
       local x = flame.ones({ 3 }, { requires_grad = true })
@@ -307,7 +307,7 @@ describe("the cache of plans", function()
     flame.empty_cache()
     flame.internal.forget_plans()
     for n = 2, 60 do
-      for _ = 1, n % 5 == 0 and 6 or 1 do               -- on a GPU the third run is recorded
+      for _ = 1, n % 5 == 0 and 6 or 1 do               -- third run on a GPU: CUDA graph
         local x = flame.ones(n, 3)
         for k = 1, n % 7 + 1 do x = (x * k + x:sum(2, { keepdim = true })):tanh() end
         x:sum():item()

@@ -1,11 +1,11 @@
---- Failing allocations (oom.lua) in the families of calls, user kernels, modules and files: every
---- fifth one, with `make oom` every one.
+--- Failing allocations (spec/support/oom.lua) in calls, user kernels, modules and files: every
+--- fifth allocation, with `make oom` every one.
 local flame = require "flame"
 local nn, optim, data = require "flame.nn", require "flame.optim", require "flame.data"
 local oom = dofile("spec/support/oom.lua")
 local family, ramp = oom.families(it, 5), oom.ramp
 
---- The values of f, then the gradients of their sum with respect to xs.
+--- The values of f(xs), then the gradients with respect to xs of a sum made of them.
 local function with_gradients(f, ...)
   local xs = {}
   for i, x in ipairs { ... } do xs[i] = x:detach():requires_grad_(true) end

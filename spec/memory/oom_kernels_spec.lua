@@ -1,5 +1,5 @@
---- Kernels of spec/kernel/users are read while an allocation fails: each is made, or raises an
---- error about memory. Every fifth allocation of some files; `make oom`: every one, of all.
+--- The kernels of spec/kernel/users are parsed while an allocation fails: each is made, or raises
+--- an error about memory. Every fifth allocation for some files; with `make oom` every one for all.
 local flame = require "flame"
 require "spec.support.helper"
 local internal = flame.internal
@@ -10,14 +10,14 @@ if all then
   files = {}
   for path in io.popen("ls spec/kernel/users/*.lua"):lines() do
     local name = path:match "([%w_]+)%.lua$"
-    -- the other files have no texts, or random ones
+    -- these files have no kernels, or random ones
     if not ("each run lists random"):find(name, 1, true) and not name:find "_spec$" then
       files[#files + 1] = name
     end
   end
 end
 
---- Makes a kernel of this text with failing allocations; returns how many failed.
+--- Makes a kernel of this text, each time with another failing allocation; returns how many failed.
 local function survive(name, text, first, stride)
   local k, failed = first, 0
   while true do

@@ -1,4 +1,4 @@
---- Failing allocations (oom.lua) in exports and saved programs.
+--- Failing allocations (spec/support/oom.lua) while programs are exported, saved and loaded.
 local flame = require "flame"
 local oom = dofile("spec/support/oom.lua")
 local family, ramp = oom.families(it, 5), oom.ramp

@@ -1,5 +1,5 @@
---- Failing allocations (oom.lua) in the families that every script uses; oom_families_spec.lua has
---- the others. The target of a write must have its old or its new bits.
+--- Failing allocations (spec/support/oom.lua) in ops that every script uses; oom_families_spec.lua
+--- has others. The target of a write must have its old or its new bits.
 local flame = require "flame"
 local nn, optim = require "flame.nn", require "flame.optim"
 local internal = flame.internal

@@ -1,12 +1,12 @@
--- The numbers of flame.memory(), the messages when memory is out, and what flame.leakcheck reports.
+-- The numbers of flame.memory(), messages when memory runs out, and reports of flame.leakcheck.
 
 local flame = require "flame"
 local helper = require "spec.support.helper"
 
--- a square matrix of this size, in f32, is larger than an address space
+-- a square f32 matrix with so many rows needs 2^48 bytes, more than the address space
 local huge = 1 << 23
 
---- The error of f, and its line.
+--- The message that a function raises.
 local refusal = helper.message
 
 local function line() return debug.getinfo(2, "l").currentline end

@@ -1,4 +1,4 @@
--- Mixed precision: the dtype in which each op runs under flame.autocast, and training with it. Also
+-- Mixed precision: the dtype in which each op runs under flame.autocast, and training with it; and
 -- rotary embeddings.
 
 local flame = require "flame"
@@ -160,7 +160,7 @@ describe("a linear layer in half types", function()
   local function half(x, t) return flame.tensor(x):to(t) end
 
   it("adds its bias before the sum is rounded", function()
-    -- bf16 does not have 257: rounded first, the sum would be 256; nor does f16 have 2049
+    -- 257 is no bf16 and 2049 no f16: a sum that is rounded before the bias would lose 1
     for t, n in pairs { bf16 = 256, f16 = 2048 } do
       local x, w = half({ { n, 1 } }, t), half({ { 1, 1 }, { 1, -1 } }, t)
       assert.same({ { n + 2, n - 1 } }, flame.linear(x, w, half({ 1, 0 }, t)):totable())

@@ -1,6 +1,6 @@
--- Attention in half types at sizes that a fused kernel of a library takes on some devices: lengths
--- from 512 in steps of 64, q, k and v read out of one packed array. On all devices values and
--- gradients are those of the composition with all scores in f32, with the same bits in each run.
+-- Attention in half types at sizes that cuDNN's fused kernels take on some GPUs: lengths from 512
+-- in steps of 64, with q, k and v in one packed array. On all devices values and gradients must be
+-- near those of ops in f32 that make all scores, and have the same bits in each run.
 local flame = require "flame"
 local TOLERANCE = { f16 = 2e-3, bf16 = 1.5e-2 }   -- of the largest value
 
@@ -11,7 +11,7 @@ local CASES = {
   { "f16", 1, 2, 1, 512, 576, 64, true },
 }
 
---- A new array of rows of (h + 2 hk) d features, and the expected result.
+--- Random inputs of a case: rows of (h + 2 hk) d features with q, k and v, and a cotangent.
 local function inputs(c)
   local dtype, b, h, hk, t, s, d = table.unpack(c)
   flame.manual_seed(3)
@@ -21,7 +21,7 @@ local function inputs(c)
   return x, g
 end
 
---- Heads first .. first + n - 1 of the rows of x as (b, n, rows, d).
+--- The heads first to first + n - 1 in the rows of x, as a tensor (b, n, rows, d).
 local function heads(x, first, n, rows, d)
   return x:narrow(2, 1, rows):narrow(3, (first - 1) * d + 1, n * d)
     :reshape(x.shape[1], rows, n, d):transpose(2, 3)
@@ -43,7 +43,7 @@ local function attend(q, k, v, causal)
     enable_gqa = q.shape[2] ~= k.shape[2] })
 end
 
---- The result and the gradient of x. each: evaluate after each step.
+--- The result of f for the packed x, and x's gradient for the cotangent g. each: evaluates each op.
 local function both(f, x, g, c, each)
   local _, b, h, hk, t, s, d, causal = table.unpack(c)
   x = x:detach():clone():requires_grad_(true)

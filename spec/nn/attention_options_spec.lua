@@ -1,5 +1,5 @@
--- Heads of keys, rotary positions and caches as options of CausalSelfAttention, MultiheadAttention
--- and TransformerBlock, against nn.GroupedQueryAttention with the same weights.
+-- The options of CausalSelfAttention, MultiheadAttention and TransformerBlock for key heads, rotary
+-- positions and caches: results are those of nn.GroupedQueryAttention with the same weights.
 local flame = require "flame"
 local nn = require "flame.nn"
 
@@ -9,7 +9,7 @@ local refused = require("spec.support.helper").refused
 
 local SCALED <const> = { type = "llama3", factor = 8, low_freq_factor = 1, high_freq_factor = 4,
   original_max_position_embeddings = 16 }
---- The option rotary, and what GroupedQueryAttention calls it.
+--- { value of the option 'rotary', the options of GroupedQueryAttention with the same meaning }
 local VARIANTS <const> = {
   { nil, { rotary_dim = 0 } }, { true, {} }, { { base = 500 }, { rope_base = 500 } },
   { { dim = 2, interleaved = true }, { rotary_dim = 2, interleaved = true } },
@@ -18,7 +18,7 @@ local VARIANTS <const> = {
   { { scaling = SCALED }, { rope_scaling = SCALED } },
 }
 
---- A GroupedQueryAttention with the weights of a packed projection and an output layer.
+--- A GroupedQueryAttention with the weights w, b of a packed projection and those of a layer, out.
 local function grouped(w, b, out, heads, kv, options)
   local o = { dtype = "f64", bias = b ~= nil, out_bias = b ~= nil }
   for key, v in pairs(options) do o[key] = v end
@@ -35,7 +35,7 @@ local function grouped(w, b, out, heads, kv, options)
   return m
 end
 
---- The result of f, and its gradient with respect to x for the cotangent g.
+--- The result of f(x), and the gradient of x for the cotangent g.
 local function both(f, x, g)
   x = x:detach():clone():requires_grad_(true)
   local y = f(x)
@@ -201,7 +201,7 @@ describe("a cache", function()
       local o = { is_causal = true, need_weights = need_weights, key_padding_mask = hidden }
       local y = steps(6, m, x, { 3, 1 }, o)
       o.key_padding_mask = hidden:narrow(2, 1, 4)
-      -- the first position of row 2 sees no key
+      -- without position 1: in row 2 it sees no key
       assert.allclose((m(x, o)):narrow(2, 2, 3), y:narrow(2, 2, 3), CLOSE)
       local free = { need_weights = need_weights }
       assert.allclose((m(x, free)), (steps(6, m, x, { 4 }, free)), CLOSE)

@@ -1,6 +1,6 @@
--- scaled_dot_product_attention: the op that keeps no scores against the composition that does,
--- against plain Lua, and properties that both share. For small shapes the op is called as
--- internal.attention, since flame composes attention of few rows from other ops.
+-- scaled_dot_product_attention: the op, which stores no scores, is compared with a composition of
+-- ops that does, and with plain Lua; also properties that both share. For small shapes the op is
+-- called as internal.attention, since flame uses the composition for few rows.
 local raises = require "spec.support.helper".raises
 local flame = require "flame"
 local helper = require "spec.support.helper"
@@ -27,7 +27,7 @@ local function composed(q, k, v, mask, scale, causal)
   return scores:softmax(-1):matmul(v)
 end
 
---- Result and gradients of f for the cotangent g.
+--- The result of f(q, k, v, …), and the gradients of q, k and v for the cotangent g.
 local function both(f, q, k, v, g, ...)
   local a, b, c = leaf(q), leaf(k), leaf(v)
   local y = f(a, b, c, ...)
@@ -52,7 +52,7 @@ local function compare(q, k, v, mask, causal, what)
     both(internal.attention, q, k, v, g, mask, scale, causal), q.dtype, what)
 end
 
---- softmax(q k' scale) v of nested tables (t, d), (s, d), (s, d2).
+--- softmax(q k' scale) v for nested tables q (t, d), k (s, d) and v (s, d2).
 local function plain(q, k, v, scale, visible)
   local out = {}
   for i, row in ipairs(q) do
@@ -446,8 +446,8 @@ describe("modules of nn", function()
 end)
 
 describe("heads that lie side by side in rows", function()
-  --- Compares the module with the function on the same heads: one op on the packed rows, and one on
-  --- three views of them.
+  --- Compares CausalSelfAttention, which gives the op packed rows of q, k and v, with the function
+  --- on three views of the same rows.
   local function twice(kv, dtype, size)
     local heads, t = 4, size and 576 or 70
     size = size or 4

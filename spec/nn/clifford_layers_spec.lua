@@ -1,4 +1,4 @@
--- Layers of flame.clifford: training, gradients, and messages about mistakes.
+-- Layers of flame.clifford: training, gradients, and messages for wrong arguments.
 
 local flame = require "flame"
 local nn, optim = require "flame.nn", require "flame.optim"
@@ -13,8 +13,8 @@ end
 
 local versor = dofile "spec/support/versor.lua"
 
---- A few steps of Adam with an arbitrary loss, so that no parameter keeps its initial value; biases
---- are first set to other values than 0.
+--- Trains the net for a few steps of Adam with an arbitrary loss, so that no parameter has its
+--- initial value; biases get random values before.
 local function trained(net, ...)
   local inputs = { ... }
   flame.no_grad(function()

@@ -1,5 +1,5 @@
--- Clifford algebras: products against the definition in plain Lua (blades are sets of generators,
--- sorted by exchanges), known numbers, laws of the algebra. Layers: clifford_layers_spec.lua.
+-- Clifford algebras: products are compared with the definition in plain Lua (a blade is a sorted
+-- set of generators) and with known numbers; laws of the algebra. Layers: clifford_layers_spec.lua.
 
 local flame = require "flame"
 local ordered = require "spec.support.ordered"
@@ -15,7 +15,7 @@ end
 local function title(signature) return "{" .. table.concat(signature, ", ") .. "}" end
 
 -- ---- the definition -----------------------------------------------------------------------------
---- Sets of generators as bits, ordered by size, then by their first generators.
+--- All sets of n generators as bit sets, ordered by their size, then by their generators.
 local function sets_of(n)
   local list = {}
   for set = 0, 2 ^ n - 1 | 0 do list[#list + 1] = set end
@@ -29,8 +29,8 @@ local function sets_of(n)
   for i, set in ipairs(list) do place[set], grades[i] = i, select(2, key(set)) end
   return list, place, grades
 end
---- The product of two sets: generators in a row, neighbours exchanged until they ascend, equal ones
---- replaced by their square.
+--- The product of the blades a and b, its sign and set: generators in a row are exchanged until
+--- they ascend, each exchange changes the sign, and two equal ones are replaced by their square.
 local function multiply(a, b, squares)
   local row, sign, set = {}, 1, 0
   for _, of in ipairs { a, b } do
@@ -51,7 +51,7 @@ local function multiply(a, b, squares)
   for _, g in ipairs(row) do set = set | 1 << g - 1 end
   return sign, set
 end
---- For each pair of blades whose product is not 0: f(i, j, k, sign, grades of the three).
+--- Calls f(i, j, k, sign, their grades) for each pair of blades i, j whose product k is not 0.
 local function each_pair(squares, f)
   local sets, place, grades = sets_of(#squares)
   for i, a in ipairs(sets) do
@@ -63,7 +63,7 @@ local function each_pair(squares, f)
   end
   return #sets
 end
---- Paths of the algebras in order: each "xyr", the grades of the two factors and of the result.
+--- The order of paths for 2 and 3 generators; a path "xyr": the grades of both factors and result.
 local PATHS = {
   [2] = "000 011 022 110 101 121 112 220 211 202",
   [3] = "000 011 022 033 110 101 121 112 132 123 220 211 231 202 222 213 330 321 312 303",
@@ -76,8 +76,8 @@ local function path_numbers(dims)
   end
   return number, n
 end
---- Lists of lists, r[component][feature], from x, y and the weight of (path,
---- feature of x, feature of the result).
+--- The weighted product by its definition, r[component][feature]: weight(path, feature of x,
+--- feature of the result) is the factor of each term.
 local function by_definition(squares, x, y, outputs, weight)
   local number, r = path_numbers(#squares) , {}
   local size = each_pair(squares, function() end)
@@ -210,7 +210,7 @@ describe("the geometric product", function()
   it("keeps an infinity to the components that it reaches", function()
     local A = clifford.algebra { 0, 1, 1, 1 }
     local x, y = flame.ones(16), flame.ones(16)
-    x[2] = math.huge                                     -- e0 is no factor of the scalar part
+    x[2] = math.huge                                     -- e0 squares to 0: not in the scalar part
     local r = A:product(x, y):totable()
     assert.is_true(r[1] > -100 and r[1] < 100)
     assert.equal(math.huge, r[2])
@@ -263,8 +263,8 @@ end)
 
 -- ---- known numbers -----------------------------------------------------------------------------
 
---- x[k,n] = sin(1+k+10n), y[k,n] = cos(2+k+7n), w[p,n] = 0.1(p+1)-0.05n, f[p,a,b] =
---- 0.1(p+1)-0.05a+0.02b, counting from 0.
+--- Inputs with known results: x[k,n] = sin(1+k+10n), y[k,n] = cos(2+k+7n), w[p,n] = 0.1(p+1)-0.05n,
+--- f[p,a,b] = 0.1(p+1)-0.05a+0.02b, all indices from 0.
 local function known_inputs(A)
   local x, y, w, f = {}, {}, {}, {}
   for k = 0, A.size - 1 do

@@ -9,7 +9,7 @@ local oracle = dofile "spec/support/declare_oracle.lua"
 local internal = flame.internal
 
 -- ---- the page --------------------------------------------------------------------------------
---- name -> texts of the calls, from the parts of the page on modules.
+--- name -> declarations, from the parts of docs/ops.md about modules.
 local page = {}
 for line in io.lines("docs/ops.md") do
   local text = line:gsub("\\|", "\1"):match("^| `([^`]*%b()[^`]*)` |")
@@ -26,7 +26,7 @@ local function layer() return nn.TransformerEncoderLayer(4, 2, 8) end
 local function sgd() return optim.SGD(flame.zeros({ 1 }, { requires_grad = true }), 0.1) end
 local x = flame.ones(4, 4)
 
---- Values of required parameters by name (also of functions'); others have values by type.
+--- Values of required parameters by name (functions make them); others have values by type.
 local VALUES = { kernel_size = 2, output_size = 2, num_groups = 2, num_heads = 2, nhead = 2,
   heads = 2, size = 4, padding = 1, upscale_factor = 2, downscale_factor = 2, groups = 2,
   norm_type = 2, n_classes = 5, cutoffs = { 2 }, dim = 2, unflattened_size = { 2, 2 },
@@ -48,7 +48,7 @@ local function value_of(p)
   if type(v) == "function" and v ~= print then return v() end
   return v
 end
---- The required parameters of a form, as a list and by name.
+--- Values for the required parameters of a form, as a list and by name.
 local function required(form)
   local list, named = {}, {}
   for _, p in ipairs(form.params) do
@@ -81,7 +81,7 @@ local function module_of(class)
   return class(table.unpack(list))
 end
 
---- The function with a name on the page; for a method also an object.
+--- The function that has this name on the page; for a method also an object.
 local function find(name)
   local class, method = name:match("^(%w+):([%w_]+)$")
   if class then
@@ -115,8 +115,8 @@ for name, text in pairs(page) do
 end
 table.sort(entries, function(a, b) return a.name < b.name end)
 
---- Calls e with its required arguments by position, and v for the parameter or option 'wrong': by
---- position if that is required or may be a table, else by name.
+--- Calls e with its required arguments by position, and v for the parameter or option 'wrong', by
+--- position if it is required or may be a table, else by name; returns the message.
 local function call(e, wrong, v)
   local args, last, placed = {}, 0, false
   for i, p in ipairs(e.d[1].params) do
@@ -231,7 +231,7 @@ local function literal(text)
   end
   return tonumber(text)                         -- nil: an earlier parameter
 end
---- All parameters of a form by name, optional ones with their defaults or false.
+--- A table of all parameters of a form by name, optional ones with their defaults or false.
 local function all_named(form)
   local _, named = required(form)
   for _, p in ipairs(form.params) do
@@ -264,7 +264,7 @@ end
 
 describe("all options by name at their defaults", function()
   for _, e in ipairs(entries) do
-    -- a single table is a value if the first parameter is a table
+    -- where the first parameter is a table, a single table would be taken for its value
     local table_first = e.d[1].params[1] and e.d[1].params[1].type == "table"
     if e.class and e.d[1].rest == nil and not table_first then
       it("make the same " .. e.name, function()

@@ -1,11 +1,11 @@
---- flame.generate: how tokens are chosen, where sequences end, and the calls of stream.
+--- flame.generate: how tokens are chosen, where sequences end, and calls of the option 'stream'.
 local flame = require "flame"
 local models, nn = require "flame.models", require "flame.nn"
 local machine = require "spec.support.machine"
 
 local refused = require("spec.support.helper").refused
 
---- The number that a script prints on the fake GPU, or on another device.
+--- The number that a script prints on the simulated GPU, or on 'device'.
 local function on_no_gpu(script, device)
   local folder <close> = setmetatable({ at = machine.new() },
     { __close = function(f) machine.remove(f.at) end })
@@ -147,7 +147,7 @@ describe("generate", function()
         assert.close(share, n / 4000, 5 * math.sqrt(share * (1 - share) / 4000) + 3 / 4000)
       end
     end
-    -- of the four likeliest, those that make up half of their total probability
+    -- of the four likeliest tokens, those that together have half of the four's probability
     local counts, p = drawn { temperature = 1, top_k = 4, top_p = 0.5 }, shares(1,
       function(n) return n <= 4 end)
     local before = 0
@@ -225,7 +225,7 @@ describe("generate", function()
     assert.equal(texts[2], table.concat(pieces[2]))
     assert.equal("abcdefgh stop", texts[2]:sub(1, 13))
     for _, piece in ipairs(pieces[2]) do assert.is_true(#piece == 1 or piece:find "stop" ~= nil) end
-    -- the bytes of an incomplete character are returned at the end
+    -- bytes of a character that is incomplete are returned at the end of the sequence
     assert.equal("a\xC3", flame.generate(model, "x", 2, { tokenizer = bytes }))
     -- without a tokenizer stream gets ids; returning false ends all sequences
     local ids = {}

@@ -1,4 +1,4 @@
--- nn.GroupedQueryAttention against its definition, with rotary positions, masks and caches.
+-- nn.GroupedQueryAttention with rotary positions, masks and caches, compared with its definition.
 local flame = require "flame"
 local nn = require "flame.nn"
 
@@ -6,7 +6,7 @@ local F64 <const> = { dtype = "f64" }
 local CLOSE <const> = { rtol = 1e-9, atol = 1e-11 }
 local refused = require("spec.support.helper").raises
 
---- Rotates the pairs of features of x (…, t, d) one by one: pair i at position p by p rate(i).
+--- Rotary positions by definition: rotates pair i of the features of x (…, t, d) at p by p rate(i).
 local function turn(x, rate, interleaved, first)
   local d, rows = x:size(-1), {}
   for p = 1, x:size(-2) do
@@ -120,7 +120,7 @@ describe("grouped-query attention", function()
       assert.equal(7, cache.seen)
       assert.allclose(whole, flame.cat(parts, 2), CLOSE)
     end
-    -- a mask over the positions of the cache: the first token of row 2 is padding
+    -- a mask over all positions of the cache: the first token of sequence 2 is padding
     local m = nn.GroupedQueryAttention(8, 2, 1, { dtype = "f64" })
     local x, cache = flame.randn({ 2, 4, 8 }, F64), m:cache(2, 5)
     local seen = flame.ones({ 2, 1, 1, 5 }, { dtype = "bool" })

@@ -12,7 +12,7 @@ local function sorted(list)
   table.sort(list)
   return list
 end
---- Sets values in all B, so that adapters have an effect.
+--- Fills the matrices B of all adapters, which are 0 at first, so that adapters have an effect.
 local function fill(net)
   for _, m in ipairs(net:modules()) do
     if nn.is(m, nn.LoRA) then flame.no_grad(function() m.B:normal_() end) end
@@ -61,7 +61,7 @@ describe("adapters", function()
       for name in net:named_parameters() do names[name] = nil end
       assert.is_nil(next(names))                         -- the names of the base are unchanged
       fill(net)
-      -- the same computed independently: W + 3 B A in a new layer
+      -- compared with a new layer whose weights are W + 3 B A
       local plain, state, own = make(), net:state_dict(), {}
       for name, w in pairs(state) do
         if not name:find "lora" then
@@ -185,7 +185,7 @@ describe("adapters", function()
     net[2].weight = nn.Parameter(net[2].weight:detach():clone())
     assert.allclose(before, nn.lora.merge(net)(flame.ones(1, 3)))
     local once = nn.Linear(3, 3)
-    local twice = nn.Sequential { once, once }        -- one layer: its one adapter is added once
+    local twice = nn.Sequential { once, once }        -- one layer twice: it has one adapter
     nn.lora.attach(twice, 2)
     flame.no_grad(function() once.lora.B:fill_(1) end)
     before = twice(flame.ones(1, 3))

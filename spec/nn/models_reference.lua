@@ -1,4 +1,4 @@
--- Written by spec/peer/models.py: results of models with weights that are computed from numbers.
+-- Results of models in PyTorch, written by spec/peer/models.py; formulas give the weights.
 return {
 { title = "GPT-2", seed = 1,
 config = [[{"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "vocab_size": 61, "n_embd": 32,

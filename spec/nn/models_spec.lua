@@ -1,5 +1,5 @@
---- flame.models: weights in folders of Hugging Face's form, against numbers computed by PyTorch
---- (spec/peer/models.py), and the messages for damaged folders.
+--- flame.models: models from folders in Hugging Face's format must compute the same as in PyTorch
+--- (spec/peer/models.py); messages for damaged folders.
 local flame = require "flame"
 local models, nn = require "flame.models", require "flame.nn"
 local json = require "flame.models.json"
@@ -22,7 +22,7 @@ local function load_refused(message, o) refused(message, function() return load(
 local function case_of(title)
   for _, case in ipairs(reference) do if case.title == title then return case end end
 end
---- Writes a case of the reference into the folder; 'change' may change its weights.
+--- Writes the case with this title into the folder; change(weights) may change its weights before.
 local function put(title, change)
   local case = case_of(title)
   local weights = cases.weights(case)
@@ -149,7 +149,7 @@ describe("a model of a folder", function()
     end)
     local got = cases.run(load(), case_of "BERT for masked words".given)
     assert.close(case_of "BERT for masked words".results.logits[1][1], got.logits[1][1], 1e-4)
-    -- the encoder of a model with a head
+    -- loads only the encoder of a model that also has a classifier
     put "BERT for classes"
     local model, rest = load { architecture = "BertModel", strict = false }
     assert.same({ "classifier.bias", "classifier.weight" }, rest.unexpected_keys)

@@ -1,5 +1,5 @@
--- Modules: the parameters and modules below them, and their names; moving, saving, hooks, printing;
--- shapes of layers and attention (spec/peer/nn.py compares their numbers with PyTorch).
+-- Modules: their parameters and submodules, with names; moving to a device, saving, hooks,
+-- printing; shapes of layers and attention (spec/peer/nn.py compares their values with PyTorch).
 
 local flame = require "flame"
 local nn = require "flame.nn"

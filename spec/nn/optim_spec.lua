@@ -1,5 +1,5 @@
--- Optimisers beyond their arithmetic (spec/peer/optim.py compares that with PyTorch): arguments,
--- groups, closures, state that resumes bit for bit, scaled losses, schedules.
+-- Optimisers: arguments, groups, closures, state that resumes bit for bit, scaled losses,
+-- schedules. Their arithmetic is compared with PyTorch in spec/peer/optim.py.
 
 local flame = require "flame"
 local optim = require "flame.optim"
@@ -31,8 +31,8 @@ describe("optimisers", function()
     end
   end)
 
-  -- A step of many parameters is one call (src/lua/update.c), except with maximize: there it goes
-  -- one by one, and of the negated loss it is the same step.
+  -- A step of many parameters is one call of C (src/lua/update.c). With maximize it is done for one
+  -- parameter at a time; maximize of the negated loss must give the same bits.
   for _, rule in ipairs { { "Adam" }, { "Adam", weight_decay = 0.1 }, { "AdamW" }, { "SGD" },
       { "SGD", momentum = 0.9 }, { "SGD", momentum = 0.5, nesterov = true },
       { "SGD", momentum = 0.9, dampening = 0.2, weight_decay = 0.1 } } do

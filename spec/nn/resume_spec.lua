@@ -1,5 +1,5 @@
--- A run that saves, ends and is resumed by another process gives the same bits as one that did not
--- stop.
+-- A training run that saves, ends and is resumed by another process gives the same bits as one that
+-- did not stop.
 
 local interpreter = dofile("spec/support/interpreter.lua")
 

@@ -1,5 +1,5 @@
---- Likely mistakes are reported once for each line, on the standard error of flame-lua; and nothing
---- is reported for similar programs that are correct.
+--- flame-lua reports likely mistakes of a script on the standard error, once for each line, and
+--- reports nothing for similar scripts that are correct.
 local interpreter = dofile("spec/support/interpreter.lua")
 local ordered = require "spec.support.ordered"
 
@@ -13,7 +13,7 @@ local function loss() return flame.cross_entropy(net(x), y) end
 ]]
 local first = select(2, HEAD:gsub("\n", "")) + 1
 
---- What the program writes to the standard error, without the program's name.
+--- What the script writes to the standard error, without the file's name.
 local function told(text)
   local path = os.tmpname()
   local f = assert(io.open(path, "w"))

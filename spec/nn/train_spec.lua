@@ -4,7 +4,7 @@ local flame = require "flame"
 local nn, optim, data = require "flame.nn", require "flame.optim", require "flame.data"
 
 describe("optimisers", function()
-  -- Two steps on one parameter with the gradients g1, g2, by hand in plain numbers.
+  -- The values of one parameter, 1 at first, after steps with the gradients g1 and g2.
   local function two_steps(make, g1, g2)
     local p = flame.tensor({ 1 }, { dtype = "f64", requires_grad = true })
     local opt, values = make({ p }), {}
@@ -188,7 +188,7 @@ describe("training", function()
     assert.truthy(right > 270, right .. " of 300")
   end)
 
-  --- A transformer of one block over sequences of ids; step(batch) trains once.
+  --- A transformer of one block over sequences of ids; returns a function that trains on a batch.
   local function tiny_transformer()
     flame.seed(3)
     local Block = nn.Module.extend("Block")
@@ -212,7 +212,7 @@ describe("training", function()
     local opt = optim.AdamW(net:parameters(), { lr = 1e-2 })
     local plan = optim.schedule.cosine { opt = opt, steps = 500 }
     return function(batch)
-      -- each id is the one two places before it, so attention must look back
+      -- each id is equal to the one two positions before, so attention has to look back
       local pair = flame.randint({ batch, 2 }, 1, 5)
       local ids = flame.cat({ pair, pair, pair, pair, pair[{ {}, { 1 } }] }, 2)
       local logits = net(ids:narrow(2, 1, 8))

@@ -1,6 +1,6 @@
---- lua/flame/nn/transformer.lua, and the modules of nn that few models have: extra keys in
--- attention, noise that keeps mean and variance, lookups with options. spec/peer/nn.py compares
--- them with PyTorch.
+--- lua/flame/nn/transformer.lua, and modules that few models have: attention with extra keys,
+-- dropout that keeps mean and variance, embeddings with options. spec/peer/nn.py compares them
+-- with PyTorch.
 require "spec.support.helper"
 local flame = require "flame"
 local nn, optim = require "flame.nn", require "flame.optim"
@@ -86,11 +86,11 @@ describe("a block", function()
   end)
   it("keeps a mask and is_causal both", function()
     local mha, x = nn.MultiheadAttention(4, 2, { batch_first = true }), flame.randn(1, 3, 4)
-    -- only position 2 is left, as in the last row
+    -- true hides a key: queries 1 and 2 see key 1, query 3 sees keys 2 and 3
     local first = T({ { false, true, true }, { false, true, true }, { true, false, true } })
     for _, need_weights in ipairs { true, false } do
       local both = mha(x, { attn_mask = first, is_causal = true, need_weights = need_weights })
-      -- the remaining positions are not in the future
+      -- no visible key is in the future, so is_causal changes nothing
       eq(mha(x, { attn_mask = first }):totable(), both)
       local ahead = T({ { true, false, false }, { false, false, false }, { false, false, false } })
       local _, w = mha(x, { attn_mask = flame.zeros(3, 3), is_causal = true })
@@ -111,7 +111,7 @@ describe("attention with more keys", function()
     local learnt = nn.MultiheadAttention(4, 2, { add_bias_kv = true, batch_first = true })
     assert.same({ 1, 1, 4 }, learnt.bias_k.shape)
     local mask = flame.ones({ 3, 3 }, { dtype = "bool" })
-    -- all positions except the learnt one are masked
+    -- the mask hides all keys except the learnt one, which comes last
     y, w = learnt(x, x, x, { attn_mask = mask })
     eq({ { { 0, 0, 0, 1 }, { 0, 0, 0, 1 }, { 0, 0, 0, 1 } } }, w)
     eq(flame.linear(learnt.bias_v:reshape(4), learnt.out_proj.weight,

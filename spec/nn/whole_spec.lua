@@ -1,5 +1,5 @@
--- Whole networks: clone, functional_call, nn.is, freezing and groups by pattern, averages,
--- parametrisations, gated layers.
+-- Functions of whole networks: clone, functional_call, nn.is, freezing and parameter groups by
+-- pattern, averages of weights, parametrisations, gated layers.
 local flame = require "flame"
 local nn, optim = require "flame.nn", require "flame.optim"
 
@@ -11,7 +11,7 @@ local function names_of(net)
 end
 
 describe("clone", function()
-  --- A network with everything that a module can have.
+  --- A network with all that a module can hold: lists of modules, buffers, hooks, tied weights ….
   local function everything()
     local Net = nn.Module.extend "Net"
     function Net:init()
@@ -134,7 +134,7 @@ describe("functional_call", function()
       local x = flame.linspace(-1, 1, 8, { dtype = "f64" }):reshape(-1, 1)
       return x, (x * 3 + phase):sin()
     end
-    --- The loss on a task after two steps of descent on its first half from these values.
+    --- The loss on a task after two steps of descent on its first half, from these weights.
     local function adapted(values, phase)
       local x, y = task(phase)
       local now = {}
@@ -163,7 +163,7 @@ describe("functional_call", function()
       return adapted(other, 0.5):item()
     end
     assert.close((moved(h) - moved(-h)) / (2 * h), slope, 1e-7)
-    -- and meta-learning finds initial values from which two steps do better
+    -- training through adapted() finds weights from which two steps lead to a smaller loss
     local opt = optim.Adam(net:parameters(), 0.01)
     local function mean_loss()
       local sum = 0
@@ -229,7 +229,7 @@ describe("names and classes", function()
     -- the other parameters make a group too
     assert.equal(2, #net:parameter_groups { { "bias$" } })
     assert.equal(1, #net:parameter_groups { { "^4%." },
-      {} })        -- a group that has only frozen parameters is left out
+      {} })        -- ^4 is frozen: its group is left out
     refused("group 1: a pattern is a string", net.parameter_groups, net, { { 3 } })
     refused("groups 1 and 2 have no pattern", net.parameter_groups, net, { { lr = 1 }, { lr = 2 } })
     refused("no option 'lr'", net.parameter_groups, net, { lr = 3 })

@@ -1,11 +1,11 @@
---- Accuracy of the CPU's loops: f32 functions over 2^20 bit patterns (including denormals,
---- infinities and NaN) and values near the ends of their ranges, compared with the same function in
---- f64, in units in the last place. tools/ulp.c measures the definitions (docs/accuracy.md); this
---- measures the loops made of them.
+--- Accuracy of functions on the CPU: f32 functions at 2^20 bit patterns (subnormals, infinities and
+--- NaN among them) and near the ends of their ranges are compared with the same function in f64;
+--- the error is in units in the last place. tools/ulp.c measures the C definitions
+--- (docs/accuracy.md), this spec the vector loops that are compiled from them.
 require "spec.support.helper"
 local flame = require "flame"
 
---- 2^20 patterns, every 4096th from a varying start, and the neighbourhoods of edges.
+--- A tensor of 2^20 f32 bit patterns over the whole range, and of the neighbours of special values.
 local function patterns()
   local parts = {}
   for i = 0, 2 ^ 20 - 1 do parts[i + 1] = string.pack("<I4", i * 4096 + i % 4093) end
@@ -17,8 +17,8 @@ local function patterns()
   return flame.from_bytes(table.concat(parts), { #parts }, "f32"), #parts
 end
 
---- The largest error of v (f32) relative to r (f64) in ulp of r, and its position; a wrong NaN or
---- infinity counts as an infinite error.
+--- The largest error of v (f32) against r (f64) in units in the last place of r, and its position;
+--- a wrong NaN or infinity counts as an infinite error.
 local function worst(v, r)
   v = v:double()
   local largest = 2.0 ^ 128

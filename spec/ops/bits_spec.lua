@@ -1,10 +1,10 @@
--- x:view(dtype): the bytes of a tensor as elements of another dtype, for every kind and layout of
--- x. Values of each pair of dtypes are in walk/special.lua.
+-- x:view(dtype): the bytes of a tensor as elements of another dtype, for x of every layout, pending
+-- or stored. Values for each pair of dtypes are tested in walk/special.lua.
 local helper = require "spec.support.helper"
 local flame = require "flame"
 local raises, message = helper.raises, helper.message
 
---- The bytes of a tensor as a string, made from its elements.
+--- string.pack formats; bytes(x): the bytes of a tensor as a string, made from its elements.
 local FORMAT = { f64 = "<d", f32 = "<f", i64 = "<i8", i32 = "<i4", i16 = "<i2", u8 = "<B" }
 local function bytes(x)
   local out = {}
@@ -72,7 +72,7 @@ describe("view(dtype)", function()
     assert.truthy(flame.equal(whole + x, x:view("i32"):float() + x))
   end)
 
-  -- 10,000 elements: a chunk of them is written before the next is read
+  -- 10,000 elements are more than one chunk: a chunk is written before the next one is read
   it("reads the value from before a write", function()
     local n = 10000
     local x = flame.arange(0, n - 1, { dtype = "i32" })
@@ -86,7 +86,7 @@ describe("view(dtype)", function()
     local n = 100 * 100
     local x = flame.arange(0, n - 1, { dtype = "i32" })
     flame.eval(x)
-    -- no handle holds the floats, and they are stored for the product
+    -- the floats are stored for matmul, and could be written over the i32 values, twice as large
     local function made() return (x * 2):view("i16")[{ { 1, n } }]:float() * 3 end
     local y = made():reshape(100, 100):matmul(flame.eye(100))
     local expected = flame.stack({ flame.arange(0, n - 2, 2) * 3, flame.zeros(n // 2) }, 2)

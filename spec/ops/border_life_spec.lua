@@ -1,6 +1,6 @@
--- The border between scripts and C over the life of values: closed and failed values, values of
--- scopes that end, and callbacks that free, fail, recurse or yield. Each gets a clean error that
--- names its line, and the session goes on.
+-- Wrong uses of values over their life: closed and failed values, values of scopes that end, and
+-- callbacks that free tensors, fail, recurse or yield. Each must raise a clean error that names the
+-- line, and the session must stay usable.
 local flame = require "flame"
 require "spec.support.helper"
 local border = require "spec.support.border"
@@ -202,7 +202,7 @@ describe("callbacks", function()
     x, loss = net(function() error({ 1 }) end)
     local ok, e = pcall(loss.backward, loss)
     assert.is_false(ok)
-    -- the error is the value that was raised, not a text
+    -- the error is the table that was raised, not a text made of it
     assert.same({ 1 }, e)
     x, loss = net(function() return "no tensor" end)
     assert.matches("hook", error_of(loss.backward, loss))

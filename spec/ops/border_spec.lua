@@ -1,5 +1,5 @@
--- The border between scripts and C: for any arguments a script gets a clean error that names its
--- line, and the session goes on. No call may read foreign memory or leave anything behind.
+-- Calls with wrong arguments: a script must get a clean error that names its line, and the session
+-- must stay usable. No call may read memory that is not its own or leave anything behind.
 local flame = require "flame"
 local in_folder = require "spec.support.folder"
 local border = require "spec.support.border"
@@ -7,7 +7,7 @@ local border = require "spec.support.border"
 local here = debug.getinfo(1, "S").short_src
 local error_of, survives = border.error_of, border.survives
 
--- Every function that takes a tensor, by name.
+-- All functions of flame, as {name, function} in order of their names.
 local function functions()
   local out = {}
   for name, f in pairs(flame) do
@@ -17,7 +17,7 @@ local function functions()
   return out
 end
 
--- Values that are not tensors; functions that accept some of them in another sense may do so.
+-- Values that are not tensors. A function may still accept some of them in another meaning.
 local function strangers()
   local bad_index = setmetatable({},
     { __index = function() error("in __index") end, __len = function() error("in __len") end })
@@ -35,8 +35,8 @@ local function strangers()
   }
 end
 
--- Not called with random arguments: they end the process, read files, wait for input or change the
--- session.
+-- Functions that are not called with random arguments: they end the process, read files, wait for
+-- input or change the session.
 local skip = { load = true, save = true, debug = true, default_device = true, seed = true,
   rng_state = true, deterministic = true, budget = true, scope = true, no_grad = true,
   enable_grad = true, timer = true, info = true, leakcheck = true, use = true,
@@ -44,7 +44,7 @@ local skip = { load = true, save = true, debug = true, default_device = true, se
 
 describe("a call with strange arguments", function()
   it("raises or works, and the session goes on", function()
-    -- TSan misses that Lua's errors leave C frames: its shadow stack would overflow
+    -- TSan does not see that errors of Lua leave C frames, so many would overflow its stack
     local every = os.getenv("FLAME_SANITIZE") == "thread" and 9 or 1
     local calls, errors = 0, 0
     local tensor = flame.arange(6.0):reshape(2, 3):clone()
@@ -311,7 +311,7 @@ describe("the library's own tables", function()
       local name = line:match("^function flame%.([%w_]+)%(")
       if name then assert(flame[name], name) end
     end
-    local all = {}                              -- some calls add to the table: not walked meanwhile
+    local all = {}                              -- a copy, since some calls add to flame.internal
     local function made_here()
       local pipe <close> = assert(io.popen("ls -a"))
       return pipe:read("a")

@@ -1,11 +1,11 @@
---- Convolutions of the default device in every type against f64 on the CPU: on a GPU there are
---- shapes for the library, for matrix products, and for our own kernels.
+--- Convolutions on the default device in every float dtype against f64 on the CPU. There are shapes
+--- that a GPU gives to cuDNN, to matrix products, and to kernels of this library.
 require "spec.support.helper"
 local flame = require "flame"
 local device = flame.default_device()
 local eps = { f64 = 1e-12, f32 = 2e-5, f16 = 2e-2, bf16 = 1.5e-1 }     -- of the largest value
 
---- name, axes, n, c, o, groups, size, k, options, transposed
+--- name, number of axes, n, c, o, groups, size of each axis, kernel's size, options, transposed?
 local cases = {
   { "3 x 3", 2, 2, 16, 24, 1, 9, 3, { padding = 1 } },
   { "3 x 3 in steps of 2", 2, 3, 64, 32, 1, 15, 3, { padding = 1, stride = 2 } },
@@ -53,7 +53,7 @@ local function run(case, x, w, dtype, on)
   return { y = y, dx = g[a], dw = g[b] }
 end
 
---- The largest difference, relative to the largest right value.
+--- The largest difference between two tensors, relative to the largest of the right values.
 local function off(mine, right)
   return (mine:detach():to("cpu"):double() - right):abs():max()
     :item() / (right:abs():max():item() + 1e-30)

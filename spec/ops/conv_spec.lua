@@ -1,5 +1,5 @@
 --- Convolutions, pooling, resampling and recurrent layers against plain Lua. spec/peer/ops_conv.py
---- compares with PyTorch for thousands of random arguments.
+--- compares them with PyTorch for thousands of random arguments.
 local flame = require "flame"
 local helper = require "spec.support.helper"
 local nn = require "flame.nn"
@@ -16,7 +16,7 @@ local function three(list, fill)
   for i = 1, #list do out[#out + 1] = list[i] end
   return out
 end
---- Calls f(flat position, {a, b, c}) for all positions of three axes, 0-based.
+--- Calls f(flat index, {a, b, c}) for all indices of three axes, from 0.
 local function each(size, f)
   local at = 0
   for a = 0, size[1] - 1 do for b = 0, size[2] - 1 do for c = 0, size[3] - 1 do
@@ -25,7 +25,7 @@ local function each(size, f)
   end end end
 end
 
---- Convolution of x (n, c, …) and w (o, c / groups, …) with per-axis lists, zeros outside.
+--- The zero-padded convolution of x (n, c, …) with w (o, c / groups, …); stride …: lists by axis.
 local function plain_conv(x, w, stride, before, after, dilation, groups)
   local xs, ws = x.shape, w.shape
   local nd = #xs - 2
@@ -128,7 +128,7 @@ describe("convolutions", function()
       { randn(1, 2, 2, 3), randn(2, 2, 3, 3) }, o)
   end)
 
-  -- On CUDA these are cases that cuDNN can not express, for our own kernels.
+  -- cuDNN can not express such padding, so on CUDA these cases test kernels of this library.
   it("agree with padded inputs where a call pads one side only", function()
     local p = { 2, 4, 6, 2, 1, 5, 6, 1, 3, 2, 1, 2, 6, 1, 2, 1, 0, 1, 1, 1, 1, 1 }
     for dtype, tol in pairs { f64 = 1e-12, f32 = 1e-4, f16 = 3e-2 } do
@@ -479,7 +479,7 @@ describe("modules", function()
 end)
 
 describe("recurrent layers", function()
-  --- y, h, c by cells that share the layer's weights.
+  --- A layer's outputs and last states, computed step by step with a cell that has its weights.
   local function by_cells(layer, cell, x, suffix)
     for _, name in ipairs { "weight_ih", "weight_hh", "bias_ih", "bias_hh" } do
       cell[name] = layer[name .. (suffix or "_l0")]

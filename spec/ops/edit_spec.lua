@@ -1,8 +1,8 @@
---- edit_distance against a recursion in plain Lua, over lengths from 0 on, rows and alphabets.
+--- edit_distance against a recursion in plain Lua: lengths from 0 on, several rows, alphabets.
 local flame = require "flame"
 local helper = require "spec.support.helper"
 
---- By definition: the distance of the first i and the first j elements.
+--- The edit distance between the first i elements of x and the first j of y, by its definition.
 local function distance(x, y, i, j, seen)
   if i == 0 or j == 0 then return math.max(i, j) end
   local key = i * 1000 + j

@@ -2,8 +2,8 @@
 local raises = require("spec.support.helper").raises
 local flame = require "flame"
 
---- The number of elements of the largest tensor that is computed for x, apart from x; views count
---- with their own size.
+--- The number of elements of the largest matrix product that is computed for x, without the last
+--- one, which is x itself.
 local function largest(x)
   local most, last = 0, 0
   for line in (flame.graph(x) .. "\n"):gmatch("(.-)\n") do
@@ -68,7 +68,7 @@ describe("einsum", function()
     for _, spec in ipairs { "ab,bc,ca->", "ab,ac,ad->abcd", "abc,bcd,cde->ae", "ab,c,bd->adc",
       "abe,be,ea->b", "a,b,c,d,e->cab", "ab,ab,ab->a", "ace,bd,ab,cd,e->eb" } do
       local list = tensors(spec, sizes)
-      -- by_sums needs every name to occur somewhere
+      -- by_sums needs every index of 'sizes' in the spec
       for _, c in ipairs { "a", "b", "c", "d", "e" } do
         if not spec:find(c, 1, true) then sizes[c] = nil end
       end

@@ -1,10 +1,10 @@
--- Fourier transforms against sums in plain Lua, their inverses, gradients and errors.
+-- Fourier transforms: values against sums in plain Lua, inverses, gradients and errors.
 local flame = require "flame"
 
 local fails = require("spec.support.helper").raises
 local function randn(...) return flame.randn({ ... }, { dtype = "f64" }) end
 
---- Forward (sign -1) or inverse (1) transform of a list of {re, im}.
+--- The transform of a list of {re, im} by its definition, without a factor; sign: -1 forward.
 local function sums(x, sign)
   local n, out = #x, {}
   for k = 0, n - 1 do
@@ -174,7 +174,7 @@ describe("conjugates and parts", function()
     assert.same({ { 1, -3 }, { 2, 4 } }, { z:real():totable(), z:imag():totable() })
     assert.same(z:totable(), z:real({ complex = false }):totable())
     assert.same({ 1, 1, 1 }, flame.real(flame.ones(3)):totable())
-    local long = randn(5, 2)      -- the inverse transform is the conjugate of that of the conjugate
+    local long = randn(5, 2)      -- ifft(x) = conj(fft(conj(x))) / n
     assert.allclose(long:ifft(), long:conj():fft():conj() / 5, close)
     for _, name in ipairs { "resolve_conj", "resolve_neg" } do
       assert.same(z:totable(), z[name](z):totable())

@@ -1,4 +1,4 @@
--- Scans, sets, counts and searches: functions other than sort that give positions.
+-- Scans, sets, counts and searches: functions other than sort that return positions or counts.
 local flame = require "flame"
 
 local DTYPES = { "f64", "f32", "f16", "bf16", "i64", "i32", "i16", "i8", "u8", "bool" }

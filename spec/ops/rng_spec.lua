@@ -1,18 +1,18 @@
---- The generator: Philox4x32-10 in plain Lua against the published vectors, and flame's draws
--- against that; distributions by Kolmogorov-Smirnov tests with fixed seeds; the same bits on a GPU.
+--- The random generator: Philox4x32-10 in plain Lua against published test vectors, and flame's
+-- draws against that; distributions by Kolmogorov-Smirnov tests with fixed seeds; a GPU's bits.
 require "spec.support.helper"
 local flame = require "flame"
 local ordered = require "spec.support.ordered"
 
 local scalars = require "spec.support.scalars"
 local philox = scalars.philox
---- The words of n draws of 32 bits from a counter on, as documented: word i % 4 of block c + i / 4.
+--- The words of n draws of 32 bits from a counter c on: draw i is word i % 4 of block c + i // 4.
 local function words(n, counter, seed)
   local out = {}
   for i = 0, n - 1 do out[i + 1] = philox(counter + i // 4, 0, seed)[i % 4 + 1] end
   return out
 end
---- Draws of 64 bits: two words each, the first one high.
+--- n draws of 64 bits: each of two words, the high one first.
 local function wide(n, counter, seed)
   local out = {}
   for i = 0, n - 1 do
@@ -68,8 +68,8 @@ describe("Philox4x32-10", function()
 end)
 
 -- ---- distributions ------------------------------------------------------------------------------
---- The normal distribution function, by the series and continued fraction of
---- the oracle of the walk.
+--- The normal distribution function, by the series and continued fraction for erfc in
+--- spec/support/scalars.lua.
 local erfc
 do
   erfc = scalars.unary.erfc[1]
@@ -85,7 +85,7 @@ local function distance(values, f)
   end
   return d * math.sqrt(n)
 end
--- one seed in a thousand gives more; the seeds are fixed
+-- the distance is larger for one seed in a thousand; the seeds here are fixed
 local LIMIT = 1.95
 
 describe("distributions", function()
@@ -132,7 +132,7 @@ describe("distributions", function()
     local counts = flame.bincount(flame.randint({ 60000 }, 1, 6)):totable()
     local chi = 0
     for i = 1, 6 do chi = chi + (counts[i] - 10000) ^ 2 / 10000 end
-    -- five degrees of freedom: more in one case of a hundred
+    -- chi-squared with five degrees of freedom is larger with probability 0.01
     assert.is_true(chi < 15.1, chi)
   end)
   it("of multinomial, bernoulli and dropout follow their probabilities", function()
@@ -180,9 +180,9 @@ describe("distributions", function()
 end)
 
 describe("draws inside of kernels", function()
-  -- Random numbers that a kernel over rows, columns or a chain draws itself are those of a tensor
-  -- of draws, also when a row does not begin at a block of four: row lengths are multiples of four
-  -- and others, and some views begin elsewhere.
+  -- Random numbers that are drawn inside a kernel with other work (elementwise, rows, columns) must
+  -- be those of a tensor of draws, also where a row does not begin at a block of four draws: row
+  -- lengths are multiples of four and others, and some views begin elsewhere.
   local makers = {
     uniform = function(size, dtype) return flame.rand(size, { dtype = dtype }) end,
     normal = function(size, dtype) return flame.randn(size, { dtype = dtype }) end,

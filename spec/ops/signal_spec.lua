@@ -1,6 +1,6 @@
---- lua/flame/ops/signal.lua, ops/loss.lua and linalg/factored.lua: short-time transforms,
--- numerical gradients, modes, CTC, margins over several labels, bags of rows, LU in LAPACK's form.
--- Expected values come from the definitions: sums, and CTC from all paths written out.
+--- lua/flame/ops/signal.lua, ops/loss.lua and linalg/factored.lua: short-time Fourier transforms,
+-- flame.gradient, modes, CTC, multi-label margins, bags of embeddings, LU in LAPACK's form.
+-- Expected values come from the definitions: sums, and for CTC all paths.
 local raises = require("spec.support.helper").raises
 local flame = require "flame"
 local T = flame.tensor
@@ -200,7 +200,7 @@ describe("statistics along an axis", function()
 end)
 
 describe("ctc_loss", function()
-  --- -log of the probability of all paths that spell the labels: every path is written out.
+  --- The CTC loss by definition: -log of the summed probability of all paths that spell the labels.
   local function all_paths(logits, labels, steps, blank)
     local classes, total = #logits[1], 0.0
     local path = {}

@@ -1,6 +1,6 @@
--- Sorting, selecting, counting, sampling, running sums: against plain loops in Lua, for every dtype
--- and for sizes on both sides of the limits of the devices' algorithms; gradients to second order.
--- On another device than the CPU (FLAME_DEVICE), positions must be the CPU's bit for bit.
+-- Sorting, selecting, counting, sampling, running sums: compared with plain loops in Lua, for every
+-- dtype and for sizes on both sides of the limits between algorithms; gradients to second order. On
+-- a GPU (FLAME_DEVICE) positions must be equal to those on the CPU.
 local flame = require "flame"
 local helper = require "spec.support.helper"
 
@@ -242,7 +242,7 @@ describe("random positions", function()
   end)
 end)
 
--- Nothing to compare with when the CPU is the device.
+-- What follows compares a GPU with the CPU.
 if DEVICE == "cpu" then return end
 describe("on " .. DEVICE, function()
   local SHAPES = { { 1, 1 }, { 1, 31 }, { 3, 33 }, { 5, 257 }, { 2, 1024 }, { 2, 2047 },

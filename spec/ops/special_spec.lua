@@ -1,6 +1,6 @@
---- lua/flame/ops/special.lua: special functions, integers, floats taken apart; and the elementwise
--- functions of ops/statistics.lua at their edges. Expected values come from sums
--- and integrals in plain Lua.
+--- lua/flame/ops/special.lua: special functions, functions of integers, exponents and mantissas;
+-- and elementwise functions of ops/statistics.lua at the ends of their ranges. Expected values come
+-- from sums and integrals in plain Lua.
 local raises = require("spec.support.helper").raises
 local flame = require "flame"
 local T = flame.tensor
@@ -16,7 +16,7 @@ local function near(expected, x, tol)
   end
   assert.equal(#expected, x:numel())
 end
---- The integral of f from a to b: Simpson's rule, n intervals.
+--- The integral of f from a to b by Simpson's rule with n intervals.
 local function integral(f, a, b, n)
   local h, sum = (b - a) / n, f(a) + f(b)
   for i = 1, n - 1 do sum = sum + f(a + i * h) * (i % 2 == 1 and 4 or 2) end
@@ -24,8 +24,8 @@ local function integral(f, a, b, n)
 end
 
 describe("Bessel functions", function()
-  --- I of order n as the mean of exp(x cos t) cos(n t), which is exact to the last digits since the
-  --- function is periodic.
+  --- exp(-|x|) times the Bessel function I of order n, as the mean of exp(x cos t) cos(n t) over t;
+  --- this is accurate to the last digits since the function is periodic.
   local function bessel(n, x)
     local sum, steps = 0.0, 400
     for i = 0, steps - 1 do

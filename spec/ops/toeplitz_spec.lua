@@ -1,7 +1,7 @@
 local helper = require "spec.support.helper"
 local flame = require "flame"
 
---- In plain loops: c[i - j] below the diagonal and on it, r[j - i] above.
+--- The Toeplitz matrix by loops: c[i - j] on the diagonal and below it, r[j - i] above.
 local function expected(c, r)
   local rows = {}
   for i = 1, #c do

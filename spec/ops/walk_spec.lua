@@ -1,7 +1,7 @@
---- Every op of the table (src/tensor/ops.def), over shapes, dtypes and views, against the oracle of
--- spec/support/scalars.lua: values and dtypes; first and second derivatives and forward products in
--- f64. A new line of the table needs an entry in the oracle, and is then walked; without one the
--- spec fails. With FLAME_DEVICE=cuda the same walk runs there and compares with the CPU as well.
+--- Every op of src/tensor/ops.def, over shapes, dtypes and views, against formulas in plain Lua
+-- (spec/support/scalars.lua): values and dtypes; first and second derivatives and forward mode in
+-- f64. A new line of ops.def needs an entry in scalars.lua and is then tested here; without one the
+-- spec fails. With FLAME_DEVICE=cuda it runs on the GPU and compares with the CPU as well.
 require "spec.support.helper"
 local flame = require "flame"
 local oracle, views = require "spec.support.scalars", require "spec.ops.walk.views"
@@ -21,7 +21,7 @@ local function uniform(a, b)
   state = (state * 1103515245 + 12345) % 2147483648
   return a + (b - a) * (state / 2147483648)
 end
-local round = oracle.round          -- rounds to the value that the tensor holds
+local round = oracle.round          -- rounds a number to a dtype
 local function between(a, b) return function() return uniform(a, b) end end
 local function apart(a, b)
   return function() return uniform(-1, 1) < 0 and -uniform(a, b) or uniform(a, b) end
@@ -42,8 +42,8 @@ local function draw_for(op, dtype)
   return function() return math.floor(uniform(low, op.domain == "UNIT" and 1 or 6)) end
 end
 
---- The dtype in which the op computes, and that of the result, for operands of this dtype; nil: the
---- op refuses it.
+--- For operands of this dtype: the dtype in which the op computes, and that of its result; nil: the
+--- op refuses them.
 local function kinds_of(op, dtype)
   local float = EPS[dtype] ~= nil
   if op.kind == "FLOAT" then return float and dtype or "f32", float and dtype or "f32" end
@@ -82,7 +82,7 @@ local function on_both(f, ...)
   for i, v in ipairs(args) do if flame.is_tensor(v) then args[i] = v:cpu() end end
   return here, f(table.unpack(args))
 end
---- Check f(…tensors) on the default device and, if that is not the CPU, there too.
+--- Checks f(args) on the default device and, if that is a GPU, on the CPU too.
 local function check(what, f, args, dtype, shape, expected, entry, scale)
   for _, y in ipairs { on_both(f, table.unpack(args)) } do
     compare(what, y, dtype, shape, expected, entry, scale)
@@ -171,7 +171,7 @@ function walk.binary(op, entry)
       end
     end
   end
-  -- a number on either side acts as a tensor of the other operand's dtype
+  -- a number on either side of an operator acts as a tensor of the other operand's dtype
   local x = views.tensor(flame, { 2.0, 3.0, 1.5 }, { 3 }, "f64")
   if op.kind ~= "INT" then
     for _, side in ipairs { "left", "right" } do
@@ -211,7 +211,7 @@ function walk.ternary(op, entry)
   end
 end
 
--- The sets of axes of a shape that are reduced together.
+-- The axes over which a tensor of this shape is reduced: all, each one, first and last.
 local function axes_of(shape)
   local list = { false }
   for d = 1, #shape do list[#list + 1] = { d } end
@@ -252,7 +252,7 @@ local function reduce_case(op, entry, dtype, kind, shape, axes, keepdim)
     assert.has_error(function() f(x) end)
     return
   end
-  -- rounding errors grow with the length and the sum of absolute values
+  -- the bound of rounding errors grows with the length and the sum of magnitudes
   local scale, rounds = {}, { ulps = 0 }
   for k, row in ipairs(rows) do
     local sum, product = 0, 1
@@ -290,8 +290,8 @@ end
 local function f64(shape, draw, kind)
   return (select(3, views.make(flame, kind or "contiguous", shape, "f64", draw)))
 end
---- Derivatives of f with respect to its tensor arguments: first and second order, and the forward
---- product against differences.
+--- Checks derivatives of f with respect to its tensors: first and second order, and forward mode
+--- against differences.
 local function derivatives(what, f, xs)
   local ok, e = pcall(flame.gradcheck, f, xs)
   assert(ok, what .. ": " .. tostring(e))
@@ -348,7 +348,7 @@ describe("every op of the table", function()
   it("is in the list that the binding is made from", function()
     assert.is_true(#ops > 80)
   end)
-  -- WALK_PART=2/8: every eighth op, for machines that walk in several processes
+  -- WALK_PART=2/8 tests every eighth op only, so that eight processes can share the work
   local part, parts = (os.getenv("WALK_PART") or "1/1"):match("(%d+)/(%d+)")
   for number, op in ipairs(ops) do
     if number % parts ~= part % parts then goto next end

@@ -1,10 +1,10 @@
 --- Runs a batch of samples for spec/peer/run.py.
 -- flame-lua batch.lua functions.lua data.bin out.bin
 --
--- functions.lua returns a list of functions of the base tensors; data.bin holds, for each,
--- the base tensors and the cotangents of its results, as string.pack "<s4" items; out.bin
--- gets status, results and gradients in the same form. An error of a sample is a result too;
--- another is whether the inputs were changed.
+-- functions.lua returns a list of functions of base tensors. data.bin holds for each function its
+-- base tensors and the cotangents of its results, as string.pack "<s4" items; out.bin gets status,
+-- results and gradients in the same format. The status says whether the function raised, and
+-- whether it changed its inputs.
 local functions, data, out = assert(loadfile(arg[1]))(), assert(io.open(arg[2], "rb")),
   assert(io.open(arg[3], "wb"))
 local blob, at = data:read("a"), 1
@@ -60,7 +60,7 @@ local function force(list)
   return list
 end
 
---- Sum of the tracked float results times their cotangents; nil when nothing is tracked.
+--- The sum of all tracked float results times their cotangents; nil if nothing is tracked.
 local function loss_of(results, seeds)
   local total
   for i, y in ipairs(results) do

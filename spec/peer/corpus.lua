@@ -1,4 +1,4 @@
---- Compares with what spec/peer/corpus.py wrote: flame-lua spec/peer/corpus.lua FOLDER NUMBER
+--- corpus.lua FOLDER NUMBER: tokenizes texts and compares with the ids by spec/peer/corpus.py.
 local tokenizers = require "flame.tokenizers"
 
 local folder, base = arg[1], arg[1] .. "/" .. arg[2]
@@ -11,7 +11,7 @@ local texts, bytes, at = {}, read(folder .. "/texts"), 1
 while at <= #bytes do texts[#texts + 1], at = ("<s4"):unpack(bytes, at) end
 local tok = tokenizers.load(base .. ".json")
 
--- Processor time: other programs of the machine do not count.
+-- CPU time of this process, so that other programs on the machine do not count.
 local start, found = os.clock(), {}
 for i, text in ipairs(texts) do found[i] = tok:encode(text, { special = false }) end
 local encoded = os.clock() - start

@@ -1,5 +1,5 @@
---- Runs a folder of Hugging Face's form for spec/peer/models.py: flame-lua models.lua FOLDER.
--- FOLDER/input.json says what goes in, FOLDER/output.json gets the results.
+--- Runs a model from a folder in Hugging Face's format for spec/peer/models.py:
+-- flame-lua models.lua FOLDER reads inputs from FOLDER/input.json, writes FOLDER/output.json.
 local flame = require "flame"
 local json = require "flame.models.json"
 local cases = require "spec.support.model_cases"

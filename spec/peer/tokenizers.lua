@@ -1,4 +1,4 @@
---- Compares with what spec/peer/tokenizers.py wrote: flame-lua spec/peer/tokenizers.lua FOLDER
+--- tokenizers.lua FOLDER: compares ids and texts with those by spec/peer/tokenizers.py.
 local flame = require "flame"
 local tokenizers = flame.tokenizers
 

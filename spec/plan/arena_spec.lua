@@ -1,5 +1,5 @@
--- Memory of values without handles, by flame.memory().arena: values share addresses, but never with
--- one that is still read.
+-- Memory of intermediate values, as flame.memory().arena reports it: values share addresses, but
+-- never with a value that is still to be read.
 local flame = require "flame"
 
 local n <const> = 128
@@ -7,8 +7,8 @@ local bytes <const> = n * n * 4
 
 local function data() local x = flame.randn(n, n); flame.eval(x); return x end
 
---- The bytes of the arena that f needs, after a comparison of its results with those of a run op by
---- op.
+--- The bytes of intermediates that an evaluation of f's results needs. Checks that the results have
+--- the bits of a run op by op.
 local function measured(f)
   local expected = table.pack(f())
   for i = 1, expected.n do flame.eval(expected[i]); expected[i] = expected[i]:totable() end
@@ -85,7 +85,7 @@ describe("a kernel of rows", function()
     flame.eval(t)
     return t
   end
-  --- Compares the size of the arena, in which there may also be a number for each row.
+  --- Checks a size of the arena. It may be up to 4 KB larger, for a number per row.
   local function near(expected, got)
     assert.is_true(got >= expected and got < expected + 4096, got)
   end
@@ -95,7 +95,7 @@ describe("a kernel of rows", function()
     near(rows * n * 4, measured(function() return a:matmul(b):softmax(2):matmul(b) end))
   end)
 
-  --- The gradient of the weights, which needs that of the logits.
+  --- The loss and the gradient of the weights, for which that of the logits is computed.
   local function gradient(a, b, t)
     local w = b:detach():requires_grad_(true)
     local l = flame.cross_entropy(a:matmul(w), t)
@@ -116,7 +116,7 @@ describe("a kernel of rows", function()
       a, b = pair(classes)
       local other, each = ids(rows), flame.randint({ rows, classes }, 1, classes)
       flame.eval(each)
-      --- x is not overwritten: it and the sum have separate memory.
+      --- Checks that the sum is not written over x, since f(x) reads other elements than it writes.
       local function apart(f)
         assert.is_true(measured(function()
           local x = a:matmul(b)
@@ -142,7 +142,7 @@ describe("what a scatter adds to", function()
     flame.eval(ids, wide, tall)
     local places = flame.default_device() == "cpu" and 0 or 8 * n    -- there the scatter checks ids
     assert.equal(rows * n * 4 + 2 * bytes + places, measured(function()
-      local a = x:matmul(wide):matmul(tall)                -- as large as the array that is filled
+      local a = x:matmul(wide):matmul(tall)                -- as large as the zeros below
       for _ = 1, 3 do a = a:matmul(w) end                  -- two arrays at a time
       return flame.zeros(rows, n):index_add(1, ids, a):sum(1)
     end))

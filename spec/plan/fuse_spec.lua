@@ -1,4 +1,4 @@
--- Operations that the CPU does in one pass give the same bits as one by one.
+-- Ops that the CPU does in one pass give the same bits as one after the other.
 local flame = require "flame"
 
 local function same_bits(want, got)
@@ -18,7 +18,7 @@ local ops = {
   mul = function(a, b) return a * b end,
 }
 
---- Compares f(stop) with every step evaluated by itself (stop evaluates) and all at once.
+--- Checks that f(stop) gives the same bits whether stop evaluates its argument or only returns it.
 local function compare(f)
   local want = f(function(t) flame.eval(t) return t end)
   local got = f(function(t) return t end)
@@ -66,8 +66,8 @@ describe("operations of one trip", function()
     end)
   end
 
-  -- Trees of operations that chains support (vm_pair_loops.h), some with values that are read
-  -- twice, and some with operations that end a chain.
+  -- Trees of ops that the CPU does as a chain in one pass (vm_pair_loops.h). Some values are read
+  -- twice, and some ops end a chain.
   local programs = {
     function(s, x) return s(s(s(x * 2) + 1):relu()) end,
     function(s, x, y, z) return s(s(s(x * y) - s(y * z)) * s(s(x - 1) / s(z:square() + 1))) end,
@@ -105,8 +105,8 @@ describe("operations of one trip", function()
     end)
   end
 
-  -- Random trees with selects: tests of a value that is also selected, one test for two selects,
-  -- selects in selects.
+  -- Random trees with flame.where: the condition tests a value that is also selected, or is used
+  -- for two selections; selections are nested.
   local SPECIAL = { 0.0, -0.0, 1 / 0, -1 / 0, 0 / 0, 1.5, -2.0, 0.25 }
   local TESTS = { "gt", "ge", "lt", "le", "eq", "ne" }
   local function tree(s, leaves, depth, known)
@@ -187,7 +187,7 @@ describe("operations of one trip", function()
         compare(function(stop) return stop(x:to("f32")):sum(dim) end)
         compare(function(stop) return (stop(x:to("f32")) * stop(y:to("f32"))):sum(dim) end)
         compare(function(stop) return stop(x:to("f32")):square():sum(dim) end)
-        compare(function(stop)                  -- read by a chain and a sum, and by an op and a sum
+        compare(function(stop)                  -- a and b: read by a chain and a sum
           local a, b = stop(x:to("f32")), stop(y:to("f32"))
           return flame.stack({ ((a - b) * a):sum(dim) + b:sum(dim),
             (b:exp() * a):sum(dim) + a:sum(dim) }, 1)
@@ -213,9 +213,9 @@ describe("operations of one trip", function()
       odd:expand(30, 4, 3):reshape(30 * 4, 3):t():clone())
   end)
 
-  -- A half that a sum would read directly from memory, and that is also stored widened, or read by
-  -- another op, or is an operand of a product with another stored operand. The values are small
-  -- integers, so that every sum is exact.
+  -- Sums read half floats directly from memory. Here the widened value is also stored, or read by
+  -- another op, or multiplied by another stored value. The values are small integers, so that every
+  -- sum is exact.
   it("read what is both widened for a result and summed #halves", function()
     local function rows(n, m, f)
       local t = {}
@@ -268,8 +268,8 @@ describe("operations of one trip", function()
           assert.same(dots, p:totable())
           assert.same(kept == V and a or b, kept:totable())
         end
-        -- sums of widened values: the values alone, sums across rows, and a sum of values that
-        -- another op reads
+        -- sums of widened values: along rows, across rows, and where another op reads the values
+        -- too
         for _, kept in ipairs { true, false } do
           local V, W, T = X:to("f32"), Z:to("f32"), X:to("f32")
           local r, t, u = V:sum(2), W:sum(1), T:sum(2, true) - T:exp() * 0
@@ -404,9 +404,9 @@ describe("operations of one trip", function()
 end)
 
 describe("long rows in several rounds", function()
-  -- Values that a later round computes again may be in other memory than in the round before.
-  -- Compares values shared by rounds, and a result at each point, with the same evaluated op by op.
-  -- 128 x 196 elements per row are more than are kept of a row with 40 instructions.
+  -- A long row is computed in several rounds, and values that a later round computes again may then
+  -- be in other memory. Compares sums and pointwise results that use such values with the same ops
+  -- one by one. 128 x 196 elements per row are more than the CPU holds for 40 instructions.
   local function of(N, C, H, dtype, eager, more)
     flame.seed(5)
     local function e(t) if eager then flame.eval(t) end return t end

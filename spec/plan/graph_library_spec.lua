@@ -1,6 +1,6 @@
---- Linear algebra by the library is never part of a graph, since in the library a call that fails
---- because it is captured makes the next call fail too. On the fake device, with a library that
---- does so.
+--- Calls of cuSOLVER are never part of a CUDA graph: the library can not be captured, and a call
+--- that fails because of that makes the next call fail too. Runs on the fake driver, whose cuSOLVER
+--- does the same.
 require "spec.support.helper"
 local machine = require "spec.support.machine"
 

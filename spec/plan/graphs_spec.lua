@@ -1,12 +1,12 @@
--- Which runs are replayed, and as how many graphs: counted on the fake driver (spec/c/fake_cuda.c),
--- which allocates memory as a GPU does. replay_spec tests what graphs compute.
+-- Which runs are replayed, and as how many CUDA graphs: counted on the fake driver
+-- (spec/c/fake_cuda.c), which allocates memory as a GPU does. replay_spec.lua compares values.
 
 local machine = require "spec.support.machine"
 local folder
 setup(function() folder = machine.new() end)
 teardown(function() machine.remove(folder) end)
 
---- What a script prints on the fake device.
+--- What a script prints on the fake driver.
 local function run(script, environment) return machine.run(folder, script, environment) end
 
 describe("a result", function()
@@ -34,7 +34,7 @@ describe("a result", function()
 end)
 
 describe("a training step with labels", function()
-  --- How often a function of the driver is called in n replayed steps of a net with these layers.
+  --- How often the driver's function 'what' is called in n replayed training steps of these layers.
   local function calls(n, what, layers)
     return tonumber(run(([[
       local nn, optim = require "flame.nn", require "flame.optim"
@@ -72,7 +72,7 @@ describe("a training step with labels", function()
 end)
 
 describe("a small result", function()
-  --- Graphs of 10 steps: a run of eight layers, 'between', and 'read' of a sum after the fourth.
+  --- Graphs launched by 10 steps: eight layers, a sum after the fourth; then 'between', 'read'.
   local function graphs(between, read)
     local function of(n)
       return tonumber(run(([[

@@ -1,6 +1,6 @@
---- Kernels of equal structure that have nothing in common are instances of one launch on a GPU. The
---- plan of the fake device (spec/c/fake_cuda.c) shows it; spec/core/computing_spec.lua compares
---- their values.
+--- On a GPU, independent kernels of equal structure become instances of one launch. This spec looks
+--- at plans for the fake driver (spec/c/fake_cuda.c); spec/core/computing_spec.lua compares the
+--- values.
 require "spec.support.helper"
 local machine = require "spec.support.machine"
 
@@ -8,7 +8,7 @@ local folder
 setup(function() folder = machine.new() end)
 teardown(function() machine.remove(folder) end)
 
---- The steps over rows in the plan of a script.
+--- The lines of a script's plans (FLAME_DEBUG=1) that are steps over rows, sorted.
 local function rows(script)
   local text, list = machine.run(folder, script, "FLAME_DEBUG=1"), {}
   for line in text:gmatch "step %d+: ([^\n]*row[^\n]*)" do list[#list + 1] = line end
@@ -51,7 +51,7 @@ describe("the norm of many gradients", function()
 end)
 
 describe("an optimiser's step", function()
-  --- The kernels of a step of two optimisers, one with six parameters and the other with 'more'.
+  --- The plan for steps of two optimisers, of six parameters of n elements and of 'more'.
   local function maps(n, more)
     local list = {}
     local text = machine.run(folder, ([[

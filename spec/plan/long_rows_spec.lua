@@ -1,9 +1,9 @@
--- Long rows with values that depend on the row alone: a thread of a GPU computes these once for
--- several vectors (cuda/text/text_map.c), and again if its vectors are in two rows. Compared with
--- the formula in Lua's arithmetic, at places in all parts of the rows.
+-- Long rows with values that depend on the row alone. A thread of a GPU computes these once for
+-- several vectors (cuda/text/text_map.c), and again if its vectors are in two rows. Results are
+-- compared with the formula in Lua's numbers, at positions in all parts of the rows.
 local flame = require "flame"
 
---- Places in a row of n: its ends, both sides of the part of a GPU's block, and some between.
+--- Positions in a row of n: its ends, both sides of where a GPU's block ends, and some between.
 local function places(n)
   local list = {}
   for _, p in ipairs { 1, 2, 7, 8, 9, 2047, 2048, 2049, 8192, 8193, n // 2, n - 8, n - 1, n } do

@@ -1,6 +1,6 @@
--- Arrays joined along an axis: written by pieces, and read through them; forms, which have such
--- pieces as components; stored inputs that begin at the same element. The counts are the same on
--- CPU and GPU.
+-- Arrays that are joined along an axis (cat, stack): each part is written by itself, and readers of
+-- a part read only that. Also the op 'form', whose components are such parts. Launches and bytes
+-- are the same on CPU and GPU.
 local flame = require "flame"
 local internal = flame.internal
 local raises = require("spec.support.helper").raises
@@ -18,8 +18,8 @@ local function data(...)
   flame.eval(x)
   return x
 end
---- Checks that f gives the same bits with every step evaluated by itself (stop evaluates) and all
---- at once.
+--- Checks that f(stop) gives the same bits if stop evaluates its argument and if it only returns
+--- it.
 local function compare(f)
   local want = { f(function(t) flame.eval(t) return t end) }
   local got = { f(function(t) return t end) }
@@ -167,7 +167,7 @@ describe("stored inputs", function()
 end)
 
 describe("a form", function()
-  --- The code of src/tensor/form.h from lists of groups { sign, last or -1, {sign, i, j}, … }.
+  --- The integers of a form (src/tensor/form.h) from groups { sign, last or -1, {sign, i, j}, … }.
   local function code(factors, last, components)
     local head, body = { factors, last, #components }, {}
     for k, groups in ipairs(components) do

@@ -1,9 +1,9 @@
--- What a script can rely on in time and traffic: launches, bytes moved, plans, copies. All are read
--- from flame.stats(), so the numbers are the same on CPU and GPU.
+-- How many launches, bytes moved, plans and copies a script can rely on. All are counted by
+-- flame.stats(), so the numbers are the same on CPU and GPU.
 local flame = require "flame"
 local nn, optim = require "flame.nn", require "flame.optim"
 
---- How f changes the counters; pending work is run first.
+--- By how much f() changes each counter of flame.stats(); pending work is evaluated before.
 local function counted(f)
   flame.eval()
   local a = flame.stats()
@@ -14,8 +14,8 @@ local function counted(f)
 end
 
 describe("a sum of columns", function()
-  -- small integers, so that every order of additions gives the same sum. Sizes for which a GPU's
-  -- blocks take 256, 512, 1024 and 2048 rows, with a remainder; and one block for all rows.
+  -- The elements are small integers, so that sums are exact in any order. At these sizes a GPU's
+  -- blocks take 256, 512, 1024 and 2048 rows, with a remainder, or one block takes all rows.
   for _, size in ipairs { { 700, 40 }, { 1100, 25600 }, { 4100, 16400 }, { 4100, 32800 },
       { 500, 65600 } } do
     it(("of %d x %d is exact"):format(size[1], size[2]), function()
@@ -122,8 +122,8 @@ describe("a launch count", function()
       flame.eval(loss)
     end)
     assert.is_true(s.launches <= 2, s.launches .. " launches")
-    -- bytes: logits once; for each row the id in both launches, the logit of the label, and a loss
-    -- written and read again; one number
+    -- the logits once; per row the label in both launches, the label's logit, and a loss that is
+    -- written and read; the sum
     assert.is_true(s.bytes_moved <= 4 * R * C + 16 * R + 4 * R + 8 * R + 4,
       s.bytes_moved .. " bytes")
   end)
@@ -214,7 +214,7 @@ describe("a training loop", function()
     assert.equal(0, b.copies - a.copies)
   end)
 
-  -- Dead results that no collection has found yet are stored, which needs another plan.
+  -- Results that are garbage but not yet collected are stored, which is another plan.
   it("makes at most one plan more wherever the collector's steps come", function()
     local step, waits = trainer(1e-2), flame.internal.collector_waits
     for _ = 1, 4 do step(8) end
@@ -275,8 +275,8 @@ describe("a write", function()
 end)
 
 describe("a value that many steps read", function()
-  -- each block adds to the result of the last; if every reader recomputed them, bytes would grow
-  -- with the square of the depth
+  -- h is a residual sum over all layers before; if each layer computed it again from the start, the
+  -- bytes would grow with the square of the depth
   local function moved(depth, dtype, kept)
     local w, h = flame.randn(64, 64):to(dtype), flame.randn(256, 64):to(dtype)
     flame.eval(w, h)

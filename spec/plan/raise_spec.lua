@@ -1,12 +1,12 @@
--- Groups that are moved to a later stage together with their readers: work that needs a number made
--- of all rows joins the kernel over the rows, so that they are read once.
+-- Work that needs a number made of all rows joins another kernel over the same rows, which is then
+-- done later, so that the rows are read once (src/plan/raise.c).
 local flame = require "flame"
 
 local rows <const>, classes <const> = 64, 3000
 local bytes <const> = rows * classes * 4
 
---- The bytes that one evaluation of f moves, and its results as lists; checks that the same ops one
---- by one give the same bits.
+--- The bytes that one evaluation of f's results moves, and the results as lists. Checks that the
+--- same ops one by one give the same bits.
 local function moved(f)
   local expected = table.pack(f(function(t) flame.eval(t); return t end))
   for i = 1, expected.n do expected[i] = expected[i]:totable() end

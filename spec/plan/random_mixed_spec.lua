@@ -1,7 +1,7 @@
--- Random programs of mixed dtypes (programs.lua: P.mix): the same bits, also of gradients, op by op
--- and planned, and the oracle's values within its bounds. A failure prints its seed and the
--- smallest program that still fails. FLAME_FUZZ=n: n programs (2000); FLAME_FUZZ_SEED=s: from seed
--- s; tools/fuzz programs COUNT SEED runs any number.
+-- Random programs of mixed dtypes (P.mix in spec/support/programs.lua): values and gradients must
+-- have the same bits op by op and planned, and be those of a plain evaluator within its bounds. A
+-- failure prints its seed and a reduced program. FLAME_FUZZ=n: n programs (2000);
+-- FLAME_FUZZ_SEED=s: from seed s; tools/fuzz programs COUNT SEED runs any number.
 local plant = require "flame".internal.plant
 local P = dofile("spec/support/program_run.lua")
 local COUNT = tonumber(os.getenv "FLAME_FUZZ") or (os.getenv "FLAME_SANITIZE" and 200 or 2000)
@@ -32,7 +32,7 @@ describe("random programs of mixed dtypes", function()
     end
   end)
 
-  if FIRST ~= 1 then return end                   -- a further part of a run that began at 1
+  if FIRST ~= 1 then return end                   -- the process that began at seed 1 does the rest
   it("see what a planner may do wrong", function()
     for _, bug in ipairs { 1, 2, 3, 5 } do               -- as numbered in random_spec.lua
       local found = false

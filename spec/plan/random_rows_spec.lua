@@ -1,6 +1,6 @@
---- Random programs over long rows and columns, which are computed in several rounds and in pieces,
---- with numbers made of all lines in between, so that groups wait for others and are moved. One
---- evaluation is compared with the same ops evaluated one by one. FLAME_FUZZ=n: number of programs;
+--- Random programs over long rows and columns, which are computed in several rounds and in parts,
+--- with numbers made of all rows in between, so that kernels wait for others. One evaluation is
+--- compared with the same ops evaluated one by one. FLAME_FUZZ=n: number of programs;
 --- FLAME_FUZZ_SEED=s: first seed.
 local flame = require "flame"
 local count, first = tonumber(os.getenv "FLAME_FUZZ") or 300,
@@ -10,8 +10,8 @@ if os.getenv "FLAME_SANITIZE" then count = 40 end
 local LENGTHS = { 1025, 5000, 9001, 20001, 33000, 66001 }
 local ROWS = { 1, 2, 3, 4, 40, 66 }               -- 40 and 66 of at most 5000 elements
 
---- The program of a seed: sizes, the reduced axis, {op, operand, operand} of each step, and which
---- values are results.
+--- The program of a seed: its sizes, reduced axis, steps {op, operand, operand}, and the values
+--- that are results; then its inputs.
 local function draw(seed)
   math.randomseed(seed)
   local p = { rows = ROWS[math.random(#ROWS)], length = LENGTHS[math.random(#LENGTHS)],
@@ -34,8 +34,8 @@ end
 
 local function pick(list, r) return list[math.max(1, math.ceil(#list * (0.05 + 0.95 * r)))] end
 
--- x, y: values at each point; r: one per line; ids: a position in each line; e evaluates, or does
--- nothing
+-- x, y have a value at each point, r one per row or column, ids a position in each; e evaluates its
+-- argument or only returns it
 local ops = {
   function(e, x, y) return e(x + y) end,
   function(e, x, y) return e(e(x * y) * 0.5) end,
@@ -88,8 +88,8 @@ describe("random programs over long rows", function()
 end)
 
 -- ---- values that only products read ------------------------------------------------------------
--- They are in memory that the planner shares, and kernels overwrite what they have read for the
--- last time.
+-- Such values are intermediates, which share memory; kernels may write over values that they read
+-- for the last time.
 
 local function shapes(seed)
   math.randomseed(seed)
@@ -97,7 +97,7 @@ local function shapes(seed)
   return ({ "f32", "f64" })[math.random(2)]
 end
 
---- Products of some of the values, which have no handles when they are computed.
+--- Evaluates products of some of the values, after the script has dropped the values.
 local function products(values, weights)
   local out = {}
   for k = 1, math.random(2, 4) do out[k] = values[math.random(#values)]:matmul(weights) end
@@ -107,7 +107,7 @@ local function products(values, weights)
   return out
 end
 
---- Vectors, and numbers made of all elements of one; e evaluates, or does nothing.
+--- Random vectors, some made with sums of others; e evaluates its argument or only returns it.
 local function vectors(seed, e)
   local o = { dtype = shapes(seed) }
   local n, v = ({ 5, 64, 1000, 3000, 40000 })[math.random(5)], {}
@@ -126,8 +126,8 @@ local function vectors(seed, e)
   return products(v, flame.ones(1, 3, o))
 end
 
---- Rows, numbers for each row, and elements gathered from rows at given positions or at the largest
---- element.
+--- Random matrices, some made with a number per row, or with elements gathered from rows at given
+--- positions or at the largest element.
 local function matrices(seed, e)
   local o = { dtype = shapes(seed) }
   local rows, n = ({ 3, 40 })[math.random(2)], ({ 700, 1025, 2000, 40000 })[math.random(4)]

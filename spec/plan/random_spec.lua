@@ -1,8 +1,8 @@
--- Random programs (programs.lua, program_run.lua): the same bits under every budget and collector
--- mode, and the oracle's values within its bounds; with FLAME_DEVICE=cuda also the CPU's values. A
--- failure prints its seed and the smallest program that still fails. FLAME_FUZZ=n: n programs
--- (2000); FLAME_FUZZ_SEED=s: from seed s; RANDOM_PART=2/8: every eighth of them, for machines that
--- run several processes (the planted bugs are shared out as well).
+-- Random programs (spec/support/programs.lua, program_run.lua): the same bits for every limit of
+-- pending nodes and mode of the collector, and the values of a plain evaluator within its bounds;
+-- with FLAME_DEVICE=cuda also those of the CPU. A failure prints its seed and a reduced program.
+-- FLAME_FUZZ=n: n programs (2000); FLAME_FUZZ_SEED=s: from seed s; RANDOM_PART=2/8: every eighth
+-- program and planted bug only, so that eight processes can share the work.
 local flame = require "flame"
 local P = dofile("spec/support/program_run.lua")
 local plant = flame.internal.plant
@@ -12,7 +12,7 @@ local COUNT = tonumber(os.getenv "FLAME_FUZZ") or (sanitized and 300 or 2000)
 local FIRST = tonumber(os.getenv "FLAME_FUZZ_SEED") or 1
 local PART, PARTS = (os.getenv "RANDOM_PART" or "1/1"):match "(%d+)/(%d+)"
 PART, PARTS = tonumber(PART) % tonumber(PARTS), tonumber(PARTS)
---- The seeds of this process among the first n.
+--- First, last and step of the seeds that this process tests of the first n.
 local function seeds(n) return FIRST + (PART - FIRST) % PARTS, FIRST + n - 1, PARTS end
 local WHOLE = 1 << 20
 local modes_of = P.modes_of
@@ -86,7 +86,7 @@ describe("random programs", function()
       "error in mid-window", "0-d", "empty" } do
       io.write(("random programs: %s: %d\n"):format(kind, counts[kind] or 0))
       local least = 100 * COUNT // 2000
-      if PARTS > 1 then least = least // PARTS // 2 end    -- the sum over the parts must reach it
+      if PARTS > 1 then least = least // PARTS // 2 end    -- all parts together must reach it
       assert.is_true((counts[kind] or 0) >= least, kind .. ": " .. (counts[kind] or 0))
     end
   end)
@@ -147,11 +147,11 @@ describe("random programs", function()
   end)
 end)
 
--- Each of these is a mistake that a planner could make; the random programs must find it.
+-- Each planted bug is a mistake that a planner could make; the random programs must find it.
 describe("a planted planner bug", function()
   after_each(function() plant(0) end)
 
-  --- Number of programs until one fails, or nil.
+  --- Plants bug k and runs programs: how many until one fails, and why; nil if none of 'most' does.
   local function found(k, most, check)
     plant(k)
     for i = 1, most do

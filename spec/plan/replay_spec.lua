@@ -1,13 +1,13 @@
--- Repeated runs are launched as CUDA graphs (src/cuda/replay.h). They give the same bits as op by
--- op (budget 1, with plans too short to be recorded), whatever changes between equal runs. On the
--- CPU the same programs run without graphs.
+-- Repeated runs are launched as CUDA graphs (src/cuda/replay.h). They must give the same bits as
+-- evaluation after each op (budget 1: such plans are too short for graphs), whatever changes
+-- between runs of one plan. On the CPU the same programs run without graphs.
 local flame = require "flame"
 local nn, optim = require "flame.nn", require "flame.optim"
 local budget = flame.internal.budget
 local on_gpu = flame.default_device() ~= "cpu"
 
---- Fills free memory with NaN, so that elements that a run does not write do not have the values of
---- the run before.
+--- Fills free memory with NaN, so that an element that a run should have written does not have the
+--- value of the run before.
 local function scribble()
   local junk = {}
   for i, n in ipairs { 5, 60, 96, 300, 1600, 2500, 4096 } do
@@ -16,8 +16,8 @@ local function scribble()
   flame.eval(junk)
 end
 
---- The results of f with evaluation after each op and with whole plans, from the same seed. On a
---- GPU the second must have replayed at least 'least' runs.
+--- The results of f with evaluation after each op, and with whole plans, from the same seed. On a
+--- GPU at least 'least' runs with whole plans must have been replayed. bug: planted for these.
 local function both(f, least, bug)
   local before = budget()
   local results = {}
@@ -93,7 +93,7 @@ describe("replay", function()
       opts[k] = optim.SGD(nets[k]:parameters(), { lr = 0.1, momentum = 0.9 })
     end
     local x, labels = flame.randn(8, 12), flame.randint({ 8 }, 1, 5)
-    for i = 1, 40 do                    -- each net's buffers settle first, one after the other
+    for i = 1, 40 do                    -- the buffers of each net settle at first
       collectgarbage()                  -- as below
       step(nets[i % 2 + 1], opts[i % 2 + 1], x, labels):item()
     end
@@ -104,11 +104,11 @@ describe("replay", function()
     local x, held = flame.randn(300), {}
     flame.eval(x)
     for i = 1, 12 do
-      local a = i < 8 and 2 or i                     -- equal for a while, then another each time
+      local a = i < 8 and 2 or i                     -- equal for some runs, then other values
       local y = scaled(x, a, 300):softmax(1) * i
       local z = (y + flame.rand(300)):cumsum(1):softmax(1) / (i + 1)
       held[i] = scaled(z, 3, 300):softmax(1) * y:sum()
-      -- nothing is read, so that one span has all steps
+      -- nothing is read meanwhile, so one graph has all steps
       flame.eval(held[i])
     end
     for i, y in ipairs(held) do held[i] = y:totable() end
@@ -138,7 +138,7 @@ describe("replay", function()
     flame.eval(x, good, bad)
     local said, losses = {}, {}
     for i = 1, 24 do
-      collectgarbage()                  -- freed memory is soon used again at the same address
+      collectgarbage()                  -- so that freed memory is used again
       local labels = (i == 7 or i == 11) and bad or good
       local ok, e = pcall(function() losses[#losses + 1] = step(net, opt, x, labels):item() end)
       if not ok then
@@ -182,7 +182,7 @@ describe("replay", function()
       mean:mul_(0.9):add_(y)
       flame.eval(mean)
       seen[#seen + 1] = loss:item()
-      loss:add_(i)                                     -- a run that writes it, and one after that
+      loss:add_(i)                                     -- one run writes loss, then another run
       flame.eval(loss)
       flame.eval(layers(mean))
       seen[#seen + 1] = loss:item()
@@ -239,9 +239,9 @@ describe("replay", function()
     return list
   end, 1)
 
-  -- Planted bugs (FL_PLANT_* of base/hooks.h): recordings are not compared with the bound
-  -- addresses; parameters are not set; a value that was copied to the host is read although it has
-  -- been overwritten.
+  -- Planted bugs (FL_PLANT_* of base/hooks.h): a graph is replayed without comparing addresses; its
+  -- parameters are not set; a value that was copied to the host is used although it has been
+  -- overwritten on the device.
   local bugs = { [7] = "keeps two nets of one shape apart",
     [8] = "takes scalars of each run, of built-in and of user kernels",
     [9] = "reads a value sooner than the steps after it, and not an older one" }

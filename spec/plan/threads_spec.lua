@@ -1,11 +1,11 @@
--- The same bits on any number of threads, and with any width of vectors where docs/internals.md
--- promises that: children compute products, and functions made of products, and print a hash of
--- each result's bits.
+-- Results have the same bits on any number of threads, and with any width of vectors where
+-- docs/internals.md promises that. Child processes compute products, and functions made of
+-- products, and print a hash of each result's bits.
 local program = dofile("spec/support/interpreter.lua")
 local ordered = require "spec.support.ordered"
 
--- Run by each child. 'hash' covers the bytes of all elements, so that a difference in one bit
--- shows.
+-- The script of each child. 'hash' covers the bytes of all elements, so that a difference in one
+-- bit shows.
 local script = [=[
 local flame = require "flame"
 flame.manual_seed(3)
@@ -100,8 +100,8 @@ describe("our own kernels", function()
 end)
 
 describe("under a limit on the address space", function()
-  -- Without enough memory the library would request its buffers again and again; 'timeout' ends
-  -- with 124.
+  -- Without enough memory OpenBLAS would request its buffers again and again; timeout(1) would then
+  -- end with status 124.
   if os.getenv "FLAME_SANITIZE" then return end        -- a sanitizer takes more addresses than that
   for _, megabytes in ipairs { 200, 300, 400, 600, 800, 1200 } do
     it(("of %d MB, products and factorisations end"):format(megabytes), function()

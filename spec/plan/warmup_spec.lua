@@ -1,4 +1,4 @@
---- flame.warmup of a function: it is planned and compiled, and nothing is computed.
+--- flame.warmup(f) plans and compiles what f does, and computes nothing.
 local flame = require "flame"
 local nn, optim = require "flame.nn", require "flame.optim"
 local raises = require("spec.support.helper").raises

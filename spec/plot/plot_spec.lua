@@ -1,5 +1,5 @@
--- flame.plot: pictures of each kind are those of spec/golden/plot, ticks follow their rule, plots
--- accept all numbers (NaN, infinities), and pictures of many points are small.
+-- flame.plot: a picture of each kind of plot must be that in spec/golden/plot; axis ticks follow
+-- their rule; plots accept all numbers (NaN, infinities); pictures of many points are small.
 
 local flame = require "flame"
 local plot = require "flame.plot"

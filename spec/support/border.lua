@@ -1,11 +1,11 @@
---- What the specs of the border between scripts and C share: error_of(f, …) and survives().
--- error_of calls f itself, so where f is one of the library's functions its error names 'here'.
+--- What border_spec.lua and border_life_spec.lua share: error_of(f, …) and survives(). error_of
+-- calls f, so where f is a function of the library the error names this file ('here').
 local flame = require "flame"
 local luassert = require "luassert"
 
 local here = debug.getinfo(1, "S").short_src
 
--- The error of f(…), which must be a string without a C address or a stray format.
+-- The message of f(…), which must raise a string without C addresses or unreplaced % formats.
 local function error_of(f, ...)
   local caller = debug.getinfo(2, "S").short_src
   local ok, e = pcall(f, ...)

@@ -1,5 +1,5 @@
--- How the specs of the contract page (docs/contract.md) compare: a test notes every fault and fails
--- at its end, so that one run reports all of them.
+-- Comparisons for the specs of docs/contract.md: a test notes every fault and fails at its end, so
+-- that one run reports all faults.
 local flame = require "flame"
 
 local found
@@ -50,7 +50,7 @@ local function same(e, a, tol)
   return e == a
 end
 
---- Values are equal; tensors count as their nested tables.
+--- Notes a fault if two values differ; tensors are compared as nested tables.
 local function eq(expected, actual, tol)
   if not same(expected, actual, tol) then
     note("expected %s, got %s", text_of(expected), text_of(actual))
@@ -58,7 +58,7 @@ local function eq(expected, actual, tol)
 end
 local function near(expected, actual, tol) eq(expected, actual, tol or 1e-5) end
 local function yes(v, what) if not v then note("is not so: %s", what or "") end end
---- f raises, and the message contains the text.
+--- Notes a fault unless f(…) raises a message that contains the text.
 local function raises(text, f, ...)
   local ok, why = pcall(f, ...)
   if ok then note("did not raise: %s", text)
@@ -67,13 +67,13 @@ local function raises(text, f, ...)
   end
   return why
 end
---- Runs one part of a test: an error of it is noted and the test goes on.
+--- Runs one part of a test: an error in it is noted as a fault, and the test goes on.
 local function part(f, ...)
   local ok, why = pcall(f, ...)
   if not ok then note("raised: %s", tostring(why)) end
 end
 
---- The body of a test: runs f and fails with all faults that it has noted.
+--- The body of a test: runs f, and fails if faults were noted, with all of them.
 local function all_of(f)
   return function()
     found = {}

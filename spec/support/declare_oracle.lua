@@ -1,6 +1,6 @@
---- How a call's arguments are read by a declaration, slowly and in plain Lua. It implements the
---- language that the head of src/lua/declare.h describes, and shares nothing with the C that reads
---- arguments.
+--- Reads the arguments of a call by a declaration, slowly and in plain Lua. It implements the
+--- language that is described at the head of src/lua/declare.h, and shares nothing with the C code
+--- for it.
 --
 ---   oracle.read(text, is_tensor, args) -> number of the form, list of parameters (with n), or
 --- nil, why
@@ -12,7 +12,7 @@ local oracle = {}
 local DTYPES = {}
 for name in ("f64 f32 f16 bf16 i64 i32 i16 i8 u8 bool"):gmatch("%S+") do DTYPES[name] = true end
 
---- Parts of 'text' between separators that are outside of brackets and quotes.
+--- The parts of 'text' between separators outside of brackets and quotes, as a list.
 local function split(text, separator)
   local parts, depth, quoted, part = {}, 0, false, ""
   for c in text:gmatch(".") do
@@ -117,7 +117,7 @@ local function form_of(text)
   for _, a in ipairs(first and first.atoms or {}) do
     if a.kind == "any" or a.kind == "table" then form.options_first = false end
   end
-  -- the object of a method, or the one that a constructor makes, comes before the parameters in the
+  -- the object of a method, or the one that a constructor makes, is a parameter before those of the
   -- text
   local class = text:match("([%w_]+):[%w_]+%(") or text:match("^new [%w_%.]-([%w_]+)%(")
   if class then
@@ -172,12 +172,12 @@ local function one(a, v, is_tensor)
   return type(v) == "table" and of_class(v, kind)
 end
 
---- Does a metatable give the elements of v?
+--- Whether v is a table whose elements come from a metatable (__index or __len), not an object.
 local function is_proxy(v)
   local m = type(v) == "table" and getmetatable(v)
   return m and (m.__index or m.__len) and m.__name == nil and m.__call == nil
 end
---- The number of elements; nil: the metatable gives none.
+--- The number of elements of v; nil: __len gives no valid number.
 local function count_of(v)
   local n = is_proxy(v) and #v or rawlen(v)
   return whole(n) and n >= 0 and n <= 900000 and math.tointeger(n) or nil
@@ -205,7 +205,7 @@ local function fits(p, v, is_tensor)
   return false
 end
 
---- The value that the function receives for it.
+--- The value that the function receives for the argument v of the parameter p.
 local function settled(p, v, is_tensor)
   if is_proxy(v) then
     for _, a in ipairs(p.atoms) do if not a.list and one(a, v, is_tensor) then return v end end
@@ -227,7 +227,7 @@ local function takes_list(p)
   return false
 end
 
---- Two lists: the arguments by position, and the options (nil: none were given).
+--- How many arguments are given by position, and the table of options (nil: none).
 local function parted(form, args)
   local n = args.n
   if form.open then return n end
@@ -342,7 +342,7 @@ function oracle.read(text, is_tensor, args)
   return nil, #forms == 1 and why or "forms"
 end
 
---- The names of options that a call of this form may give, in the order of the form.
+--- The names that a call of this form may use in its table of options, in the form's order.
 function oracle.names(text)
   local form, names = form_of(text), {}
   for _, p in ipairs(form.all) do

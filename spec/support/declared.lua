@@ -1,7 +1,7 @@
 local internal = require("flame").internal
 
---- Returns a function declared by 'text', which has a form on each line. A call returns the number
---- of the form that it matches, and its parameters.
+--- declared(text): a function declared by 'text', one form per line. A call of it returns the
+--- number of the form that fits, and the parameters as the function receives them.
 return function(text)
   local forms = {}
   for _ in text:gmatch("[^\n]+") do

@@ -1,5 +1,5 @@
--- A folder for the files of a spec: name, path(name), write(name, text), which gives the path,
--- read(name), quote for a shell, listing() of its names, remove().
+-- Makes a folder for the files of a spec: its name; path(file), write(file, text), which returns
+-- the path, read(file); quote(text) for a shell; listing(), the files' names; remove().
 return function()
   local folder = os.tmpname()
   os.remove(folder)

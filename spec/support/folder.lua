@@ -1,6 +1,6 @@
---- folder(f, …): calls f in a new folder, which is removed afterwards with what is in it, and gives
--- f's results. For calls with random arguments, some of which are names of files. Needs a build for
--- tests.
+--- folder(f, …): returns f(…), called in a new working folder, which is then removed with all that
+-- is in it. For calls with random arguments, of which some are names of files. Needs a build with
+-- test hooks.
 local internal = require("flame").internal
 
 return function(f, ...)

@@ -2,7 +2,7 @@
 --   flame-lua spec/support/gallery.lua check|zero PROGRAM [arguments of the program]
 -- At the third step of its optimiser the loss is computed at two points near the parameters, along
 -- a direction that is half the gradient's and half random, and "gradient: slope S, difference D" is
--- written. With "zero" each gradient is set to zero before it is compared or used.
+-- printed. With "zero" each gradient is set to 0 before it is compared and used.
 
 local flame = require "flame"
 local optim = require "flame.optim"

@@ -1,13 +1,13 @@
---- Kernels with derivatives that other systems get wrong, according to their own documents and
---- trackers (the comments name them). Here each agrees with central differences in f64, to second
---- order, and forward mode with reverse mode. The file runs on the default device: CPU or GPU.
+--- Kernels whose derivatives other systems get wrong, according to their documentation and issue
+--- trackers (titles and comments name them). Here each must agree with central differences in f64,
+--- to second order, and forward mode with reverse mode. Runs on the default device: CPU or GPU.
 local flame = require "flame"
 local proof = dofile("spec/kernel/kernel_proof.lua")
 
 local function f64(list) return flame.tensor(list, { dtype = "f64" }) end
 local function i32(list) return flame.tensor(list, { dtype = "i32" }) end
 
---- A kernel of this body; thread i of n. Called with 'threads' threads in one block.
+--- A kernel with this body, in which i is the thread's index. It runs as one block of 'threads'.
 local function kernel(params, body, threads, shape, more)
   local spec = { source = ("__global__ void k(%s, int n) {\n  int i = blockIdx.x * blockDim.x + threadIdx.x;\n%s\n}")
     :format(params, body), shape = { shape or threads }, grid = { 1 }, block = { threads } }
@@ -57,7 +57,7 @@ describe("what Warp documents as wrong:", function()
           double v = mean(w, x, n, start);
           y[0] = %s;
         }]]):format(mean, last[1], last[2]), shape = { 1 }, grid = { 1 }, block = { 1 } }
-      -- elements that are not written keep the initial value, zero or not
+      -- elements that the kernel does not write keep their initial value, zero or not
       for _, start in ipairs { 0.0, 1.25 } do
         proof.check(function(w, x) return k(w, x, start, 4) end,
           { f64 { 0.5, 1, 1.5, 0.25 }, f64 { 1, -2, 3, 4 } })

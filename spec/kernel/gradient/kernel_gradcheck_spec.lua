@@ -1,5 +1,5 @@
---- FLAME_CHECK=grad in a child interpreter: wrong gradients given by hand are found at the first
---- backward and named; right and derived ones pass; kinks are ignored.
+--- FLAME_CHECK=grad, in a child process: wrong handwritten gradients are found in the first
+--- backward and named; right ones and derived ones pass; points near a kink are skipped.
 local interpreter = dofile("spec/support/interpreter.lua")
 
 local script = [==[

@@ -1,6 +1,6 @@
---- Options of a kernel's derivative: arguments without a gradient, a rule written by hand,
---- gradients with the same bits each time; refusals and their messages; saved values; k:source and
---- k:report. On the default device.
+--- Options for a kernel's derivative: arguments without a gradient, a rule written by hand,
+--- gradients with the same bits in each run; refusals and their messages; values kept for backward;
+--- k:source and k:report. Runs on the default device.
 local flame = require "flame"
 local helper = require "spec.support.helper"
 local proof = dofile("spec/kernel/kernel_proof.lua")

@@ -1,5 +1,5 @@
---- Derived gradients of user kernels, feature by feature: to second order against central
--- differences, forward against reverse mode. On the default device.
+--- Derived gradients of user kernels, for each feature of the language: compared to second order
+-- with central differences, and forward with reverse mode. Runs on the default device.
 local flame = require "flame"
 local ordered = require "spec.support.ordered"
 local proof = dofile("spec/kernel/kernel_proof.lua")
@@ -121,7 +121,7 @@ describe("the derived gradient of a kernel with", function()
           int i = blockIdx.x * blockDim.x + threadIdx.x;
           if (i < n) { float v = (float)x[i]; y[i] = v * v * w[i]; }
         }]]):format(name))
-      -- 1/16 steps are exact in both, and a parabola's central difference is exact
+      -- steps of 1/16 are exact in f16 and bf16, and so is the central difference of a parabola
       local x, w = flame.tensor { 0.5, -0.25, 0.75, 1 }, flame.tensor { 1, 2, -1, 0.5 }
       proof.check(function(v, u) return k(v:to(dtype), u) end, { x, w },
         { eps = 1 / 16, order = 2, tol = 1e-2 })
@@ -292,7 +292,7 @@ describe("the derived gradient of a kernel with", function()
     end, x, f64 { 1, 2, 3 })
     assert.allclose((x:sin() * -1 * w * w * f64 { 1, 2, 3 }):totable(), hv:totable(),
       { rtol = 1e-12 })
-    -- the outer derivative is with respect to an argument that the inner one did not request
+    -- the second derivative is by w, of a gradient that was requested for x alone
     local a, b = x:detach():requires_grad_(true), w:detach():requires_grad_(true)
     local g = k(a, b):sum():gradients({ a }, { create_graph = true })[a]
     local mixed = g:sum():gradients({ b })[b]
@@ -350,7 +350,7 @@ describe("a branch that is not taken has no part in the gradient, though its slo
   end
 end)
 
--- NVRTC takes (0. / 0.) != (0. / 0.) for false, so the text must not test for NaN in this way.
+-- NVRTC folds (0. / 0.) != (0. / 0.) to false, so generated text must not test for NaN by a != a.
 describe("beside a constant that is NaN, a", function()
   local function slopes(body, types, x)
     local k = kernel(("const %s *x, %s *y"):format(types, types), body, 2)
@@ -386,7 +386,7 @@ describe("beside a constant that is NaN, a", function()
 end)
 
 describe("the cotangent of an element that several threads write", function()
-  local cases = {                                  -- all threads write the same value: no race
+  local cases = {                                  -- several threads write one value: no race
     { "an output's first element", "y[0] = x[0] * x[1]; if (i > 0) y[i] = x[i];" },
     { "neighbours' quotient", "y[i / 2] = x[i / 2] * x[i / 2]; if (i < 4) y[4 + i] = x[i];" },
     { "a remainder under a condition", "if (x[0] < 9.0) y[i % 3] = sin(x[i % 3]); if (i > 2) y[i] = x[i];" },

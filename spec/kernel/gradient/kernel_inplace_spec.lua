@@ -1,11 +1,11 @@
---- Random kernels that rewrite rows of global memory in place: loops upwards and downwards, halves
---- of a row, pairs, a row reversed, states that are passed from iteration to iteration. Derivatives
---- satisfy <J v, u> = <v, J' u> and agree with central differences; kernels that can not be
---- analysed are refused. FLAME_FUZZ: number of programs, FLAME_FUZZ_SEED: first seed.
+--- Random kernels that rewrite rows of global memory in place: loops upwards and downwards, over
+--- halves, pairs or mirrored elements of a row, with a state that is passed from iteration to
+--- iteration. Derivatives must satisfy <J v, u> = <v, J' u> and agree with central differences, or
+--- be refused. FLAME_FUZZ: number of programs, FLAME_FUZZ_SEED: first seed.
 local flame = require "flame"
 local proof = dofile("spec/kernel/kernel_proof.lua")
 
-local LOOPS = {                            -- header, elements before and after j, is j below n / 2
+local LOOPS = {                            -- head, elements before and after j, whether j < n / 2
   { "for (int j = 0; j < n; ++j)", 0, 0 }, { "for (int j = n - 1; j >= 0; --j)", 0, 0 },
   { "for (int j = 1; j < n; ++j)", 1, 0 }, { "for (int j = n - 2; j >= 0; --j)", 0, 1 },
   { "for (int j = 1; j < n - 1; ++j)", 1, 1 }, { "for (int j = 1; j + 2 < n; j += 3)", 1, 2 },
@@ -13,7 +13,7 @@ local LOOPS = {                            -- header, elements before and after 
   { "for (int j = n / 2 - 1; j >= 0; --j)", 0, 0, true },
   { "for (int j = 0; j < n; j += 2)", 0, 0 },
 }
--- loops of a block's threads, each with its own elements
+-- loops that the threads of a block share, and indices that belong to one iteration alone
 local SHARED_LOOPS = {
   { "for (int j = t; j < n; j += w)", { "j" } },
   { "for (int j = n - 1 - t; j >= 0; j -= w)", { "j" } },
@@ -42,7 +42,7 @@ local function generator(state)
   end
 end
 
---- One to three random steps at some of the places.
+--- One to three random statements of STEPS in braces, with indices of 'all' for I, J and K.
 local function steps(random, all)
   local function pick(list) return list[random(#list)] end
   local places, list = { pick(all), pick(all), random(2) == 1 and pick(all) or nil }, {}
@@ -67,7 +67,7 @@ local function block_loop(random)
   return l[1] .. " " .. steps(random, l[2]) .. " __syncthreads();"
 end
 
---- One thread per row, or one block per row.
+--- A random kernel body, whether a row belongs to a block (else to a thread), and a block size.
 local function program(random)
   local by_block = random(3) == 1
   local loop, list = by_block and block_loop or row_loop, {}
@@ -87,7 +87,7 @@ local function f64(rows, n, phase)
   return flame.tensor(list, { dtype = "f64" }):reshape(rows, n)
 end
 
---- Checks the derivative; returns false if it is refused.
+--- Checks the derivative of a kernel with this body; returns false if it is refused.
 local function is_right(body, by_block, block, rows, n, order)
   local k = flame.kernel { source = "__global__ void k(double *y, const double *x, double *z, int n, int rows) {\n" ..
     "  int t = threadIdx.x, w = blockDim.x, me = blockIdx.x * w + t, i = "
@@ -128,7 +128,7 @@ describe("rows rewritten in place", function()
     assert(right >= many // 3, ("%d of %d have a gradient"):format(right, many))
   end)
 
-  -- That each thread has its own elements follows from n > 0, which is known from the launch.
+  -- Rows of different threads do not overlap since n > 0, which is known from the launch.
   it("by a store behind a loop that read them", function()
     for _, body in ipairs {
       "for (int j = 0; j < n; ++j) p[j] = sin(p[j]); p[0] = 0.25;",

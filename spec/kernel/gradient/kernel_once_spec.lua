@@ -1,12 +1,12 @@
---- Sums that a loop makes into one element of a gradient, and elements that are read twice: both
--- add once, from a register. Random kernels of this kind are in spec/c/still_fuzz.c. On the default
--- device.
+--- Where a loop adds to one element of a gradient, or an element is read twice, the adjoint sums in
+-- a register and adds to memory once. spec/c/still_fuzz.c has random kernels of this kind. Runs on
+-- the default device.
 local flame = require "flame"
 
 local function f64(list) return flame.tensor(list, { dtype = "f64" }) end
 local function i32(list) return flame.tensor(list, { dtype = "i32" }) end
 
---- A kernel of doubles with a thread for each element of y.
+--- A kernel of doubles in which thread i sets s, which is stored in y[i].
 local function kernel(signature, body, options)
   options = options or {}
   options.source = "__global__ void k(" .. signature .. ", double *y, int n) {\n" ..
@@ -15,8 +15,8 @@ local function kernel(signature, body, options)
   return flame.kernel(options)
 end
 
---- The numbers of statements of the adjoint that add to the gradient of 'name', inside and outside
---- of loops.
+--- How many statements of k's adjoint add to the gradient of the parameter 'name': inside of loops,
+--- and outside.
 local function sums(k, name)
   local inside, outside, depth = 0, 0, 0
   for line in k:source("adjoint"):match("_vjp%(.*"):gmatch("[^\n]+") do

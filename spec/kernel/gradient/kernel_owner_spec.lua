@@ -2,8 +2,8 @@
 -- with indices made of the thread's indices, quotients, remainders, counters and tables, under
 -- guards, in global and in shared memory. The value stored at an element depends on the element
 -- only, so there is no race. The gradient is compared with a difference along one direction, and
--- the derived kernel runs under the race check (a child interpreter). OWNER_RUNS=1000 OWNER_SEED=5:
--- more of them, others.
+-- the derived kernel runs under the race check (in a child process). OWNER_RUNS=1000 OWNER_SEED=5
+-- runs 1,000 kernels from that seed.
 local flame = require "flame"
 local proof = dofile("spec/kernel/kernel_proof.lua")
 local N <const> = 24
@@ -46,8 +46,8 @@ local VALUES = { "x[E] * x[E]", "0.5 + 0.1 * E", "x[23 - E] + x[E]" }
 local COUNTER = "for (int j = %s; j < %s; j += %s) "
 
 -- ---- programs -----------------------------------------------------------------------------------
--- Rows of a block with one pitch, which are also read with another pitch; the two may look alike in
--- the text.
+-- A block writes a row of one pitch and reads rows of another pitch, which may look the same in the
+-- text.
 local function rows()
   local own = pick { "w", "w", "2", "4" }
   local e = "t + b * " .. own

@@ -1,14 +1,14 @@
 --- Gradients of kernels that use one array in parts: a loop writes one part and reads another,
--- which something overwrites after the loop. Against central differences, to second order; the
--- derived kernels under the race check (a child interpreter). spec/c/parts_fuzz.c makes random
--- kernels of this kind.
+-- which is overwritten after the loop. They are compared with central differences, to second order,
+-- and the derived kernels run under the race check (in a child process). spec/c/parts_fuzz.c makes
+-- random kernels of this kind.
 local flame = require "flame"
 local proof = dofile("spec/kernel/kernel_proof.lua")
 
 local THREADS = 4
 local STATIC, DYNAMIC = "__shared__ double s[2 * 4];", "extern __shared__ double s[];"
 
---- x is of 8 elements, z (inout) of 16. STORE and READ are elements of a thread in the two parts.
+--- S: the array's declaration; STORE, READ: an element of each part. x has 8 elements, z 16.
 local TWO_PARTS = [[ S
   READ = x[t]; __syncthreads();
   for (int r = 0; r < 2; ++r) { STORE = sin(x[t + 4] + r); v += READ * READ * STORE; } __syncthreads();

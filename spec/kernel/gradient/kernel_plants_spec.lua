@@ -1,10 +1,10 @@
---- Errors planted in user kernels: each is found, with the line in the kernel and in the script.
--- A child interpreter runs them on the CPU with checks on: by FLAME_CHECK, by FLAME_SIM=1 and by
--- --sim. The line that the message must name has HERE in a comment.
+--- Errors planted in user kernels: each must be found, with the line in the kernel and in the
+-- script. A child process runs the kernels on the CPU with checks, which are turned on by
+-- FLAME_CHECK, by FLAME_SIM=1 and by --sim. The line that a message must name has a comment HERE.
 local interpreter = dofile("spec/support/interpreter.lua")
 local helper = require "spec.support.helper"
 
--- name, expected text, the kernel (with a block of 128 threads, n is 100), changes of the launch
+-- name, text of the message, kernel, what differs from a launch of a block of 128 with n = 100
 local plants = {
   { "out of range by one", "index 100 of 'x' (100 elements) by thread (100, 0, 0) of block (0, 0, 0)", [=[
 __global__ void k(const float *x, float *y, int n) {
@@ -268,10 +268,10 @@ do
   script = table.concat(script, "\n") .. "\n"
 end
 
--- If the machine's default device is a GPU, kernels run there with the checks compiled in.
+-- If the default device is a GPU, kernels run there too, with the checks compiled in.
 local device = require("flame").default_device():match("^%a+")
 
---- The script's message for each plant.
+--- Runs the script with all plants; returns its output and, by name of the plant, the messages.
 local function run(environment, option, where)
   local path = os.tmpname()
   local f = assert(io.open(path, "w"))
@@ -292,7 +292,7 @@ local function run(environment, option, where)
   return said
 end
 
---- Line of HERE in the kernel, and in the script.
+--- The line of HERE in the kernel, and in the script.
 local function lines_of(source)
   local function count(text)
     local _, n = text:gsub("\n", "")
@@ -317,7 +317,7 @@ for _, way in ipairs(ways) do
       it(p[1] .. " is found", function()
         local message = said[p[1]]
         assert.truthy(message, said.text)
-        -- on a GPU the order of the two threads of a race is not defined
+        -- on a GPU either of the two threads of a race may come first
         if way[4] == "cuda" and p.either and message:find(p.either[1], 1, true) then
           assert.truthy(message:find(p.either[2], 1, true), message)
           return
@@ -383,8 +383,8 @@ describe("before a launch", function()
 end)
 
 describe("a kernel that never ends", function()
-  --- Run a script, kernel k and then 'body', as 'command' (a format with the
-  --- interpreter and its path).
+  --- Runs a script with 'command' before the interpreter: it makes a kernel k that never ends for
+  --- x ('after_loop' follows its loop), then does 'body'. Returns output, how it ended, status.
   local function session(command, after_loop, body)
     local path = os.tmpname()
     local f = assert(io.open(path, "w"))
@@ -408,8 +408,8 @@ io.write("begun\n") io.flush()
     os.remove(path)
     return text, how, status
   end
-  --- One SIGINT, as from a terminal: without --foreground timeout would send a second one to its
-  --- group, which kills the process. A GPU's context takes longer to start.
+  --- Checks that one SIGINT, as a terminal sends it, ends the script. Without --foreground,
+  --- timeout(1) would send a second one, which kills the process. A GPU gets more time to start.
   local function is_stopped(where, body)
     local text, how, status = session(("env -u FLAME_DEBUG FLAME_DEVICE=%s timeout --foreground -s INT -k 20 %d"):format(
       where, where == "cuda" and 5 or 1), "", body)

@@ -1,7 +1,7 @@
---- Loops that read and rewrite shared memory without barriers, each thread its own elements, such
--- as a softmax in place. Values against flame's own, gradients against central differences to
--- second order and <J v, u> = <v, J' u>; kernels in which threads use each other's elements are
--- refused. On the default device.
+--- Loops without barriers in which each thread reads and rewrites its elements of shared memory,
+-- such as a softmax in place. Values are compared with ops of flame, gradients with central
+-- differences to second order and by <J v, u> = <v, J' u>. Kernels in which threads use elements of
+-- other threads are refused. Runs on the default device.
 local flame = require "flame"
 local proof = dofile("spec/kernel/kernel_proof.lua")
 
@@ -13,7 +13,7 @@ end
 
 local DYNAMIC, STATIC = "extern __shared__ T s[];", "__shared__ T s[176];"
 
---- A block for each row of x; t0 is the thread, w the threads of its block.
+--- A kernel with a block for each row of x; t0 is the thread in its block, w the block's size.
 local function kernel(body, shared, block, T)
   return flame.kernel { source = "typedef " .. (T or "double") .. " T;\n" ..
     "__global__ void k(const T *x, T *y, int n, int cap) { " .. shared .. "\n" ..
@@ -49,7 +49,7 @@ local softmax = {
     "for (int t = t0; t < n; t += w) out[n - 1 - t] = p[n - 1 - t] / part[0];" },
 }
 
--- body, threads of a block; n is 7, 12, 20 and 70
+-- { name, body, threads per block }; each runs with n = 7, 12, 20 and 70
 local right = {
   { "one thread", "if (t0 == 0) { for (int t = 0; t < n; ++t) s[t] = row[t]; for (int t = 1; t < n; ++t) s[t] = s[t] * s[t - 1] + " ..
     "sin(s[t]); " ..
@@ -124,7 +124,7 @@ local right = {
     "{ int j = t + 1; s[j] = s[j - 1] * s[j]; } for (int t = 0; t < n; ++t) out[t] = s[t]; }" },
 }
 
--- elements that are not the thread's own, or that the loop writes more than once
+-- kernels that use elements of other threads, or whose loop writes an element more than once
 local refused = {
   { "all threads write all elements", "for (int t = 0; t < n; ++t) s[t] = row[t]; __syncthreads(); for (int t = 0; t < n; ++t) s[t] " ..
     "= exp(s[t]); " ..
@@ -156,7 +156,7 @@ local refused = {
     "for (int t = t0; t < n; t += w) out[t] = s[t];" },
 }
 
--- ---- random loops: each between two barriers, on the thread's own elements ---------------------
+-- ---- random loops between two barriers, in which a thread uses its elements only ----------------
 local LOOPS = { "for (int t = t0; t < n; t += w) ", "for (int t = n - 1 - t0; t >= 0; t -= w) ",
   "for (int t = t0; t < n; t += blockDim.x) if (t != 4) ",
   "for (long long t = t0; t < n; t += w) " }

@@ -1,7 +1,7 @@
---- Derived gradients where several threads may write or read one element: with indices that only
--- look as if each thread had its own, by stores in several statements, depending on the launch; and
--- in loops that rewrite arrays. Against central differences; the derived kernels under the race
--- check (a child interpreter), which proves the sums that are plain.
+--- Derived gradients where several threads may write or read one element: by an index that only
+-- looks different for each thread, by stores in several statements, for some launches; and in loops
+-- that rewrite arrays. They are compared with central differences, and the derived kernels run
+-- under the race check (in a child process), which shows that sums without atomics are right.
 local flame = require "flame"
 local proof = dofile("spec/kernel/kernel_proof.lua")
 
@@ -13,9 +13,9 @@ end
 
 local function ints(list) return flame.tensor(list, { dtype = "i32" }) end
 
--- name, body (x[12] to y[12], thread i), grid (1), block (12), integers m (-) and at (-)
+-- name, body (from x[12] to y[12]; i: the thread), grid, block, integers m and at; 1, 12 and none
 local cases = {
-  -- an index that many threads have, all storing the same value
+  -- several threads have one index and store the same value
   { "a quotient and a remainder", "y[i / 4 + i % 4] = x[i / 4 + i % 4] * x[0];" },
   { "a quotient and a remainder of too small a pitch",
     "int j = i / 4 * 2 + i % 4; y[j] = x[j] * x[j];" },
@@ -98,7 +98,7 @@ local cases = {
     "__syncthreads(); v += s[(r + 1) % 3] * v; __syncthreads(); } y[i] = v;" },
 }
 
--- arrays in global memory that loops read and rewrite: y is given and a result
+-- loops that read and rewrite an array in global memory: y is an input and a result
 local rewritten = {
   { "squares in a loop of one thread", "if (i == 0) for (int j = 0; j < n; ++j) y[j] = y[j] * y[j];" },
   { "squares in a loop with the stride of a block",

@@ -1,6 +1,6 @@
---- Gradients of kernels that read neighbours: by a gather where the index allows it, in both modes;
---- compared with sums by atomics and with differences, at sizes that do not fit the launch. On the
---- default device.
+--- Gradients of kernels that read neighbours, by a gather where the index allows it: compared with
+--- sums by atomics and with differences, also at sizes that are not multiples of the block, with
+--- flame.deterministic true and false. Runs on the default device.
 local flame = require "flame"
 local proof = dofile("spec/kernel/kernel_proof.lua")
 local internal = flame.internal
@@ -18,7 +18,7 @@ __global__ void heat(const float *u, float *v, int w, int h) {
   v[i] = c + 0.2f * (l + r + t + b - 4 * c);
 }]]
 
--- A kernel with threads along two axes; k: a factor for each element, a: one for all.
+-- A kernel with threads along two axes; k has a factor for each element, a is one for all.
 local WAVE = flame.kernel { source = [[
 __global__ void wave(const double *u, const double *k, double a, double *v, int w, int h) {
   int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;
@@ -31,8 +31,8 @@ __global__ void wave(const double *u, const double *k, double a, double *v, int 
 }]], shape = function(u) return u.shape end, block = { 8, 4 },
   grid = function(u) return { (u.shape[2] + 7) // 8, (u.shape[1] + 3) // 4 } end }
 
---- The gradients of k(…) with respect to 'inputs', in a mode; most: the limit set by
---- internal.kernel_gather.
+--- The gradients of k(args) with respect to 'inputs' for the cotangent g; ordered: deterministic
+--- sums or not; most: the limit of internal.kernel_gather (-1: no gathers).
 local function gradients(k, inputs, args, g, ordered, most)
   local before, limit = flame.deterministic(), internal.kernel_gather()
   flame.deterministic(ordered)

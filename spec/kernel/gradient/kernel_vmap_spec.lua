@@ -1,6 +1,6 @@
---- flame.vmap: what a function of one example launches is one launch for the batch. Values,
--- gradients and second gradients against a loop over the examples, on the CPU and on a GPU that
--- g++ plays.
+--- flame.vmap makes one launch for a batch of each launch that a function of one example makes.
+-- Values, gradients and second gradients are compared with a loop over the examples, on the CPU and
+-- on the simulated GPU (spec/c/fake_compute.c).
 local flame = require "flame"
 local helper = require "spec.support.helper"
 local machine = dofile("spec/support/machine.lua")
@@ -216,7 +216,7 @@ describe("flame.vmap", function()
       int i = blockIdx.x * blockDim.x + threadIdx.x;
       if (i < n) y[i] = x[i + 1];
     }]]
-    local x = flame.ones(3, 8, { device = "cpu" })           -- a GPU looks at it under FLAME_CHECK
+    local x = flame.ones(3, 8, { device = "cpu" })           -- GPUs check only under FLAME_CHECK
     local why = helper.message(function() flame.vmap(k)(x):sum():item() end)
     assert(why:find("index 8 of 'x' (8 elements)", 1, true), why)
   end)

@@ -1,11 +1,11 @@
---- Wide types at addresses that are not multiples of their size: a GPU stops, and so does the CPU,
---- with a message that names line, type, byte and thread.
+--- Loads of wide types at addresses that are not multiples of their size: a GPU faults, and the CPU
+--- raises a message that names line, type, byte and thread.
 local flame = require "flame"
 local helper = require "spec.support.helper"
 
 local numbers = flame.arange(64.0) - 1
 
---- The message of a run with 8 threads on x, or, if the case has no 'what', the values.
+--- The values of y after a run of the case with 8 threads on x; raises where a load is misaligned.
 local function run(case, x)
   local k = flame.kernel { source = (case.head or "") .. "\n__global__ void k(const " ..
     (case.type or "float") .. " *x, float *y) {\n  int i = threadIdx.x;\n  " .. case[1] .. " }",

@@ -1,6 +1,6 @@
---- What a call may give for a pointer of a kernel beside a tensor: nil; and how many there may be.
---- Values against g++ on the same text, gradients against central differences, texts compiled by
---- NVRTC where there is one. On the default device.
+--- Kernels with pointer parameters that may be nil, and with very many parameters. Values are
+--- compared with g++ on the same text, gradients with central differences; NVRTC compiles the texts
+--- where there is one. Runs on the default device.
 local flame = require "flame"
 local helper = require "spec.support.helper"
 local proof = dofile("spec/kernel/kernel_proof.lua")
@@ -57,7 +57,7 @@ local function asking(body)
     .. body .. "\n}"
 end
 
---- Calls f(bits, forms, b, c) for each set of nils.
+--- Calls f(text, b, c) for each choice of nil arguments; text: which of b and c are nil, as "b=0,".
 local function each_nils(f)
   for bits = 0, 3 do
     local no_b, no_c = bits & 1 > 0, bits & 2 > 0
@@ -275,7 +275,7 @@ end)
 
 -- ---- many parameters ----------------------------------------------------------------------------
 
---- A kernel of n pointers, s = sum of i * x[i] * x[i + 1], and its arguments.
+--- A kernel with n pointers that computes s = sum of i * xi[i] * x(i+1)[i], and its arguments.
 local function many(n, count)
   local formals, body, xs = {}, {}, {}
   for i = 1, n do

@@ -1,5 +1,5 @@
---- block = "auto": chosen by what a GPU holds at a time (spec/c/fake_kernels.c says what the GPU
--- holds that g++ plays), kept, and taken from there by a CPU.
+--- block = "auto": the block size with which a GPU holds most threads at a time (for the simulated
+-- GPU, spec/c/fake_kernels.c says how many). It is kept on disk, where a CPU finds it.
 local flame = require "flame"
 local helper = require "spec.support.helper"
 local machine = dofile("spec/support/machine.lua")
@@ -33,7 +33,7 @@ local function kernel(text, more)
   more.source, more.block = text, more.block or "auto"
   return flame.kernel(more)
 end
---- The block that a kernel of one element's loop over blockDim writes.
+--- The block size that a kernel has written to its result.
 local function written(text, more) return kernel(text, more)(flame.ones(3), 3):totable()[1] end
 
 describe("block = \"auto\"", function()
@@ -139,7 +139,7 @@ describe("block = \"auto\"", function()
       assert.same({ all[1], all[1], all[1] }, all)
       return all[1]
     end
-    -- of 228 KB blocks take 64,000, 32,000 … bytes and 1 KB: 3 blocks of 256 threads, 7 of 128
+    -- a block of 256 threads takes 64,000 bytes and 1 KB, one of 128 half: of 228 KB 3 or 7 fit
     assert.equal("256", run("cpu"))
     for _, how in ipairs { "dry", "", "eager" } do assert.equal("128", run("cuda", how)) end
     assert.equal("128", run("cpu"))

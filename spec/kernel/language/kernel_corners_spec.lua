@@ -1,15 +1,15 @@
---- Kernels that are likely to be derived wrongly (spec/kernel/language/corners/): gradients to
--- second order against central differences, forward against reverse mode, both ways of summing;
--- the derived kernels under the race check (a child interpreter), since on the CPU threads run in
--- lockstep and do not show races. Kernels without a gradient say why, with the line.
+--- Kernels that a wrong adjoint is likely for (spec/kernel/language/corners/): gradients to second
+-- order against central differences, forward against reverse mode, sums in order and by atomics.
+-- The derived kernels also run under the race check (in a child process), since threads run in
+-- lockstep on the CPU and do not show races. A refused gradient must be refused with the line.
 --
 --   { "name", "body", sig = signature, before = text in front of the kernel, n =, grid =, block =,
 --     shape =, shared =, inout =, inputs = tensors to differentiate by, rest = arguments after
 --     them, call = f(kernel, inputs), order =, eps =, rtol =, atol =, tol =, refuses = "text",
---     drawn = places in the order of atomics: not on a GPU }
+--     drawn = values depend on the order of atomics, so not on a GPU }
 --
--- A body is over double x[n] to y[n], n = 12; i is the thread of the grid, t of the block.
--- CORNERS_PART=2/8: every eighth kernel, for machines that run it in several processes.
+-- A body computes double y[n] from x[n], n = 12; i is the thread in the grid, t in the block.
+-- CORNERS_PART=2/8 tests every eighth kernel only, so that eight processes can share the work.
 local flame = require "flame"
 local helper = require "spec.support.helper"
 local proof = dofile("spec/kernel/kernel_proof.lua")

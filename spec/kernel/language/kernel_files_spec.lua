@@ -1,14 +1,14 @@
---- A kernel's text and its options can not reach files of the host, on any device, except headers
---- of the toolkit and folders that the caller names.
+--- A kernel's text and options can not read files of the machine, on any device, except headers of
+--- the toolkit and files in folders that the caller names.
 local flame = require "flame"
 local helper = require "spec.support.helper"
 
 local KERNEL = "\n__global__ void k(float *x, int n) { int i = threadIdx.x; if (i < n) x[i] = i; }\n"
 
--- A text outside the language, so that flame.kernel passes it to NVRTC, if there is one.
+-- A text that our parser does not accept (asm), so that NVRTC gets it, if there is one.
 local ASKS = KERNEL:gsub("x%[i%] = i", 'asm("trap;"); x[i] = i')
 
---- The messages about a text: NVRTC's, if there is one, and ours.
+--- The message that flame.kernel raises (NVRTC's), or our parser's refusal and the kernel.
 local function said(text, extra)
   local spec = { source = text }
   for name, v in pairs(extra or {}) do spec[name] = v end
@@ -122,7 +122,7 @@ describe("a kernel's text", function()
 
   it("may include what lies in a folder that is named", function()
     local _, k = said('#include "secret.h"' .. ASKS, { include = { folder } })
-    if not k then                                  -- there is an NVRTC, which has read it
+    if not k then                                  -- NVRTC has read the file and refuses it
       assert.truthy(_:find("hidden_word", 1, true) or _:find("secret.h", 1, true), _)
     end
   end)

@@ -1,6 +1,6 @@
---- The C++ of kernels, statement by statement: each body was run as C++ by g++ (float, no
--- contraction) over 16 values of x, and the CPU gives the same results; the gradient agrees in both
--- modes. On the default device.
+--- The C++ of kernels, statement by statement. Each body was run by g++ (float, no contraction) for
+-- 16 values of x, and the CPU must compute the same; forward and reverse gradients must agree. Runs
+-- on the default device.
 local flame = require "flame"
 local helper = require "spec.support.helper"
 local proof = dofile("spec/kernel/kernel_proof.lua")

@@ -1,5 +1,5 @@
---- Kernel texts at and beyond every limit: too long a list, too deep a nesting or too large a size
---- is refused with the limit and the line; texts within the limits run.
+--- Kernel texts at and beyond every limit: a list that is too long, a nesting that is too deep or a
+--- size that is too large is refused with the limit and the line; texts within the limits run.
 local flame = require "flame"
 local helper = require "spec.support.helper"
 
@@ -7,7 +7,7 @@ local rep = string.rep
 
 local function body(text) return "__global__ void k(float *x, int n) { " .. text .. " }" end
 
---- Why the language refuses the kernel, or why flame.kernel raises; nil: it does neither.
+--- The message that flame.kernel raises for a text, or our parser's refusal; nil: it is accepted.
 local function refusal(text)
   local ok, k = pcall(flame.kernel, text)
   if not ok then return tostring(k) end
@@ -20,7 +20,7 @@ local function list(n, item, sep)
   return table.concat(t, sep or ", ")
 end
 
--- Each makes a text with n items; 'most' is the limit.
+-- { what is limited, the limit, function(n): a text with n of it, words of the message }
 local LISTS = {
   { "arguments of a call", 48, function(n)
     return ("__device__ float f(%s) { return a1; }\n"):format(list(math.min(n, 48), "float a@")) ..
@@ -408,7 +408,7 @@ describe("kernels that are gone", function()
   end)
 end)
 
---- Run by a child, since checks are chosen at the start; it prints results of tests.
+--- A script for a child process, since checks are chosen at the start; it prints results of tests.
 local CHILD = [[
 local flame = require "flame"
 local k = flame.kernel "__global__ void k(float *x, int n) { int i = blockIdx.x * 256 + threadIdx.x; if (i < n) x[i] += 1; }"

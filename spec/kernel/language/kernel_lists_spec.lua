@@ -1,5 +1,5 @@
---- Lists of tensors as arguments of kernels. Values against g++ on the same text, gradients against
---- central differences, texts compiled by NVRTC where there is one. On the default device.
+--- Lists of tensors as arguments of kernels. Values are compared with g++ on the same text,
+--- gradients with central differences; NVRTC, if there is one, compiles texts. Default device.
 local flame = require "flame"
 local helper = require "spec.support.helper"
 local proof = dofile("spec/kernel/kernel_proof.lua")

@@ -1,6 +1,6 @@
---- Variables of file scope in kernels: __constant__ arrays that the script sets, and __device__
--- variables that are initialised at each launch. Values against plain Lua, gradients against
--- central differences.
+--- Variables of file scope in kernel texts: __constant__ arrays that the script sets, and
+-- __device__ variables that are initialised at each launch. Values are compared with plain Lua,
+-- gradients with central differences.
 local flame = require "flame"
 local helper = require "spec.support.helper"
 local proof = dofile("spec/kernel/kernel_proof.lua")

@@ -1,5 +1,5 @@
---- Objects with pointers and structs of several types that are refused; and texts with more than a
---- kernel, in which other declarations are skipped.
+--- Objects that hold pointers, and structs of several types, which are refused; and texts that also
+--- have other declarations than kernels, which are skipped.
 local flame = require "flame"
 local helper = require "spec.support.helper"
 
@@ -15,7 +15,7 @@ __global__ void k(const float *x, const float *w, float *y, Mixed *q, int n) {
   if (i >= n) return;
 ]]
 
---- The language's message: alone, or before NVRTC's, if there is one.
+--- Our parser's refusal of a text, or the message that NVRTC raises, which contains it.
 local function refusal(text)
   local ok, k = pcall(flame.kernel, { source = text, shape = { 2 } })
   return (ok and (k:report().refusal or "accepted") or tostring(k))

@@ -1,6 +1,6 @@
---- Evaluation order in user kernels, by C++17's rules: sequenced expressions are compared with g++,
---- if there is one; unsequenced ones are refused, or run from left to right if functions are
---- called. On the default device.
+--- Evaluation order in user kernels, by the rules of C++17. Sequenced expressions are compared with
+--- g++, if there is one. Unsequenced ones are refused, or evaluated from left to right if they call
+--- functions. Runs on the default device.
 local flame = require "flame"
 
 local BEFORE = [[
@@ -38,7 +38,7 @@ local ordered = {
   "Count c = {2}; b[0] = c[c.n = 4];", "b[2] = (i = 4) + q; b[1] = i;",
 }
 
--- Cases in which the compiler chooses the order: that of NVRTC and of this CPU.
+-- { body, b[0] }: the compiler may choose the order; NVRTC and our CPU code choose the same.
 local called = {
   { "b[0] = next(&s) - 3 * next(&s);", -507 }, { "b[0] = two(next(&s), next(&s));", 36181 },
   { "b[0] = 1000 * s + next(&s);", 7036 },
@@ -75,7 +75,7 @@ local function values(body)
   return kernel(body)(flame.tensor({ 0, 5, 7 }, { dtype = "i32" })):totable()
 end
 
---- The results of g++ for all of them; nil: there is no g++.
+--- The results of g++ for all bodies of 'ordered', or nil if there is no g++.
 local function judged()
   local name = os.tmpname()
   local f = assert(io.open(name .. ".cpp", "w"))
@@ -150,7 +150,7 @@ describe("a kernel's evaluation order", function()
     assert(flame.gradcheck(k, { flame.tensor({ 0.5, -1.2, 0.7 }, { dtype = "f64" }) },
       { order = 2 }))
     local x = flame.tensor({ 2, 3, 5 }, { dtype = "f64", requires_grad = true })
-    -- b[0] = x[j] x[j], for i is still 0; b[2] = 2 b[0]
+    -- b[0] = x[j] * x[j], since x[j + i] is evaluated before i++; b[2] = 2 b[0]
     assert.same({ 4 * 8 + 8 - 1, 9 * 18 + 27 - 1 }, k(x):totable())
   end)
 end)

@@ -1,5 +1,5 @@
---- The output of printf in kernels, on the CPU and with --sim (cuda means the CPU): the same lines,
---- in the order of the threads, in order with the script's own output.
+--- printf in kernels prints the same lines on the CPU and with --sim, which runs CUDA devices on
+--- the CPU: in the order of threads, and in order with the script's output.
 local interpreter = dofile "spec/support/interpreter.lua"
 
 local script = [[

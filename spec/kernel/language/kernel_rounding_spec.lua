@@ -1,10 +1,10 @@
---- What the CPU does in one pass over the lanes has the values of one operation after the other.
+--- Operations that the CPU does together in one pass have the values of one after the other.
 -- luacheck: no max line length
 local flame = require "flame"
 
 describe("a product and the sum after it", function()
-  -- Bodies with MA(c, a, b), c + a b, and MS, c - a b: as operators, done at once by the CPU, and
-  -- by functions that round each. 't' is the place in the block of width W and height 8.
+  -- Bodies with MA(c, a, b) = c + a b and MS(c, a, b) = c - a b, written as operators, which the
+  -- CPU does in one pass, or as functions that round each. t: thread in a block of W x 8.
   local bodies = {
     "y[t] = MA(x[t], x[n + t], 3.1f);",
     "y[t] = MS(x[t], 1.7f, x[n + t]); y[n - 1 - t] = MA(2.f, x[t], x[t]);",

@@ -156,7 +156,7 @@ describe("flame.kernel", function()
       local k = assert(load(text, name or nil))()
       assert.same({ 3, 6 }, k(flame.tensor({ 1, 2 })):totable())
       local r = k:report()
-      -- both compiled by NVRTC, if there is one
+      -- NVRTC, if there is one, has compiled both texts
       assert.equal(r.adjoint.compiled ~= nil, r.compiled ~= nil)
     end
   end)
@@ -209,7 +209,7 @@ describe("an output's zeros", function()
   local checked = os.getenv("FLAME_SIM") == "1"
     or (os.getenv("FLAME_CHECK") or ""):find("[bru][oan][uci]")
   local HEAD = "__global__ void k(const float *x, float *y, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x; "
-  --- The bytes that a call moves; before it, free memory is filled with NaN.
+  --- The bytes that f(x) moves, and its result. Free memory is filled with NaN before.
   local function moved(f, x)
     for _ = 1, 4 do flame.eval(flame.full({ n }, 0 / 0)) end
     collectgarbage()
@@ -453,8 +453,8 @@ describe("flame.map", function()
 end)
 
 describe("a cubin", function()
-  --- An ELF file with a name table and, for each kernel, a section .nv.info with the sizes of its
-  --- parameters.
+  --- A minimal ELF file as NVRTC makes it: a name table and, for each kernel, a section .nv.info
+  --- with the sizes of its parameters.
   local function cubin(kernels)
     local names, parts, sections = "\0.shstrtab\0", {}, {}
     local at = 64

@@ -1,5 +1,5 @@
---- Kernels that are templates and named without their arguments: the dtypes of a call's tensors
--- choose the instance. On the default device.
+--- Kernels that are templates and are named without template arguments: the dtypes of a call's
+-- tensors choose the instance. Runs on the default device.
 local flame = require "flame"
 local nn = require "flame.nn"
 local helper = require "spec.support.helper"

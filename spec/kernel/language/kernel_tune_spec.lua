@@ -1,5 +1,5 @@
---- k:tune: the fastest block of a list, kept on disk. Times are measured on a GPU that the fake
---- driver simulates (spec/c/fake_compute.c); a CPU then takes the choice from the disk.
+--- k:tune finds the fastest block of a list and keeps it on disk. Times are measured on the
+--- simulated GPU of the fake driver (spec/c/fake_compute.c); a CPU then reads the choice from disk.
 local flame = require "flame"
 local helper = require "spec.support.helper"
 local machine = dofile("spec/support/machine.lua")

@@ -1,11 +1,11 @@
---- Fragments of nvcuda::wmma: values and gradients against products of flame's own.
+--- Fragments of nvcuda::wmma: values and gradients are compared with flame's matrix products.
 local flame = require "flame"
 local helper = require "spec.support.helper"
 
 local names = { half = "f16", float = "f32", __nv_bfloat16 = "bf16", ["signed char"] = "i8",
   ["unsigned char"] = "u8", int = "i32" }
 
--- d = a (2 b) + c of one warp. A name in capitals is replaced.
+-- A kernel of one warp that computes d = a (2 b) + c. Names in capitals are replaced.
 local PRODUCT = [[
 #include <mma.h>
 namespace w = nvcuda::wmma;
@@ -33,7 +33,7 @@ local function matrix(rows, columns, layout, dtype)
   return layout == "row" and x or x:t():contiguous():detach()
 end
 
---- One product of that form: how far its values and gradients are off, relative to the largest.
+--- Runs PRODUCT for the types and layouts in t: the largest relative error of values, of gradients.
 local function off(t)
   local row = t.lc == "row"
   local source = PRODUCT:gsub("%u%u%u*", { TYPE = t.type, SUM = t.sum, MM = t.m, NN = t.n,
@@ -68,7 +68,7 @@ describe("a fragment of wmma", function()
         flame.seed(bits)
         local value, slope = off { type = pair[1], sum = pair[2], m = m, n = 256 // m, la = side(0),
           lb = side(1), lc = side(2) }
-        -- gradients are rounded to the type of their tensor
+        -- a gradient is rounded to the dtype of its tensor, so its bound depends on that
         local bound = pair[2] == "half" and 5e-4 or pair[2] == "int" and 0 or 1e-6
         assert.truthy(value <= bound, ("%d: values %g off"):format(bits, value))
         assert.truthy(slope <= (pair[1] == "half" and 5e-4 or 4e-3),

@@ -1,6 +1,6 @@
---- Random programs of the kernel language (spec/kernel/users/random.lua): forward mode agrees with
---- reverse mode on the default device; if that is not the CPU, values and derivatives agree with
---- the CPU's. FLAME_FUZZ: number of programs, FLAME_FUZZ_SEED: first seed.
+--- Random programs of the kernel language (spec/kernel/users/random.lua): forward and reverse mode
+--- must agree on the default device; on a GPU, values and derivatives must also agree with those on
+--- the CPU. FLAME_FUZZ: number of programs, FLAME_FUZZ_SEED: first seed.
 local flame = require "flame"
 local random = dofile("spec/kernel/users/random.lua")
 

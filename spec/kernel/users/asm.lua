@@ -1,4 +1,4 @@
---- Kernels with common forms of inline assembler; plain Lua gives the meaning of each instruction.
+--- Kernels with common uses of inline assembler, and what each must compute, in plain Lua.
 local each = dofile("spec/kernel/users/each.lua")
 
 local function even(v)
@@ -125,7 +125,7 @@ __global__ void tile(const unsigned *a, const unsigned *b, const float *c, float
   for (int k = 0; k < 4; ++k) d[(g + k / 2 * 8) * 8 + 2 * t + k % 2] = s[k];
 }]=], block = { 32 }, grid = { 1 }, shape = { 16, 8 }, single = true,
     args = function(t)
-      -- halves of 1 to 1.75 and 2 to 3.5, two to a word
+      -- halves from 1 to 1.75 in a and from 2 to 3.5 in b, two in each word
       local a, b = {}, {}
       for i = 0, 127 do a[i + 1] = 0x3c00 + (i * 7 % 4 << 8) | 0x3c00 + (i * 5 % 4 << 8) << 16 end
       for i = 0, 63 do b[i + 1] = 0x4000 + (i * 3 % 4 << 8) | 0x4000 + (i // 3 % 4 << 8) << 16 end

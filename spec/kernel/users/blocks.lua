@@ -1,4 +1,4 @@
---- Kernels of blocks that work together: shared tiles, trees, scans, shuffles, votes.
+--- Kernels whose threads work together in a block: shared tiles, trees, scans, shuffles, votes.
 
 local function rows_of(x, rows, width, f)
   local y = {}

@@ -1,10 +1,10 @@
---- Kernels with probabilities: random numbers made in the kernel, likelihoods, prices, samplers.
+--- Kernels about probability: random numbers made in the kernel, likelihoods, prices, samplers.
 -- luacheck: no max line length
 
 local lists = dofile("spec/kernel/users/lists.lua")
 local each, sum = lists.each, lists.sum
 
-local function philox(c, k)                              -- ten rounds; c of four words, k of two
+local function philox(c, k)                              -- Philox 4x32-10: counter c, key k
   c, k = { table.unpack(c) }, { table.unpack(k) }
   for _ = 1, 10 do
     local a, b = c[1] * 0xD2511F53, c[3] * 0xCD9E8D57
@@ -164,7 +164,7 @@ __global__ void integrate(const float *p, float *total, int n) {
 }]=], block = { 8 }, grid = { 1 }, shape = { 1 }, args = function(t) return { t.f { 2 }, 32 } end,
     want = function(p, n)
       local seen = {}
-      for i = 0, n - 1 do      -- the second dimension by its recurrence in Pascal's triangle, mod 2
+      for i = 0, n - 1 do      -- second Sobol dimension: Pascal's triangle mod 2
         local g, x, y = i ~ i >> 1, 0, 0
         for b = 0, 4 do
           if g >> b & 1 == 1 then

@@ -1,5 +1,5 @@
---- Kernels of physics, signals, finance and linear algebra: schemes with fluxes, springs, small
--- decompositions, transforms in shared memory, random paths.
+--- Kernels from physics, signal processing, finance and linear algebra: schemes with fluxes,
+-- springs, small decompositions, transforms in shared memory, random paths.
 
 local lists = dofile("spec/kernel/users/lists.lua")
 local each, sum = lists.each, lists.sum
@@ -245,7 +245,7 @@ __global__ void vdp(const float *start, const float *mu, float *end, int n, int 
         local x, v = start[2 * i], start[2 * i + 1]
         for _ = 1, steps do
           local x0, v0 = x, v
-          for _ = 1, 30 do                        -- v = v(x) by elimination, then Newton in x alone
+          for _ = 1, 30 do                        -- a step of Newton's method for (x, v)
             local g = x - x0 - h * v
             local q = v - v0 - h * (mu[i] * (1 - x * x) * v - x)
             local a, b = h * (2 * mu[i] * x * v + 1), 1 - h * mu[i] * (1 - x * x)
@@ -343,7 +343,7 @@ __global__ void qr(const float *A, float *R, int n) {
 }]=], shape = { 2, 9 }, args = function(t) return { t.f { 2, 4, 3 }, 2 } end,
     want = function(A, n)
       local R = each(18, function() return 0 end)
-      for s = 0, n - 1 do                     -- Gram and Schmidt; signs as the rotations leave them
+      for s = 0, n - 1 do                     -- Gram-Schmidt, signs as after rotations
         local q = {}
         for j = 0, 2 do
           local v = each(4, function(i) return A[12 * s + 3 * i + j] end)

@@ -1,5 +1,5 @@
---- Less common forms of C++ and CUDA: unions, overloads, constants computed by functions, shared
---- memory of file scope, groups of labels, parts of elements.
+--- Kernels with less common parts of C++ and CUDA: unions, overloads, constants computed by
+--- functions, shared memory of file scope, several case labels together, parts of elements.
 local each = dofile("spec/kernel/users/each.lua")
 
 return {

@@ -1,4 +1,4 @@
---- Kernels of one expression: functions of CUDA's library, conversions, corners of C.
+--- Kernels that compute one expression: functions of CUDA's library, conversions, corners of C.
 local function kernel(name, body, want, o)
   o = o or {}
   return { name, (o.before or "") .. [[

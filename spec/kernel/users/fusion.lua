@@ -1,5 +1,5 @@
---- Kernels of models, graphics and data: recurrences, sequence losses, quantised products,
--- samplers, segmented scans, renderers.
+--- Kernels from machine learning, graphics and data processing: recurrences, sequence losses,
+-- quantised products, samplers, segmented scans, renderers.
 
 local lists = dofile("spec/kernel/users/lists.lua")
 local each, sum = lists.each, lists.sum

@@ -1,5 +1,5 @@
---- Steps on grids, small systems per thread, tables filled by rules, random numbers from counters.
--- luacheck: no max line length
+--- Kernels with steps on grids, small linear systems per thread, dynamic programming, random
+-- numbers. luacheck: no max line length
 
 local lists = dofile("spec/kernel/users/lists.lua")
 local each, sum = lists.each, lists.sum

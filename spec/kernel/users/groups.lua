@@ -1,5 +1,5 @@
---- Kernels whose threads work in groups: cooperative groups, votes and
---- matches, tiles that alternate, sorts.
+--- Kernels whose threads work in groups: cooperative groups, votes and matches, double-buffered
+--- tiles, sorts.
 -- luacheck: no max line length
 
 local lists = dofile("spec/kernel/users/lists.lua")
@@ -108,7 +108,7 @@ __global__ void rest(const float *x, float *y, int *at) {
 }]=], block = { 40 }, grid = { 1 }, shape = { 40 }, single = true,
     args = function(t) return { t.f { 40 } } end,
     want = function(x)
-      -- lanes 0, 3 … 30 of the first warp are 11 threads; 33, 36, 39 are lanes 1, 4, 7 of the next
+      -- of every third thread of 40, 11 (0, 3 … 30) are in the first warp and 3 in the second
       return each(40, function(t)
         return sum(t < 32 and 16 or 8, function(k) return x[t // 16 * 16 + k] ^ 2 end)
       end), each(40, function(t)

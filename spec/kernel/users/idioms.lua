@@ -1,5 +1,5 @@
---- Idioms of texts written for nvcc: parts for the host, pointers that are null at first, templates
---- that are chosen by their arguments.
+--- Kernels with idioms of texts written for nvcc: host code, pointers that are null at first,
+--- templates whose arguments are deduced.
 local each = dofile("spec/kernel/users/each.lua")
 
 return {

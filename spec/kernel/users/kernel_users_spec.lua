@@ -1,7 +1,7 @@
---- Kernels as CUDA programmers write them (spec/kernel/users/): each gives the values of its oracle
--- in plain Lua, in f32 and f64, and has a gradient that is proven or refused with its line. On the
--- default device. USERS_PART=2/8: every eighth kernel, for machines that run it in several
--- processes.
+--- Kernels as CUDA programmers write them (spec/kernel/users/). Each must compute what its function
+-- in plain Lua does, in f32 and f64, and its gradient must be right or refused with the line. Runs
+-- on the default device. USERS_PART=2/8 tests every eighth kernel only, so that eight processes can
+-- share the work.
 local run = dofile("spec/kernel/users/run.lua")
 local on_gpu = require("flame").default_device():sub(1, 4) == "cuda"
 local checked = (os.getenv("FLAME_CHECK") or ""):find("bounds")
@@ -16,7 +16,7 @@ for _, file in ipairs { "blocks", "warps", "threads", "memory", "functions", "le
   describe("a user's kernel: " .. file .. ":", function()
     for _, case in ipairs(dofile("spec/kernel/users/" .. file .. ".lua")) do
       number = number + 1
-      -- places that blocks take from a counter have no defined order if blocks run at the same time
+      -- blocks that take positions from a counter do so in any order if they run at the same time
       if number % parts == part % parts and not (case.drawn and on_gpu) then
         it(case[1] .. " gives its values", function() run.values(case) end)
         it(case[1] .. (case.refuses and " is refused a gradient" or " has its gradient"), function()
@@ -54,7 +54,7 @@ local function both(body, before)
 end
 
 describe("a user is told the line and the reason of", function()
-  local cases = {                         -- name, body from line 4 on, line, reason, text before it
+  local cases = {                         -- name, body (from line 4 on), line, reason, text before
     { "inline asm", 'float r;\nasm("copysign.f32 %0, %1, %1;" : "=f"(r) : "f"(x[i]));\ny[i] = r;', 5,
       "inline asm" },
     { "goto", "float s = x[i];\nif (s > 1) goto end;\ns *= 2;\nend: y[i] = s;", 5, "goto" },
@@ -329,7 +329,7 @@ __global__ void __launch_bounds__(32) twice_vjp(const float *x, int n, const flo
 template <int N> __global__ void times(const float *x, float *y, int n) { int i = threadIdx.x; if (i < n) y[i] = N * x[i]; }]]
     assert.equal(4, flame.kernel { source = source, entry = "plain" }(x):sum():item())
     assert.equal(12, flame.kernel { source = source, entry = "times<3>" }(x):sum():item())
-    -- both are compiled, or neither is, if there is no compiler for the device
+    -- both have registers (compiled by NVRTC), or neither does where there is no NVRTC
     for _, entry in ipairs { "plain", "times<3>" } do
       local r, of = flame.kernel { source = source, entry = entry }:report(), k:report()
       assert.equal(of.registers > 0, r.registers > 0)

@@ -1,12 +1,12 @@
---- Layers of a language model, forward and backward, in the style of hand-written training code.
--- luacheck: no max line length
+--- Kernels for the layers of a language model, forward and backward, as in handwritten training
+-- code. luacheck: no max line length
 
 local lists = dofile("spec/kernel/users/lists.lua")
 local each, sum = lists.each, lists.sum
 
 local function tanh(v) return 1 - 2 / (math.exp(2 * v) + 1) end
 
---- Mean and 1 / deviation of row r of C elements.
+--- The mean, and 1 / standard deviation, of row r of x, which has C elements per row.
 local function moments(x, r, C)
   local m = sum(C, function(c) return x[r * C + c] end) / C
   local v = sum(C, function(c) return (x[r * C + c] - m) ^ 2 end) / C

@@ -1,4 +1,4 @@
---- Kernels of neural networks in the style of their users: norms, losses, pooling, cells,
+--- Kernels for neural networks, as users write them: norms, losses, pooling, recurrent cells,
 --- optimisers.
 
 local lists = dofile("spec/kernel/users/lists.lua")

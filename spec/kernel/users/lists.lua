@@ -1,4 +1,4 @@
---- Lists that begin at position 0, as in kernels, for the oracles of the users' kernels.
+--- Tables that begin at index 0, as arrays in C, for the Lua functions that check users' kernels.
 local lists = {}
 
 --- f(0) … f(n - 1).

@@ -1,5 +1,5 @@
---- Kernels that share memory in other ways: counters that assign places, sums by atomics, vectors
---- of four, swapped pointers, halves; and kernels for which a gradient is refused.
+--- Kernels that share memory: counters by which threads take positions, sums by atomics, float4,
+--- swapped pointers, halves; and kernels for which a gradient is refused.
 
 local each = dofile("spec/kernel/users/each.lua")
 

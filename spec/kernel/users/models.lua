@@ -1,5 +1,5 @@
---- Kernels for training models: layers, losses, optimisers, numbers of few bits, in the style of
--- their authors. luacheck: no max line length
+--- Kernels for training models, as users write them: layers, losses, optimisers, quantisation.
+-- luacheck: no max line length
 
 local lists = dofile("spec/kernel/users/lists.lua")
 local each, sum = lists.each, lists.sum
@@ -122,7 +122,7 @@ __global__ void rnnt_alpha(const float *blank, const float *emit, float *loss, i
     end,
     want = function(blank, emit, T, U)
       return each(2, function(b)
-        local function paths(t, u)                 -- the sum over all ways from (t, u) to the end
+        local function paths(t, u)                 -- the sum over all paths from (t, u) to the end
           local at, s = b * T * U + t * U + u, 0
           if t == T - 1 and u == U - 1 then return math.exp(blank[at]) end
           if t < T - 1 then s = s + math.exp(blank[at]) * paths(t + 1, u) end

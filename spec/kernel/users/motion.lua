@@ -111,7 +111,7 @@ __global__ void spin(const float *inertia, const float3 *w0, float *energy, floa
     want = function(inertia, w0, dt, steps, n)
       local energy, axis = each(6, function() return 0 end), {}
       for i = 0, n - 1 do
-        local function turn(q, v, s)                -- v turned by q (s = 1) or back (-1), by q v q*
+        local function turn(q, v, s)                -- v rotated by quaternion q; s = -1: inverse
           local u = { s * q[2], s * q[3], s * q[4] }
           local t = { 2 * (u[2] * v[3] - u[3] * v[2]), 2 * (u[3] * v[1] - u[1] * v[3]),
             2 * (u[1] * v[2] - u[2] * v[1]) }
@@ -211,7 +211,7 @@ __global__ void neo_hookean(const float *x, const int4 *tet, const float *rest, 
       end
       for e = 0, n - 1 do
         energy[e] = value(e, x)
-        -- forces: minus the slope of the energy, by differences
+        -- the force: minus the derivative of the energy, by a difference of fourth order
         for k = 0, 14 do
           local function at(h)
             local y = each(15, function(i) return x[i] end)
@@ -405,7 +405,7 @@ __global__ void __launch_bounds__(64) cg(const float *b, const float *diag, floa
     block = { 64 }, grid = { 1 },
     args = function(t) return { t.f { 6 }, t.f { 6, low = 3, high = 4 }, 6, 6 } end, tol = 1e-4,
     want = function(b, diag, _, n)
-      -- solves by elimination the tridiagonal system that the kernel solves in six steps
+      -- solves by elimination the tridiagonal system that the kernel solves by six reduction steps
       local c, d, x = {}, {}, {}
       for i = 0, n - 1 do
         local m = diag[i] + (i > 0 and c[i - 1] or 0)
@@ -622,7 +622,7 @@ __global__ void shallow(const float *__restrict__ q, float *__restrict__ out, in
         if cy ~= y then c[2] = -c[2] end
         return c
       end
-      local function face(a, b, axis, f)                   -- from cell a to b, which follows a
+      local function face(a, b, axis, f)                   -- flux from cell a to its next one, b
         local function speed(c) return math.abs(c[1 + axis] / c[0]) + math.sqrt(g[0] * c[0]) end
         local function flux(c)
           return c[f] * c[1 + axis] / c[0] + (f == 1 + axis and g[0] * c[0] ^ 2 / 2 or 0)

@@ -1,5 +1,5 @@
---- Kernels in the C++ that CUDA users write: templates, structs with functions and operators,
--- lambdas, macros; graphics, geometry, bits of integers.
+--- Kernels with the C++ of CUDA users: templates, structs with functions and operators, lambdas,
+-- macros; for graphics, geometry and bits of integers.
 
 local lists = dofile("spec/kernel/users/lists.lua")
 local each, sum = lists.each, lists.sum

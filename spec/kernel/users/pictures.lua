@@ -1,4 +1,4 @@
---- Kernels of pictures: light, surfaces, cameras, filters.
+--- Kernels that compute pictures: light, surfaces, cameras, filters.
 -- luacheck: no max line length
 
 local lists = dofile("spec/kernel/users/lists.lua")
@@ -131,7 +131,7 @@ __global__ void trace(const float *box, const int4 *node, const Vec *tri, const 
       local depth, shade, which = {}, {}, {}
       for i = 0, n - 1 do
         depth[i], shade[i], which[i] = 0, 0.1, -1
-        for f = 0, 2 do                               -- o + t d = a + u e1 + w e2, by Cramer's rule
+        for f = 0, 2 do                               -- ray o + t d meets triangle a + u e1 + w e2
           local function v(k, c) return tri[9 * f + 3 * k + c] end
           local m = {}
           for c = 0, 2 do
@@ -200,7 +200,7 @@ __global__ void project(const float3 *mean, const float3 *scale, const float4 *q
         local q, r = {}, math.sqrt(sum(4, function(k) return quat[4 * i + k] ^ 2 end))
         for k = 0, 3 do q[k] = quat[4 * i + k] / r end
         local f = { fx[0], fy }
-        local row = { {}, {} }                         -- of J R S, whose squares are the covariance
+        local row = { {}, {} }                         -- rows of M = J R S: the covariance is M M'
         for axis = 0, 2 do
           local e = { axis == 0 and 1 or 0, axis == 1 and 1 or 0, axis == 2 and 1 or 0 }
           local u = { q[1], q[2], q[3] }
@@ -384,7 +384,7 @@ __global__ void reproject(const float *camera, const float *point, const int2 *p
     tol = 1e-4, want = function(camera, point, pair, seen, delta, n)
       return each(n, function(i)
         local c, q = 9 * pair[2 * i], 3 * pair[2 * i + 1]
-        local m = { 1, 0, 0, 0, 1, 0, 0, 0, 1 }   -- the rotation as a power series of its generator
+        local m = { 1, 0, 0, 0, 1, 0, 0, 0, 1 }   -- rotation: power series of its generator
         local term, K = m,
           { 0, -camera[c + 2], camera[c + 1], camera[c + 2], 0, -camera[c], -camera[c + 1],
             camera[c], 0 }
@@ -499,7 +499,7 @@ __global__ void contour(const float *f, float *length, float iso, int w, int h) 
         end
         local function far(a, b) return math.sqrt((a[1] - b[1]) ^ 2 + (a[2] - b[2]) ^ 2) end
         if #p == 2 then total = total + far(p[1], p[2])
-        elseif #p == 4 then        -- corners 0 and 2 are cut off, or 1 and 3: those that are inside
+        elseif #p == 4 then        -- two lines, each cutting off a corner that is inside
           total = total + (inside[0] and far(p[4], p[1]) + far(p[2], p[3])
             or far(p[1], p[2]) + far(p[3], p[4]))
         end

@@ -1,5 +1,5 @@
---- Kernels with the ways in which large programs pass memory: parameters and pointers to arrays,
---- memory read as words of another size, volatile memory, constants that the host sets.
+--- Kernels that pass memory as large programs do: array parameters and pointers to arrays, memory
+--- read as words of another size, volatile memory, constants that the host sets.
 
 local each = dofile("spec/kernel/users/each.lua")
 

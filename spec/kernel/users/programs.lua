@@ -1,5 +1,5 @@
---- Programs of numerics, finance, sound and graphs with diverging threads: states, stacks, loops
---- that are left early.
+--- Kernels from numerics, finance, sound and graphs whose threads diverge: state machines, stacks,
+--- loops that are left early.
 
 local lists = dofile("spec/kernel/users/lists.lua")
 local each, sum = lists.each, lists.sum

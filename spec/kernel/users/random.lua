@@ -1,7 +1,7 @@
 --- Random programs of the kernel language, each from a seed: nested loops with bounds from data,
 -- break and continue; local arrays, structs, references; arrays read and written; atomics; shared
--- memory and shuffles. random.compare runs one on two devices, random.agree proves forward against
--- reverse mode on one.
+-- memory and shuffles. random.run runs one; random.compare compares its results on two devices, and
+-- random.agree those of forward and reverse mode.
 --
 -- Half of the programs are 'exact': they use only + - * / sqrt and other operations with the same
 -- bits on all devices, so values and tangents must be equal. Sums by atomics, and therefore
@@ -102,7 +102,7 @@ function Gen:expression(depth)
   return ("fma(%s, %s, %s)"):format(self:leaf(), self:leaf(), self:leaf())
 end
 
---- A value that does not grow without bound in loops.
+--- An expression whose value does not grow without bound in loops.
 function Gen:bounded()
   local e = self:expression(2)
   if self.exact then return self:one_of { "clip(%s)", "half_of(%s)" }:format(e) end
@@ -122,7 +122,7 @@ function Gen:loop(depth)
   local j = "j" .. self.next_loop
   self.next_loop, self.loops = self.next_loop + 1, self.loops + 1
   local k = self:pick(5)
-  -- a counter whose name hides that of another variable
+  -- sometimes the loop's counter hides the variable c1
   local hidden = k < 3 and not self.hidden and self:pick(3) == 0
   if k < 3 then j = hidden and "c1" or self:one_of { j, "j" } end
   self.hidden = self.hidden or hidden
@@ -290,7 +290,7 @@ local functions = {
     " p = r * (T)0.5; } return r; }\n",
 }
 
---- {source, dtype, exact, atomics, block, grid, n, shared} of a seed.
+--- The program of a seed: {source, dtype, exact, atomics, block, grid, n, shared}.
 function random.program(seed)
   local g =
     setmetatable({ state = seed * 0x9e3779b97f4a7c15 + 1234567, lines = {}, depth = 1, loops = 0,
@@ -336,12 +336,12 @@ local function numbers(g, n, dtype, device)
   return flame.tensor(list, { dtype = dtype, device = device })
 end
 
---- The program as a function of its real arguments on a device, these arguments, and directions for
---- both modes.
+--- The program p as a function of its floating arguments on a device, these arguments, and
+--- directions for forward and for reverse mode.
 local function on(p, device)
   local g = setmetatable({ state = p.seed * 77 + 5 }, Gen)
-  -- a user's kernel is contracted as nvcc does it, unless it says otherwise;
-  -- the CPU never contracts
+  -- by default NVRTC contracts a user's kernel (fma), as nvcc does;
+  -- the CPU never contracts, so this option makes them equal
   local k = flame.kernel { options = { "-fmad=false" },
     source = p.source, block = { p.block }, grid = { p.grid }, shape = { p.n }, shared = p.shared,
     inout = { "z", "q" } }
@@ -360,7 +360,7 @@ local function lists(tensors)
   return out
 end
 
---- value, tangent, adjoint: each a list of lists. A refused derivative is nil, with the reason.
+--- Runs p on a device: {value, tangent, adjoint}, lists of lists; nil if refused (r.refused: why).
 function random.run(p, device)
   local f, inputs, along, seeds = on(p, device)
   local r = { value = lists { f(table.unpack(inputs)) } }
@@ -380,7 +380,7 @@ local function dot(a, b)
   return s
 end
 
---- nil, or what is wrong: forward and reverse mode must agree.
+--- Checks that forward and reverse mode agree in the results r; returns nil, or what is wrong.
 function random.agree(p, r)
   if not r.tangent or not r.adjoint then
     return not r.refused:find("cannot be differentiated", 1, true) and r.refused or nil
@@ -411,7 +411,7 @@ local function differs(name, a, b, tol)
   end
 end
 
---- nil, or how two results of one program differ.
+--- Returns nil, or how the results a and b of the program p differ.
 function random.compare(p, a, b)
   local loose = p.dtype == "f32" and 1e-3 or 1e-9
   local exact = p.exact and not p.atomics and 0 or loose

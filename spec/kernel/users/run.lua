@@ -1,9 +1,9 @@
---- Runs kernels as their users write them and proves them: values against plain Lua, the derived
---- gradient against differences and forward against reverse mode. The other files of this folder
+--- Runs kernels as users write them and checks values against plain Lua, the derived gradient
+--- against differences, and forward against reverse mode. The other files of this folder
 --- have the kernels; spec/kernel/users/kernel_users_spec.lua makes a test of each.
 --
---- A kernel is written for float. 'double' turns its text into the same kernel for double, for
---- which central differences prove derivatives to second order.
+--- A kernel is written for float. run.double converts its text to the same kernel for double, whose
+--- derivatives are compared with central differences to second order.
 --
 ---   { "name", [[source]], args = function(t) … end, want = function(…) … end,
 ---     block =, grid =, shape =, shared =, inout =, entry =, nodiff =,    as of flame.kernel
@@ -28,7 +28,7 @@ local with_f = "sqrt rsqrt sin cos tan exp log log2 log10 exp2 exp10 pow fabs fm
   "nearbyint trunc fmod fdim ldexp scalbn rhypot norm3d rnorm3d norm4d erfinv erfcx sinpi cospi sincospi frexp modf logb"
 local fast = "sin cos sincos exp log pow log2 log10 exp10 tan"
 
---- The kernel's text for double instead of float.
+--- The text of a kernel with double instead of float.
 function run.double(source)
   for name in fast:gmatch("%w+") do
     source = source:gsub("__" .. name .. "f%f[%W]", name)
@@ -49,7 +49,7 @@ local function maker(dtype, device)
   function t.tensor(list, kind)
     return flame.tensor(list, { dtype = kind or dtype, device = device })
   end
-  --- Reals that look random, the same in both precisions and on every machine.
+  --- A float tensor of numbers that look random, the same in both dtypes and on every machine.
   function t.f(how)
     local shape, low, high = {}, how.low or -1, how.high or 1
     local count = 1
@@ -73,7 +73,7 @@ local function flat(x)
   return out
 end
 
---- The kernel of a case in a precision, and its arguments (on the default device).
+--- The kernel of a case for f32 or f64, and its arguments on a device (nil: the default one).
 function run.make(case, dtype, device)
   local spec = { source = dtype == "f64" and run.double(case[2]) or case[2] }
   for _, key in ipairs { "block", "grid", "shape", "shared", "inout", "entry", "nodiff",
@@ -101,7 +101,7 @@ local function compare(case, k, args, tol)
   end
 end
 
---- The case as a function of its floating tensors alone, and these.
+--- The kernel k as a function of its float tensors alone, and these tensors.
 local function of_floats(k, args)
   local at, inputs = {}, {}
   for i, x in ipairs(args) do
@@ -121,7 +121,7 @@ local function of_floats(k, args)
   return f, inputs
 end
 
---- Values, tangents and gradients of a case, flat.
+--- Values, tangents and gradients of a case in one list, with a word before each kind.
 local function everything(case, dtype, device)
   if case.outside then return {} end
   local k, args = run.make(case, dtype, device)
@@ -140,7 +140,7 @@ local function everything(case, dtype, device)
   return out
 end
 
---- The results on a device must be those of the CPU, up to the rounding of sums in another order.
+--- Checks that a device computes the same as the CPU, up to the rounding of sums in another order.
 function run.devices(case, device)
   for dtype, tol in pairs { f32 = math.max(case.tol or 0, 2e-4),
       f64 = not case.single and 1e-9 or nil } do
@@ -169,7 +169,7 @@ local function refusal(case, k, args)
   assert(tostring(why):find("line %d+"), "no line: " .. tostring(why))
 end
 
---- A kernel outside the language must raise when it is to run on the CPU.
+--- Checks that a kernel that our parser does not accept raises when it runs on the CPU.
 local function outside(case)
   local k, args = run.make(case, "f32")
   local why = helper.message(function() return (k(table.unpack(args))):sum():item() end)
@@ -199,7 +199,7 @@ function run.gradients(case)
     ("f32: <J v, u> = %.9g, <v, J' u> = %.9g"):format(forward, reverse))
 end
 
---- NVRTC, if there is one, must compile the kernel's text and its adjoint's.
+--- Checks that NVRTC, if there is one, compiles the kernel's text and that of its adjoint.
 function run.compiles(case)
   local plain = flame.kernel("__global__ void k(const float *x, float *y) { y[0] = x[0]; }")
   local k = run.make(case, "f32")

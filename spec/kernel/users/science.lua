@@ -1,4 +1,4 @@
---- Kernels of simulations and numerics: sparse rows, stencils, solvers, filters, dynamic programs.
+--- Kernels for simulation and numerics: sparse rows, stencils, solvers, filters, recursions.
 
 local lists = dofile("spec/kernel/users/lists.lua")
 local each, sum = lists.each, lists.sum

@@ -1,4 +1,4 @@
---- Reductions, scans, histograms and sorts as in textbooks and samples.
+--- Kernels for reductions, scans, histograms and sorts, as in textbooks and samples.
 -- luacheck: no max line length
 
 local lists = dofile("spec/kernel/users/lists.lua")
@@ -6,7 +6,7 @@ local each, sum = lists.each, lists.sum
 
 local function zeros(n) return each(n, function() return 0 end) end
 
---- Sums of parts of 'size' elements, in n results.
+--- n sums of consecutive parts of x of 'size' elements each; x has 'count'.
 local function parts(x, size, n, count)
   return each(n, function(b)
     return sum(math.min(size, count - b * size), function(i) return x[b * size + i] end)

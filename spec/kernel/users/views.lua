@@ -1,5 +1,5 @@
---- Objects that hold pointers, structs of several types in memory, specialisations of functions, as
---- in larger CUDA sources.
+--- Kernels as in larger CUDA sources: objects that hold pointers, structs of several types in
+--- memory, specialisations of functions.
 
 local lists = dofile("spec/kernel/users/lists.lua")
 local each, sum = lists.each, lists.sum

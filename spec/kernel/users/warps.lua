@@ -1,5 +1,5 @@
---- Kernels in which lanes exchange values: shuffles by one distance or several, in parts of a warp,
---- votes.
+--- Kernels in which lanes of a warp exchange values: shuffles by fixed and by computed distances,
+--- in parts of a warp, votes.
 
 local each = dofile("spec/kernel/users/each.lua")
 

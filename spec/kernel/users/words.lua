@@ -1,4 +1,4 @@
---- Further features: traits, packs, views of bits, pools of shared memory, macros that make code.
+--- Kernels with type traits, parameter packs, reinterpreted bits, pools of shared memory, macros.
 -- luacheck: no max line length
 
 local lists = dofile("spec/kernel/users/lists.lua")

@@ -1,5 +1,5 @@
---- An example of each structural op, through a public function that records it, against plain
--- loops. The walk fails for an op of the table without an entry here.
+--- A test of each structural op, through a public function that records it, against plain loops.
+-- walk_spec.lua fails for a structural op of ops.def that has no entry here.
 local S = {}
 
 local function flat(views, x) return views.flat(x) end
@@ -22,7 +22,7 @@ function S.iota(flame, views)
     same({ 2, 4, 6 }, flat(views, flame.arange(2, 6, 2, { dtype = d })))
   end
 end
---- Each pair of dtypes, against string.pack; from 1.5 on, so that floats have bits in all bytes.
+--- view(dtype) for each pair of dtypes against string.pack, of values with bits in all their bytes.
 local FORMAT = { f64 = "<d", f32 = "<f", i64 = "<i8", i32 = "<i4", i16 = "<i2", i8 = "<i1",
   u8 = "<B" }
 function S.bits(flame, views)
@@ -66,7 +66,7 @@ function S.randint(flame)
     in_range(flame, function(n) return flame.randint({ n }, 2, 90, { dtype = d }) end, 2, 90)
   end
 end
---- Truncation towards 0, saturation, NaN as 0; integers wrap; numbers to bool.
+--- Casts of floats to integers truncate and saturate, NaN becomes 0; integers wrap; casts to bool.
 function S.cast(flame, views)
   local x = flame.tensor({ 1.75, -1.75, 300, -300, 0 / 0, 1e30 }, { dtype = "f64" })
   same({ 1, -1, 127, -128, 0, 127 }, flat(views, x:to("i8")))
@@ -166,13 +166,13 @@ function S.custom(flame, views)
   double(x):sum():backward()
   same({ 2, 2 }, flat(views, x.grad))
 end
---- A step that is data (calls.def); each kind has separate specs.
+--- The op 'call', whose kinds are rows of calls.def; each kind is tested in other specs.
 function S.call(flame, views)
   same({ 1, 2, 3 }, flat(views, (flame.tensor({ 3, 1, 2 }):sort())))
   same({ 1, 3, 6 }, flat(views, flame.tensor({ 1, 2, 3 }):cumsum(1)))
 end
---- A sum of products of components: the geometric product of Cl(2,0), whose blades are 1, e1, e2
--- and e12, with a weight for each pair of grades that meet.
+--- The op 'form', sums of products of components, by the geometric product of Cl(2,0), whose blades
+-- are 1, e1, e2 and e12, with a weight for each combination of grades.
 function S.form(flame, views)
   local algebra = flame.clifford.algebra { 1, 1 }
   local sign = { { 1, 1, 1, 1 }, { 1, 1, 1, 1 }, { 1, -1, 1, -1 }, { 1, -1, 1, -1 } }

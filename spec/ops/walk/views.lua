@@ -1,5 +1,5 @@
---- Shapes and views for the walk. A view is a tensor made from a base by a function of the library,
---- together with a rule in plain Lua that gives the element of the base at each index.
+--- Shapes and views for walk_spec.lua. A view is a tensor made from a base tensor by a function of
+--- the library; a rule in plain Lua says which element of the base it has at each index.
 local V = {}
 
 function V.numel(shape)
@@ -7,7 +7,7 @@ function V.numel(shape)
   for _, s in ipairs(shape) do n = n * s end
   return n
 end
---- f(index list) for every element, row-major; results as a flat list.
+--- A flat list of f(index) for all elements of a shape in row-major order; index is a list.
 function V.each(shape, f)
   local ix, out = {}, {}
   local function go(d)
@@ -21,7 +21,7 @@ function V.each(shape, f)
   go(1)
   return out
 end
---- The position (from 1) of an index list in row-major order.
+--- The row-major position (from 1) of the index ix, a list, in a shape.
 function V.place(shape, ix)
   local p = 0
   for d = 1, #shape do p = p * shape[d] + ix[d] - 1 end
@@ -33,8 +33,8 @@ local function copied(t, d, v)
   return out
 end
 
---- kind = function(shape) -> base shape, function of the base tensor,
---- function of an index; nil: not for this shape.
+--- kind = function(shape) -> shape of the base, function(base tensor) -> view, function(index of
+--- the view) -> index of the base. It returns nil if there is no such view of this shape.
 V.kinds = {
   contiguous = function(shape)
     return shape, function(x) return x end, function(ix) return ix end
@@ -78,7 +78,7 @@ V.kinds = {
 }
 V.names = { "contiguous", "permuted", "sliced", "flipped", "expanded", "selected" }
 
---- The flat values of a view and the view itself, of a base filled by draw(). nil: no such view.
+--- A view, its values as a flat list, and its base, which draw() fills; nil: there is no such view.
 function V.make(flame, kind, shape, dtype, draw)
   local base, view, from = V.kinds[kind](shape)
   if not base then return nil end
@@ -89,8 +89,8 @@ end
 
 local FORMS = { f64 = "<d", f32 = "<f", i64 = "<i8", i32 = "<i4", i16 = "<i2", i8 = "<i1",
   u8 = "<B", bool = "<B" }
---- Flat values as a tensor of this dtype on the default device; half types are made through f32,
---- which can represent them.
+--- A tensor of this shape and dtype on the default device from a flat list of values; half types
+--- are made from f32, which can represent them.
 function V.tensor(flame, values, shape, dtype)
   local form = FORMS[dtype] or "<f"
   local bytes = {}
@@ -116,7 +116,7 @@ function V.joint(a, b)
   end
   return out
 end
---- The index into an operand of this shape for an index of the result.
+--- The index in an operand of this shape, broadcast, that belongs to the index ix of the result.
 function V.clip(ix, shape)
   local out, n = {}, #ix
   for d = 1, #shape do out[d] = shape[d] == 1 and 1 or ix[n - #shape + d] end

@@ -1,6 +1,6 @@
 --- Kernels at points where a slope is infinite or a value has a kink, for
--- spec/kernel/language/kernel_corners_spec.lua: name, body (x[n] to y[n]), x, gradient, second
--- derivative (nil: not tested), text before the kernel.
+-- spec/kernel/language/kernel_corners_spec.lua. Each: name, body (from x[n] to y[n]), x, gradient,
+-- second derivative (nil: not tested), text before the kernel.
 local INF <const> = math.huge
 
 return {

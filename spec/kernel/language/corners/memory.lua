@@ -1,6 +1,6 @@
---- Kernels that are likely to be derived wrongly, for spec/kernel/language/kernel_corners_spec.lua,
--- which says what the fields are: arrays in place, aliases, atomics, ways out of loops, indices,
--- pointers, structs, geometry.
+--- Kernels that a wrong adjoint is likely for, used by kernel_corners_spec.lua, which describes
+-- their fields: arrays rewritten in place, aliases, atomics, break and continue, indices, pointers,
+-- structs, launch geometry.
 local flame = require "flame"
 
 local function f64(n, shift)

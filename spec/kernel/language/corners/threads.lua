@@ -1,6 +1,6 @@
---- Kernels that are likely to be derived wrongly, for spec/kernel/language/kernel_corners_spec.lua,
--- which says what the fields are: elements that several threads write, threads that have ended,
--- warps.
+--- Kernels that a wrong adjoint is likely for, used by kernel_corners_spec.lua, which describes
+-- their fields: elements that several threads write, threads that have ended, operations of a warp.
+--
 local flame = require "flame"
 
 local function f64(n, shift)
