@@ -281,8 +281,8 @@ KERNEL __launch_bounds__(1024) qr_small(const real *a, real *q, real *r, int m, 
 enum { PACK = 16 / sizeof(real) };
 struct __align__(16) pack { real e[PACK]; };
 
-/* x and y, of 'length' elements (a multiple of PACK): c x - s y and s x + c
-** y, or the two exchanged. */
+/* Replaces x and y, of 'length' elements (a multiple of PACK), by c x - s y and s x + c y, or by
+** the two exchanged. */
 FN void combine(real *x, real *y, int length, int lane, int lanes, real c, real s, int swap) {
   for (int i = lane * PACK; i < length; i += lanes * PACK) {
     const pack u = *(const pack *)(x + i), v = *(const pack *)(y + i);

@@ -166,7 +166,7 @@ FN state join_before(state a) {
 
 /* ---- rows ---- */
 
-/* One warp per row, 8 rows per block of 256. */
+/* Scans short rows: one warp per row, 8 rows per block of 256. */
 KERNEL scan_short(const S *x, const S *x2, R *y, long long rows, long long n, int reverse) {
   const long long row = blockIdx.x * 8ll + threadIdx.x / 32, from = row * n;
   const int lane = threadIdx.x & 31;

@@ -463,7 +463,7 @@ KERNEL kth_find(const S *x, const u64 *prefix, u64 *first, u64 *nan, long long n
   if (b != ~0ull) atomicMin(&nan[row], b);
 }
 
-/* with_nan: elements are floats and a NaN wins. */
+/* Writes the 1-based positions. with_nan: elements are floats and a NaN wins. */
 KERNEL kth_write(const u64 *first, const u64 *nan, long long *out, long long rows, int with_nan) {
   const long long r = blockIdx.x * (long long)blockDim.x + threadIdx.x;
   if (r < rows) out[r] = (long long)(with_nan && nan[r] != ~0ull ? nan[r] : first[r]) + 1;

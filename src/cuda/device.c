@@ -198,7 +198,7 @@ static void cuda_close(fl_device *d) {
     if (e_ != FLAME_OK) return e_; \
   } while (0)
 
-/* Facts about the device, then the primary context. */
+/* Reads facts about the device, then opens its primary context. */
 static flame_status find_device(fl_cuda *s) {
   int n = 0, major = 0, minor = 0;
   CHECK(s->cu->Init(0), "cuInit");

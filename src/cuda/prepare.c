@@ -185,7 +185,7 @@ static flame_status share(fl_cuda *s, int64_t scratch, int64_t counters) {
                                   "counters");
 }
 
-/* Computes the geometry of the instances, and sums over the group. */
+/* Computes the geometry of the instances, and its sums over the group. */
 static flame_status measure(fl_cuda *s, const fl_step *t, fl_launch_group *g) {
   g->geometry = fl_alloc(s->mem, (size_t)g->n * sizeof *g->geometry);
   if (!g->geometry) return no_memory(s);

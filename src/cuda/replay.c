@@ -61,7 +61,7 @@ struct fl_replay {                /* hangs on a plan */
   struct { int32_t *at; int64_t n, cap; } frozen;      /* indices of inputs; those of results as
                                                        ** ~index */
   int64_t clock, counted;         /* counted: bytes of this struct that p->total_bytes includes */
-  uint64_t seen[SEEN];            /* bindings of the last runs, and how often each occurred */
+  uint64_t seen[SEEN];    /* hashes of the bindings of the last runs, and how often each occurred */
   uint8_t times[SEEN];
   fl_recording *recording[RECORDINGS];
 };

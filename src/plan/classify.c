@@ -246,7 +246,7 @@ static void measure(fl_planner *P, int32_t t) {
   }
 }
 
-/* Marks the inputs of t as awaited if t is. */
+/* If t is awaited or broadcast, marks its inputs as awaited (see fl_cell). */
 static void note_awaited(fl_planner *P, int32_t t) {
   fl_cell *cell = &P->cell.at[t];
   const fl_node *n = cell->node;

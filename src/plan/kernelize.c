@@ -64,7 +64,7 @@ static uint16_t lift(list *out, uint16_t v) {       /* copies a level-0 value to
   return (uint16_t)out->n++;
 }
 
-/* The used instructions, renumbered, with levels. remap: old id -> new id. */
+/* Copies the used instructions, renumbered, with levels. remap: old id -> new id. */
 static void renumber(const fl_group *G, const uint8_t *used, list *out, uint16_t *remap) {
   uint8_t level[FL_MAX_INSTR];
   fl_plan_levels(G, level);

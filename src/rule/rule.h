@@ -58,7 +58,7 @@ typedef struct fl_kprogram {
                                                      ** has proven the gradient */
 } fl_kprogram;
 
-/* A request for a derivation: wants as FL_KAD_*, by parameter. */
+/* A request for a derivation. want: FL_KAD_*, by parameter. */
 typedef struct fl_kask {
   uint8_t adjoint;                     /* the adjoint; 0: the tangent */
   uint8_t gather;                      /* an adjoint may consist of two kernels, one of them with a
@@ -143,7 +143,7 @@ static inline int64_t fl_kextent(const int64_t *geometry, int which) {
   if (which < 6) return geometry[FL_KP_GRID + which - 3];
   return geometry[FL_KP_BLOCK + which - 6] * geometry[FL_KP_GRID + which - 6];
 }
-/* The launch in the form that proofs use. */
+/* What is known of a call's launch, in the form that proofs use. */
 typedef struct fl_kknown {
   fl_klaunched l;
   int64_t value[FL_KP_MAX_ARGS];

@@ -38,7 +38,7 @@ typedef struct fl_attention_fns {
   /* out[lane * step + u] = acc (n, nr) times the lane's factor. */
   void (*put)(const void *acc, int64_t n, int64_t lanes, const void *factor, int64_t step,
               void *out);
-  /* factor = 1 / sum; and the log-sum-exps, one f32 (f64) each. */
+  /* factor = 1 / sum; lse: the log-sum-exps, f64 for a T of f64, else f32. */
   void (*finish)(const void *top, const void *sum, int64_t lanes, void *factor, void *lse);
   /* delta[i] = sum of g o along row i; their rows are 'step' and 'o_step' elements apart. */
   void (*dot)(const void *g, int64_t step, const void *o, int64_t o_step, int64_t rows, int64_t n,

@@ -149,7 +149,7 @@ void fl_conv_shift(const fl_conv_job *job, const fl_conv_pass *p);
 int fl_conv_flat_fits(const fl_conv_pass *p);
 int64_t fl_conv_flat_bytes(const fl_conv_pass *p, int workers);
 void fl_conv_flat(const fl_conv_job *job, const fl_conv_pass *p);
-/* The weight's gradient; src: x, dst: the weight's gradient, grad: the output's. */
+/* The weight's gradient. p->src: x; p->dst: the weight's gradient; grad: the output's gradient. */
 int fl_conv_flat_weight_fits(const fl_conv_pass *p);
 void fl_conv_flat_weight(const fl_conv_job *job, const fl_conv_pass *p, const char *grad);
 

@@ -30,7 +30,8 @@ typedef struct lanes {
   int wide, nr;
   int fresh;                      /* there is only one block of pixels, so units transpose the
                                   ** weights */
-  int64_t taps, volume, slots;    /* kernel indices, and steps from channel to channel in a panel */
+  /* taps; volume: kernel indices; slots: step from channel to channel in a panel */
+  int64_t taps, volume, slots;
   int64_t channels, parts, panels;
   int64_t images, rows;           /* of a block */
   int64_t blocks, blocks1;        /* number of blocks; number of blocks of rows in a plane */

@@ -5,7 +5,7 @@
 #include "tensor/math.h"
 #include <string.h>
 
-/* MR: most rows of a tile; ALL_ROWS: X of each number of rows */
+/* MR: most rows of a tile; ALL_ROWS(X): X(n) for each number n of rows */
 #if defined(__AVX512F__)
 #define MR 12
 #define ALL_ROWS(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12)

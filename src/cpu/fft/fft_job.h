@@ -22,7 +22,7 @@ typedef struct fl_fft_job {
   const fl_cpu *cpu;
   int is64, lanes_bytes;
   int64_t transforms;
-  int packed;                     /* a real signal of even length as complex pairs */
+  int packed;                     /* a real signal of even length is transformed as complex pairs */
   int64_t length;                 /* complex numbers transformed: n or n / 2 */
   int64_t core;      /* length of the transforms that are run: 'length', or that of a convolution */
   int chirp;                      /* the length has a large prime factor: Bluestein */

@@ -1,5 +1,5 @@
 /* The transforms of fft_loops.h in f32 and f64, compiled for each instruction set (base/isa.h).
-** Without AVX a vector of 32 bytes is two. */
+** Without AVX a vector of 32 bytes is two of 16. */
 #include "cpu/fft/fft.h"
 #include "base/isa.h"
 #include <stddef.h>

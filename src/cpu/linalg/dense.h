@@ -15,7 +15,7 @@ int fl_dense_lu(int64_t m, int64_t n, double *a, int64_t *perm, int64_t *zero,
 /* x (n, k) = inverse(a) b, with a's factors; x is not b. */
 void fl_dense_lu_solve(int64_t n, int64_t k, const double *lu, const int64_t *perm, const double *b,
                        double *x, const atomic_int *stop);
-/* b (n, k) in place = inverse(a) b of a triangle. */
+/* b (n, k) in place = inverse(a) b, where a is a triangle. */
 void fl_dense_triangle(int64_t n, int64_t k, const double *a, int upper, int unit, double *b,
                        const atomic_int *stop);
 /* a = L L' in place from the lower triangle, zero above. 1-based row that fails, or 0. */

@@ -254,7 +254,8 @@ static void check_index(fl_tile *t, const fl_vop *x, int64_t n) {
   report_index(t, x, size, n);
 }
 
-/* The number of elements from one row to the next of an operand with these bits of 'uni'. */
+/* The number of elements from one row to the next of an operand. Bits 0 and 4 of 'uni' say that it
+** has one element per row, bit 4 alone that all rows share one. */
 static int64_t row_step(const fl_tile *t, int uni) {
   const int bits = uni & 17;
   return bits == 0 ? t->cols : bits == 17;

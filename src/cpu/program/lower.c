@@ -38,7 +38,7 @@ enum { LINE_ROW = 16, LOAD_ROW = 512 };
 
 /* ---- kinds and rounds --------------------- */
 
-/* The dims along which an operand's address changes. */
+/* The register kind that follows from the dims along which an operand's address changes. */
 static int kind_of_strides(const fl_kernel *k, const fl_operand *o) {
   int kind = FL_KIND_UNI;
   for (int d = 0; d < k->nkept + k->nred; d++) {

@@ -152,8 +152,9 @@ typedef struct fl_prog {
                                       ** blocks in it; else 1 */
   int64_t boxes;                      /* MAP in boxes: units; else 0 */
   int box_dim, box_last;
-  int64_t blocks, groups, group, few; /* LONG, COL: blocks, groups per block, reduced indices per
-                                      ** group; number in a unit if all workers share blocks */
+  /* LONG, COL: blocks, groups per block, reduced indices per group; few: groups per unit if all
+  ** workers share blocks */
+  int64_t blocks, groups, group, few;
   int64_t unit, units;                /* points (MAP), rows (WHOLE) or blocks per unit; number of
                                       ** units */
   /* sizes of a worker's areas; of one state of all reductions */
@@ -166,7 +167,7 @@ typedef struct fl_cpu_step {
   int32_t count, even; fl_prog **prog; int64_t *first; int64_t work;
 } fl_cpu_step;
 
-/* lower.c: NULL with the error in c. */
+/* lower.c: makes a program; NULL with the error in c. */
 fl_prog *fl_prog_new(flame_context *c, fl_mem *m, const fl_vm *vm, const fl_kernel *k, int workers);
 void fl_prog_free(fl_prog *g);
 /* fuse.c, regs.c (which calls it): 0 when memory is out. */

@@ -1,4 +1,5 @@
-/* Exact sums of a user kernel's gradients (ordered.c). The launches come between begin and end. */
+/* Exact sums of a user kernel's gradients (ordered.c). The launches come between fl_ordered_begin
+** and fl_ordered_end. */
 #ifndef FL_CUDA_ORDERED_H
 #define FL_CUDA_ORDERED_H
 #include "cuda/call/call.h"

@@ -51,7 +51,7 @@ typedef struct fl_compile {     /* one program */
 } fl_compile;
 flame_status fl_nvrtc_open(fl_cuda *s);
 enum { FL_NVRTC_OPTIONS = 8 };
-/* The options, NULL-terminated; text of --gpu-architecture in arch. */
+/* Collects the options, NULL-terminated; arch gets the text of --gpu-architecture. */
 void fl_nvrtc_options(const fl_cuda *s, char arch[40], const char *option[FL_NVRTC_OPTIONS]);
 /* Compiles all jobs, with helping threads. *job.result has the results; FLAME_INTERRUPTED: some are
 ** not done. */

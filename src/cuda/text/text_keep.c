@@ -178,8 +178,8 @@ void fl_row_choose(row_writer *r, sweep *s, int p, int count) {
   choose_kept(r, s, p + 1 < count ? &next : NULL);
 }
 
-/* Chooses the loads that are done before the first sweep: those that the first sweep reads, or more
-** than one. */
+/* Chooses the loads that are done before the first sweep: those that the first sweep, or more than
+** one, reads. */
 static void choose_early(row_writer *r, int sweeps) {
   const text_form *f = r->w->f;
   int uses[FL_MAX_INSTR] = { 0 };
