@@ -26,8 +26,8 @@ local hooks = setmetatable({}, { __mode = "k" })     -- module -> {before = {…
 
 local declare = flame.internal.declare
 
---- Puts a function with its declaration into a table; 'name' is its name in messages, by default
---- its own.
+--- Adds a function to the table t; text declares its name and arguments (src/lua/declare.h). name:
+--- what messages call it, by default the declared name.
 local function put(t, text, f, name)
   local key = text:match("([%w_]+)%(")
   t[key] = declare(text, name or "", f)
@@ -182,7 +182,7 @@ local function walk(self, visit, prefix, seen, again, above)
     visit(path, value)
     if not tensor then walk(value, visit, path and path .. ".", seen, again, above) end
   end
-  local met = {}                                      -- a key that was nil in between appears twice
+  local met = {}                               -- a key set again after nil is in the order twice
   for _, key in ipairs(order[self] or {}) do
     local value = not met[key] and settled(self, key) or nil
     met[key] = true
@@ -199,7 +199,7 @@ local function walk(self, visit, prefix, seen, again, above)
   end
 end
 
---- The names of the parameters and buffers below, each with its tensor.
+--- A list of {name, tensor} for the parameters and buffers below; wanted: set of kinds, nil: all.
 local function collect(self, wanted, again)
   local list = {}
   walk(self, function(path, value)
@@ -209,7 +209,7 @@ local function collect(self, wanted, again)
   end, "", { [self] = true }, again)
   return list
 end
---- The same without names: a list of tensors of one kind or another.
+--- The list of the parameters or buffers below a module whose kind is in the set 'wanted'.
 local function tensors_of(self, wanted)
   local list = {}
   walk(self, function(_, value)
@@ -221,7 +221,7 @@ local parameters_only, buffers_only, saved_only = { parameter = true },
   { buffer = true, passing = true },
   { parameter = true, buffer = true }
 
--- A list of values that 'for v in list do' walks too.
+-- Metatable of a list that 'for v in list do' can iterate over as well.
 local each_value = { __call = function(self)
   local i = (rawget(self, 0) or 0) + 1
   self[0] = i
@@ -233,7 +233,7 @@ local function values_of(list)
   return out
 end
 
--- for name, value in it do … end; pairs(it) does the same.
+-- Metatable of an iterator over names and values: for name, value in it do, or pairs(it).
 local each_pair = {}
 each_pair.__index = each_pair
 each_pair.__len = function(self) return #self.list end
@@ -336,7 +336,7 @@ Module.register_module = Module.add_module
 
 -- ---- state --------------------------------------------------------------------------------------
 
--- "blocks.0.weight" -> "blocks.1.weight" by 1, and back by -1
+-- Adds 'by' to the list positions in a name: "blocks.0.weight" gives "blocks.1.weight" for by = 1.
 local function moved(name, by)
   return (("." .. name .. "."):gsub("%.(%d+)%f[.]", function(i)
     local n = math.tointeger(i) + by
@@ -458,7 +458,7 @@ end)
 --- or to the device and dtype of a tensor. The handles stay the same.
 put(Module, "Module:to(target...: dtype|device|T) -> self", function(self, ...)
   local given = table.pack(...)
-  -- so that the state of optimisers is moved too
+  -- optimisers compare this counter, and move their state after the parameters
   flame.internal.moves = (flame.internal.moves or 0) + 1
   if flame.is_tensor(given[1]) then given = { given[1].device, given[1].dtype, n = 2 } end
   if given.n == 0 then fail("to: need a device or a floating dtype") end
@@ -517,7 +517,7 @@ local function positive(what, name, value, most)
   end
 end
 
---- The same, with the name of the function as an argument.
+--- Raises "op: message" at the line of the script, as 'fail' does without op.
 local function raise(op, message, ...) flame.internal.fail(op, message:format(...)) end
 
 local shared = { fail = fail, raise = raise, positive = positive, count = positive, class = class,

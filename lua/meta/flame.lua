@@ -1468,7 +1468,7 @@ function Module:train(mode) end
 ---@class flame.options.Module:unfreeze
 ---@field patterns? string
 
---- Trains the parameters with names that match a pattern of Lua again, and returns the names.
+--- Makes parameters with names that match a pattern of Lua trainable again; returns the names.
 ---@param ... string
 ---@overload fun(options: flame.options.Module:unfreeze): table
 ---@return table
@@ -2291,7 +2291,7 @@ Tensor.addr = flame.addr
 
 Tensor.addr_ = flame.addr
 flame.addr_ = flame.addr
---- The last two axes exchanged: of real numbers the adjoint.
+--- x with the last two axes exchanged, which for real numbers is the adjoint.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.adjoint(x) end
@@ -2345,7 +2345,7 @@ Tensor.allclose = flame.allclose
 ---@field p? number  0.5
 ---@field training? boolean  false
 
---- Dropout that keeps mean and variance of what SELU gives; o: {p = 0.5, training = false}.
+--- Dropout that keeps the mean and variance of SELU's results; only while training.
 ---@param x flame.Tensor
 ---@param p? number|flame.options.alpha_dropout  0.5
 ---@param training? boolean|flame.options.alpha_dropout  false
@@ -2539,8 +2539,8 @@ Tensor.argwhere = flame.argwhere
 ---@field stride? integer[]
 ---@field storage_offset? integer  0
 
---- Elements of x, counted row by row, at the given strides, from storage_offset on. As for every
---- view, the result is a separate value.
+--- A tensor of elements of x (row by row) at the given strides, from storage_offset (0) on. The
+--- result is a separate value: writes to it do not change x.
 ---@param x flame.Tensor
 ---@param size integer[]
 ---@param stride integer[]
@@ -2555,7 +2555,7 @@ Tensor.as_strided = flame.as_strided
 ---@field stride? integer[]
 ---@field storage_offset? integer  0
 
---- x with the elements that as_strided gives replaced by src.
+--- x with the elements that as_strided reads replaced by those of src.
 ---@param x flame.Tensor
 ---@param src flame.Tensor
 ---@param size integer[]
@@ -2569,7 +2569,7 @@ Tensor.as_strided_scatter = flame.as_strided_scatter
 ---@field dtype? string
 ---@field device? string
 
---- A tensor of the values, or the tensor itself in the dtype and on the device given.
+--- The values as a tensor, or the tensor x converted to the given dtype and device.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.as_tensor(x) end
@@ -2808,7 +2808,7 @@ function flame.bartlett_window(n, periodic) end
 ---@field momentum? number  0.1
 ---@field eps? number  1e-5
 
---- (x - mean) / deviation, times weight, plus bias; axis 2 has the channels.
+--- (x - mean) / deviation, times weight, plus bias, per channel (axis 2).
 --- Training uses the batch's statistics and moves the running ones in place.
 ---@param x flame.Tensor
 ---@param running_mean? flame.Tensor|flame.options.batch_norm
@@ -2922,8 +2922,8 @@ Tensor.bincount = flame.bincount
 ---@class flame.options.binomial
 ---@field p? flame.Tensor
 
---- The number of successes in n trials with probability p, for each pair. It looks at values, so it
---- evaluates.
+--- A draw from the binomial distribution (successes in n trials of probability p) for each element
+--- of n and p. It reads values, so it evaluates.
 ---@param n flame.Tensor
 ---@param p flame.Tensor
 ---@return flame.Tensor
@@ -3837,8 +3837,8 @@ Tensor.cross_entropy = flame.cross_entropy
 ---@field reduction? "mean"|"sum"|"none"  "mean"
 ---@field zero_infinity? boolean  false
 
---- input: log-probabilities (t, n, classes); target: ids (n, longest) or all one after the other;
---- the lengths as tensors or lists; blank is a class id, the first.
+--- input: log-probabilities (t, n, classes); target: ids (n, longest), or those of all sequences in
+--- one vector; lengths as tensors or lists; blank: the class id of the blank (default: 1).
 ---@param input flame.Tensor
 ---@param target flame.Tensor
 ---@param input_lengths flame.Tensor|integer|integer[]
@@ -4980,8 +4980,8 @@ function flame.dstack(tensors) end
 ---@field x_lengths? integer|integer[]|flame.Tensor
 ---@field y_lengths? integer|integer[]|flame.Tensor
 
---- The fewest insertions, deletions and substitutions that make each row of ids x the row of y, or
---- one sequence into another; x_lengths and y_lengths: for rows that are shorter than the tensor.
+--- The fewest insertions, deletions and substitutions that turn each row of ids in x (or x itself,
+--- if it has one axis) into that of y; x_lengths, y_lengths: for rows shorter than the tensor.
 ---@param x flame.Tensor
 ---@param y flame.Tensor
 ---@return flame.Tensor
@@ -5003,7 +5003,7 @@ Tensor.eigh = flame.eigh
 ---@class flame.options.einsum
 ---@field operands? flame.Tensor
 
---- Sums of products by letters: "ij,jk->ik".
+--- Einstein summation: "ij,jk->ik" names the axes by letters.
 ---@param spec string
 ---@param ... flame.Tensor
 ---@return flame.Tensor
@@ -5057,8 +5057,8 @@ Tensor.embedding = flame.embedding
 ---@field include_last_offset? boolean  false
 ---@field padding_idx? integer
 
---- Sums, means or maxima of bags of rows of w: ids (n, k), or a list with the
---- positions at which the bags begin.
+--- Sums, means or maxima of bags of rows of weight. ids are (n, k), a bag per row, or one axis with
+--- offsets, the positions in ids at which the bags begin.
 --- The positions count from 1.
 ---@param ids flame.Tensor
 ---@param weight flame.Tensor
@@ -5984,7 +5984,7 @@ Tensor.grid_sample = flame.grid_sample
 ---@field bias? flame.Tensor
 ---@field eps? number  1e-5
 
---- Normalised over groups of channels, then times weight plus bias.
+--- x normalised over groups of channels (axis 2), then times weight plus bias.
 ---@param x flame.Tensor
 ---@param num_groups integer
 ---@param weight? flame.Tensor|flame.options.group_norm
@@ -6011,7 +6011,7 @@ flame.gt_ = flame.gt
 ---@field hard? boolean  false
 ---@field dim? integer  -1
 
---- Softmax of x plus Gumbel noise over tau; hard: one-hot forward, the soft gradient.
+--- Softmax of (x + Gumbel noise) / tau. hard: a one-hot result with the gradient of the softmax.
 ---@param x flame.Tensor
 ---@param tau? number|flame.options.gumbel_softmax  1
 ---@param hard? boolean|flame.options.gumbel_softmax  false
@@ -6602,8 +6602,8 @@ function Tensor:index_fill_(dim, index, value) end
 ---@field values? flame.Tensor|number|boolean
 ---@field accumulate? boolean  false
 
---- x with values at x[indices], a tensor, range or number for each axis; {accumulate = true} adds,
---- also where a position comes twice.
+--- x with x[indices] set to values; indices has a tensor, range or number for each axis.
+--- accumulate: values are added, all of them if a position is repeated.
 ---@param x flame.Tensor
 ---@param indices any[]
 ---@param values flame.Tensor|number|boolean
@@ -6621,7 +6621,7 @@ flame.index_put_ = flame.index_put
 ---@field reduce? "prod"|"mean"|"amax"|"amin"
 ---@field include_self? boolean  true
 
---- Slices of source combined with those of x at the positions index along dim; index_add adds.
+--- Combines slices of x, at the positions index along dim, with slices of source. (index_add adds.)
 ---@param x flame.Tensor
 ---@param dim integer
 ---@param index flame.Tensor
@@ -6674,7 +6674,7 @@ Tensor.inner = flame.inner
 ---@field momentum? number  0.1
 ---@field eps? number  1e-5
 
---- As batch_norm, with the statistics of each channel of each sample.
+--- Like batch_norm, but with the mean and deviation of each channel of each sample.
 ---@param x flame.Tensor
 ---@param running_mean? flame.Tensor|flame.options.instance_norm
 ---@param running_var? flame.Tensor|flame.options.instance_norm
@@ -6995,8 +6995,8 @@ function flame.kernel_file(path) end
 ---@field reduction? "mean"|"sum"|"none"|"batchmean"  "mean"
 ---@field log_target? boolean  false
 
---- target (log target - input), where input has log-probabilities; log_target: the target has too.
---- "batchmean" is the sum over the first axis' size.
+--- target (log target - input), where input has log-probabilities; log_target: so has target.
+--- "batchmean" is the sum of all elements divided by the size of the first axis.
 ---@param input flame.Tensor
 ---@param target flame.Tensor
 ---@param reduction? "mean"|"sum"|"none"|"batchmean"|flame.options.kl_div  "mean"
@@ -7342,7 +7342,7 @@ function flame.linalg.eigvalsh(x, UPLO) end
 ---@class flame.options.linalg.einsum
 ---@field operands? flame.Tensor
 
---- Sums of products by letters: "ij,jk->ik".
+--- Einstein summation: "ij,jk->ik" names the axes by letters.
 ---@param spec string
 ---@param ... flame.Tensor
 ---@return flame.Tensor
@@ -7851,7 +7851,7 @@ flame.log_ndtr_ = flame.log_ndtr
 ---@field mean? number  1
 ---@field std? number  2
 
---- Replaces x by e to the power of normal numbers with this mean and deviation.
+--- Replaces x by log-normal numbers: exp of normal numbers of this mean and deviation.
 ---@param mean? number|flame.options.log_normal_  1
 ---@param std? number|flame.options.log_normal_  2
 ---@return flame.Tensor
@@ -8306,7 +8306,7 @@ Tensor.max_pool3d = flame.max_pool3d
 ---@field padding? integer|integer[]  0
 ---@field output_size? integer[]
 
---- Puts the values of x at the positions that max_pool gave, and 0 elsewhere.
+--- A tensor with the values of x at the positions that max_pool returned, and 0 elsewhere.
 ---@param x flame.Tensor
 ---@param indices flame.Tensor
 ---@param kernel_size integer|integer[]
@@ -8324,7 +8324,7 @@ Tensor.max_unpool1d = flame.max_unpool1d
 ---@field padding? integer|integer[]  0
 ---@field output_size? integer[]
 
---- Puts the values of x at the positions that max_pool gave, and 0 elsewhere.
+--- A tensor with the values of x at the positions that max_pool returned, and 0 elsewhere.
 ---@param x flame.Tensor
 ---@param indices flame.Tensor
 ---@param kernel_size integer|integer[]
@@ -8342,7 +8342,7 @@ Tensor.max_unpool2d = flame.max_unpool2d
 ---@field padding? integer|integer[]  0
 ---@field output_size? integer[]
 
---- Puts the values of x at the positions that max_pool gave, and 0 elsewhere.
+--- A tensor with the values of x at the positions that max_pool returned, and 0 elsewhere.
 ---@param x flame.Tensor
 ---@param indices flame.Tensor
 ---@param kernel_size integer|integer[]
@@ -8623,7 +8623,7 @@ Tensor.multilabel_soft_margin_loss = flame.multilabel_soft_margin_loss
 ---@field n? integer
 ---@field replacement? boolean  false
 
---- n positions drawn from each row of probs (any non-negative weights).
+--- n positions drawn from each row of probs, which may be any non-negative weights.
 ---@param probs flame.Tensor
 ---@param n integer
 ---@param replacement? boolean|flame.options.multinomial  false
@@ -8670,7 +8670,7 @@ flame.mvlgamma_ = flame.mvlgamma
 ---@field posinf? number
 ---@field neginf? number
 
---- NaN as 0, infinities as the largest finite numbers, or what is given.
+--- x with NaN replaced by 0, infinities by the largest finite numbers, or by the given numbers.
 ---@param x flame.Tensor
 ---@param nan? number|flame.options.nan_to_num  0.0
 ---@param posinf? number|flame.options.nan_to_num
@@ -8894,7 +8894,7 @@ flame.nextafter_ = flame.nextafter
 ---@field ignore_index? integer  -100
 ---@field reduction? "mean"|"sum"|"none"  "mean"
 
---- Log-probabilities (n, classes, …) and class ids (n, …); weight is one for each class.
+--- Minus input, log-probabilities (n, classes, …), at class ids target (n, …); weight: per class.
 ---@param input flame.Tensor
 ---@param target flame.Tensor
 ---@param weight? flame.Tensor|flame.options.nll_loss
@@ -8941,9 +8941,9 @@ function nn.AdaptiveAvgPool3d(output_size) end
 ---@field dtype? string
 
 --- Log-softmax of many classes, the frequent ones first (Grave, Joulin, Cissé, 2017). adaptive(x,
---- target) gives the log-probability of each row's class, and minus their mean. The head has the
---- classes up to cutoffs[1] and one output for each cluster of further classes; the hidden size
---- of the i-th cluster is divided by div_value^i.
+--- target) gives the log-probability of each row's class, and minus their mean. The head has an
+--- output for each class up to cutoffs[1] and for each cluster of further classes; the hidden
+--- size of the i-th cluster is in_features / div_value^i.
 ---@param in_features integer
 ---@param n_classes integer
 ---@param cutoffs integer[]
@@ -9107,7 +9107,7 @@ function nn.BCEWithLogitsLoss(weight, reduction, pos_weight) end
 ---@field device? string
 ---@field dtype? string
 
---- batch_norm with running statistics; momentum = false: the mean over all batches.
+--- batch_norm with running statistics; momentum = false: their mean over all batches so far.
 ---@param num_features integer
 ---@param eps? number|flame.options.nn.BatchNorm1d  1e-5
 ---@param momentum? number|flame.options.nn.BatchNorm1d  0.1
@@ -9128,7 +9128,7 @@ function nn.BatchNorm1d(num_features, eps, momentum, affine, track_running_stats
 ---@field device? string
 ---@field dtype? string
 
---- batch_norm with running statistics; momentum = false: the mean over all batches.
+--- batch_norm with running statistics; momentum = false: their mean over all batches so far.
 ---@param num_features integer
 ---@param eps? number|flame.options.nn.BatchNorm2d  1e-5
 ---@param momentum? number|flame.options.nn.BatchNorm2d  0.1
@@ -9149,7 +9149,7 @@ function nn.BatchNorm2d(num_features, eps, momentum, affine, track_running_stats
 ---@field device? string
 ---@field dtype? string
 
---- batch_norm with running statistics; momentum = false: the mean over all batches.
+--- batch_norm with running statistics; momentum = false: their mean over all batches so far.
 ---@param num_features integer
 ---@param eps? number|flame.options.nn.BatchNorm3d  1e-5
 ---@param momentum? number|flame.options.nn.BatchNorm3d  0.1
@@ -9247,7 +9247,7 @@ function nn.ChannelShuffle(groups) end
 ---@class flame.options.nn.CircularPad1d
 ---@field padding? integer|integer[]
 
---- The last axes continued from their other ends.
+--- Pads the last axes with the values from their opposite ends.
 ---@param padding integer|integer[]
 ---@overload fun(options: flame.options.nn.CircularPad1d): flame.CircularPad1d
 ---@return flame.CircularPad1d
@@ -9256,7 +9256,7 @@ function nn.CircularPad1d(padding) end
 ---@class flame.options.nn.CircularPad2d
 ---@field padding? integer|integer[]
 
---- The last axes continued from their other ends.
+--- Pads the last axes with the values from their opposite ends.
 ---@param padding integer|integer[]
 ---@overload fun(options: flame.options.nn.CircularPad2d): flame.CircularPad2d
 ---@return flame.CircularPad2d
@@ -9265,7 +9265,7 @@ function nn.CircularPad2d(padding) end
 ---@class flame.options.nn.CircularPad3d
 ---@field padding? integer|integer[]
 
---- The last axes continued from their other ends.
+--- Pads the last axes with the values from their opposite ends.
 ---@param padding integer|integer[]
 ---@overload fun(options: flame.options.nn.CircularPad3d): flame.CircularPad3d
 ---@return flame.CircularPad3d
@@ -9317,7 +9317,7 @@ function nn.ConstantPad3d(padding, value) end
 ---@field device? string
 ---@field dtype? string
 
---- A convolution with weights; padding also as a list of pairs before and after.
+--- A convolution with weights; padding may be a list with a pair {before, after} per axis.
 ---@param in_channels integer
 ---@param out_channels integer
 ---@param kernel_size integer|integer[]
@@ -9346,7 +9346,7 @@ function nn.Conv1d(in_channels, out_channels, kernel_size, stride, padding, dila
 ---@field device? string
 ---@field dtype? string
 
---- A convolution with weights; padding also as a list of pairs before and after.
+--- A convolution with weights; padding may be a list with a pair {before, after} per axis.
 ---@param in_channels integer
 ---@param out_channels integer
 ---@param kernel_size integer|integer[]
@@ -9375,7 +9375,7 @@ function nn.Conv2d(in_channels, out_channels, kernel_size, stride, padding, dila
 ---@field device? string
 ---@field dtype? string
 
---- A convolution with weights; padding also as a list of pairs before and after.
+--- A convolution with weights; padding may be a list with a pair {before, after} per axis.
 ---@param in_channels integer
 ---@param out_channels integer
 ---@param kernel_size integer|integer[]
@@ -9587,8 +9587,8 @@ function nn.ELU(alpha, inplace) end
 ---@field device? string
 ---@field dtype? string
 
---- Rows of a table by ids from 1 to num_embeddings; weight (num_embeddings, embedding_dim),
---- standard normal. The row padding_idx starts at zero and is not trained. sparse has no effect.
+--- Rows of weight (num_embeddings, embedding_dim) by ids from 1 to num_embeddings. It starts as
+--- standard normal; row padding_idx starts at zero and is not trained. sparse has no effect.
 ---@param num_embeddings integer
 ---@param embedding_dim integer
 ---@param padding_idx? integer|flame.options.nn.Embedding
@@ -10512,7 +10512,7 @@ function nn.LoRA(rows, columns, rank, scale, dropout, device, dtype) end
 ---@field beta? number  0.75
 ---@field k? number  1
 
---- x over a power of the mean of its squares in neighbouring channels.
+--- x divided by a power of the mean of the squares in neighbouring channels.
 ---@param size integer
 ---@param alpha? number|flame.options.nn.LocalResponseNorm  1e-4
 ---@param beta? number|flame.options.nn.LocalResponseNorm  0.75
@@ -10877,7 +10877,7 @@ function nn.PoissonNLLLoss(log_input, full, eps, reduction) end
 ---@field affine? boolean  true
 
 --- Root-mean-square norm over the last axes of the given shape; weight of that shape.
---- eps is by default the smallest e of x's dtype with 1 + e > 1; affine is another name of
+--- eps is by default the machine epsilon of x's dtype; affine is another name of
 --- elementwise_affine.
 ---@param normalized_shape integer|integer[]
 ---@param eps? number|flame.options.nn.RMSNorm
@@ -11244,10 +11244,10 @@ function nn.Transformer.generate_square_subsequent_mask(size) end
 ---@field num_kv_heads? integer
 ---@field rotary? boolean|table
 
---- x + attention(norm(x)), then x + mlp(norm(x)) with a hidden layer of 4 d and GELU, over
---- (batch, time, d). {causal = false: the default of is_causal in calls, hidden = 4 d, dropout =
---- 0, bias = true} block(x, {attn_mask, key_padding_mask, is_causal}), masks as in
---- MultiheadAttention, which has num_kv_heads and rotary; cache = of block:cache(batch, length).
+--- x + attention(norm(x)), then x + mlp(norm(x)), over (batch, time, d); mlp has a hidden layer
+--- (4 d by default) and GELU. causal is the default of is_causal in calls: block(x, {attn_mask,
+--- key_padding_mask, is_causal, cache = of block:cache(batch, length)}). Masks, num_kv_heads and
+--- rotary are those of MultiheadAttention.
 ---@param size integer
 ---@param heads integer
 ---@param dropout? number|flame.options.nn.TransformerBlock  0
@@ -11284,8 +11284,8 @@ function nn.TransformerDecoder(decoder_layer, num_layers, norm) end
 ---@field device? string
 ---@field dtype? string
 
---- Attention to itself, attention to the encoder's result, a small network;
---- each with norm and sum.
+--- A decoder layer: self-attention, attention to the encoder's result and a feed-forward network,
+--- each with a layer norm and a residual sum.
 ---@param d_model integer
 ---@param nhead integer
 ---@param dim_feedforward? integer|flame.options.nn.TransformerDecoderLayer  2048
@@ -11932,7 +11932,7 @@ function nn.utils.pad_packed_sequence(packed, batch_first, padding_value, total_
 ---@return flame.Tensor
 function nn.utils.pad_sequence(sequences, batch_first, padding_value) end
 
---- All values in one vector, in the list's order.
+--- The values of all parameters in one vector, in the list's order.
 ---@param parameters flame.Tensor[]
 ---@return flame.Tensor
 function nn.utils.parameters_to_vector(parameters) end
@@ -11972,7 +11972,7 @@ function nn.utils.remove_parametrizations(module, name, leave_parametrized) end
 ---@field module? flame.Module
 ---@field name? string  "weight"
 
---- The weight as a parameter again, with its current value.
+--- Undoes spectral_norm: the weight is a parameter again, with its current value.
 ---@param module flame.Module
 ---@param name? string|flame.options.nn.utils.remove_spectral_norm  "weight"
 ---@overload fun(options: flame.options.nn.utils.remove_spectral_norm): flame.Module
@@ -11983,7 +11983,7 @@ function nn.utils.remove_spectral_norm(module, name) end
 ---@field module? flame.Module
 ---@field name? string  "weight"
 
---- The weight as a parameter again, with its current value.
+--- Undoes weight_norm: the weight is a parameter again, with its current value.
 ---@param module flame.Module
 ---@param name? string|flame.options.nn.utils.remove_weight_norm  "weight"
 ---@overload fun(options: flame.options.nn.utils.remove_weight_norm): flame.Module
@@ -12042,7 +12042,7 @@ function nn.utils.update_bn(batches, model) end
 ---@class flame.options.nn.utils.vector_to_parameters
 ---@field parameters? flame.Tensor[]
 
---- The inverse: writes the vector's values into the parameters.
+--- The inverse of parameters_to_vector: writes the vector's values into the parameters.
 ---@param vec flame.Tensor
 ---@param parameters flame.Tensor[]
 function nn.utils.vector_to_parameters(vec, parameters) end
@@ -12052,8 +12052,8 @@ function nn.utils.vector_to_parameters(vec, parameters) end
 ---@field name? string  "weight"
 ---@field dim? integer  1
 
---- Salimans and Kingma 2016: the weight as weight_g times the direction of weight_v, the norm
---- over all axes but dim; false: over all.
+--- Salimans and Kingma 2016: the weight as weight_g times weight_v / norm(weight_v). The norm is
+--- over all axes but dim; dim = false: over all.
 ---@param module flame.Module
 ---@param name? string|flame.options.nn.utils.weight_norm  "weight"
 ---@param dim? integer|flame.options.nn.utils.weight_norm  1
@@ -13325,7 +13325,7 @@ function plot.save(p, path) end
 ---@return flame.Plot
 function plot.scatter(x, y) end
 
---- A number of Poisson's distribution for each mean in x. It looks at values, so it evaluates.
+--- A draw from Poisson's distribution for each mean in x. It reads values, so it evaluates.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.poisson(x) end
@@ -13338,7 +13338,7 @@ Tensor.poisson = flame.poisson
 ---@field eps? number  1e-8
 ---@field reduction? "mean"|"sum"|"none"  "mean"
 
---- exp(x) - y x (log_input) or x - y log(x + eps); full adds Stirling's term for log(y!).
+--- With x = input, y = target: exp(x) - y x (log_input) or x - y log(x + eps); full: plus log(y!).
 ---@param input flame.Tensor
 ---@param target flame.Tensor
 ---@param log_input? boolean|flame.options.poisson_nll_loss  true
@@ -13438,7 +13438,7 @@ function flame.promote_types(a, b) end
 ---@field source? flame.Tensor
 ---@field accumulate? boolean  false
 
---- x with source at positions counted over all elements; {accumulate = true} adds.
+--- x with the elements at 'index', counted over all elements, set to source; accumulate: added.
 ---@param x flame.Tensor
 ---@param index flame.Tensor
 ---@param source flame.Tensor
@@ -13597,8 +13597,8 @@ Tensor.real = flame.real
 ---@field spec? string
 ---@field sizes? table
 
---- Reshape, permute, reshape by names: x:rearrange("b (h d) t -> b h t d", {h
---- = 8}); '...': axes without a name.
+--- Reorders, splits and joins axes by name: x:rearrange("b (h d) t -> b h t d", {h = 8}), where {…}
+--- gives sizes; '...' stands for axes without a name.
 ---@param x flame.Tensor
 ---@param spec string
 ---@param sizes? table|flame.options.rearrange
@@ -13733,13 +13733,13 @@ Tensor.reshape = flame.reshape
 function flame.reshape_as(x, y) end
 Tensor.reshape_as = flame.reshape_as
 
---- The values of x: conjugation and negation are never delayed here.
+--- A copy of x; for PyTorch's scripts: flame never delays conjugation.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.resolve_conj(x) end
 Tensor.resolve_conj = flame.resolve_conj
 
---- The values of x, as resolve_conj gives them.
+--- A copy of x; for PyTorch's scripts: flame never delays negation.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.resolve_neg(x) end
@@ -13863,9 +13863,9 @@ Tensor.rot90 = flame.rot90
 ---@field offset? number  0
 ---@field interleaved? boolean  false
 
---- x (…, t, d) with each pair of features rotated by its position: x cos + turned(x) sin. The
---- tables cos and sin are given, (t, d) or a shape that broadcasts to x; or they are computed from
---- base, with the first row at position 'offset'. interleaved: the pairs are 1 2, 3 4, ….
+--- x (…, t, d) with each pair of features rotated by an angle times its position. The tables cos
+--- and sin are given, (t, d) or a shape that broadcasts to x, or computed from base, with the first
+--- row at position 'offset'. Pairs are features i and i + d / 2; interleaved: 1 2, 3 4, ….
 ---@param x flame.Tensor
 ---@param cos? flame.Tensor|flame.options.rotary
 ---@param sin? flame.Tensor|flame.options.rotary
@@ -13984,11 +13984,11 @@ function flame.scalar_tensor(values) end
 ---@field scale? number|flame.Tensor
 ---@field enable_gqa? boolean  false
 
---- softmax(q k' / sqrt(d) + mask) v over the last two axes. attn_mask: bool, true takes part, or a
---- float that is added; is_causal: row i sees keys 1 to i. enable_gqa: k and v may have fewer heads
---- (axis -3) than q, each for as many heads of q. Memory for all scores is needed only with
---- dropout, with batch axes that broadcast, for few rows, and for odd sizes on a GPU. Without a
---- scale it is d ^ -0.5.
+--- softmax(scale q k' + mask) v over the last two axes; scale is d ^ -0.5 by default. attn_mask:
+--- bool (true takes part), or floats that are added; is_causal: row i sees keys 1 to i. enable_gqa:
+--- k and v may have fewer heads (axis -3) than q, each for equally many heads of q. Memory for all
+--- scores is needed only with dropout, with batch axes that broadcast, for few rows, and for odd
+--- sizes on a GPU.
 ---@param q flame.Tensor
 ---@param k flame.Tensor
 ---@param v flame.Tensor
@@ -14061,7 +14061,7 @@ function Tensor:scatter_add_(dim, index, src) end
 ---@field reduce? "sum"|"prod"|"mean"|"amax"|"amin"
 ---@field include_self? boolean  true
 
---- Every element of x combined with those of src that index maps to it.
+--- Combines every element of x with the elements of src that index maps to it.
 ---@param x flame.Tensor
 ---@param dim integer
 ---@param index flame.Tensor
@@ -14109,8 +14109,8 @@ function flame.seed(seed) end
 ---@field unsafe? boolean  false
 ---@field initial? number
 
---- Sums, means, products, largest or smallest elements of runs of x along axis 1. lengths: those of
---- the runs; offsets: where each begins, and where the last ends.
+--- Reduces consecutive segments of x along axis 1. lengths: of the segments; or offsets: where each
+--- begins, and where the last ends.
 ---@param x flame.Tensor
 ---@param reduce "sum"|"mean"|"prod"|"max"|"min"
 ---@return flame.Tensor
@@ -14169,7 +14169,7 @@ function flame.set_default_device(device) end
 ---@return string
 function flame.set_default_dtype(dtype) end
 
---- Gradients recorded or not, as the condition says: as enable_grad or no_grad.
+--- flame.enable_grad(…) if 'on' is true, else flame.no_grad(…).
 ---@param on boolean
 ---@param ... any
 ---@return any ...
@@ -14540,7 +14540,7 @@ Tensor.special.gammaln = flame.special.gammaln
 ---@class flame.options.special.hermite_polynomial_h
 ---@field n? flame.Tensor|number
 
---- Hermite polynomial of degree n, 2 x of degree 1.
+--- The physicists' Hermite polynomial of degree n (2 x for n = 1).
 ---@param x flame.Tensor|number
 ---@param n flame.Tensor|number
 ---@return flame.Tensor
@@ -14549,7 +14549,7 @@ function flame.special.hermite_polynomial_h(x, n) end
 ---@class flame.options.special.hermite_polynomial_he
 ---@field n? flame.Tensor|number
 
---- Hermite polynomial of degree n, x of degree 1.
+--- The probabilists' Hermite polynomial of degree n (x for n = 1).
 ---@param x flame.Tensor|number
 ---@param n flame.Tensor|number
 ---@return flame.Tensor
@@ -15083,7 +15083,7 @@ Tensor.take = flame.take
 ---@field index? flame.Tensor
 ---@field dim? integer
 
---- gather with shapes that broadcast; without dim, of the flat x.
+--- gather, with shapes that broadcast; without dim, from the flattened x.
 ---@param x flame.Tensor
 ---@param index flame.Tensor
 ---@param dim? integer|flame.options.take_along_dim
@@ -15153,7 +15153,7 @@ Tensor.tensordot = flame.tensordot
 ---@field threshold? flame.Tensor|number
 ---@field value? flame.Tensor|number
 
---- 'value' where x is not above the threshold.
+--- x where it is above the threshold, else 'value'.
 ---@param x flame.Tensor
 ---@param threshold flame.Tensor|number
 ---@param value flame.Tensor|number
@@ -15365,8 +15365,8 @@ function flame.tril_indices(rows, columns, offset) end
 ---@field swap? boolean  false
 ---@field reduction? "mean"|"sum"|"none"  "mean"
 
---- The anchor should be nearer to the positive than to the negative, by the margin; swap: uses the
---- distance from positive to negative if that is smaller.
+--- max(0, distance to positive - distance to negative + margin), both from the anchor. swap: uses
+--- the distance from positive to negative if that is smaller.
 ---@param anchor flame.Tensor
 ---@param positive flame.Tensor
 ---@param negative flame.Tensor
@@ -15451,7 +15451,7 @@ flame.trunc_ = flame.trunc
 ---@class flame.options.type
 ---@field dtype? string|string|flame.Tensor
 
---- x in another dtype; without one, the name of x's.
+--- x in another dtype; without an argument, the name of x's dtype.
 ---@param dtype? string|string|flame.Tensor|flame.options.type
 ---@return flame.Tensor|string
 function Tensor:type(dtype) end

@@ -1,13 +1,13 @@
 --- JSON as values of Lua, for the files that come with a model's weights. Objects are tables by
 -- name, lists are tables with the metatable 'list', null is the value 'null', so that what is read
--- can be written again. Given nothing; gives {read, write, list, null}.
+-- can be written again. The file returns {read, write, list, null}.
 local MAX_DEPTH <const> = 100
 
 local json = { list = { __name = "list" },
   null = setmetatable({}, { __tostring = function() return "null" end }) }
 
 -- ---- reading ------------------------------------------------------------------------------------
---- Ends the reading; 'at' is the byte from which on the text is wrong.
+--- Raises: the text is wrong ('what') from byte 'at' on, by default from the current position.
 local function wrong(r, what, at) error({ what = what, at = (at or r.at) - 1, json = r }, 0) end
 local function next_sign(r)
   r.at = r.text:find("[^ \t\r\n]", r.at) or #r.text + 1
@@ -80,7 +80,7 @@ end
 
 local read_value
 
---- The members up to the closing bracket, each read by f.
+--- Reads the members of a list or object up to the closing bracket; calls f() at each.
 local function members(r, bracket, f)
   r.at = r.at + 1
   if next_sign(r) == bracket then

@@ -1,12 +1,12 @@
---- Llama (Touvron et al. 2023) and similar models: Mistral, Qwen2, Qwen3. Given what models share
---- (models/parts.lua); gives an entry of flame.models for each.
+--- Llama (Touvron et al. 2023) and similar models: Mistral, Qwen2, Qwen3. The file returns a
+--- function that takes the helpers of models/parts.lua and returns entries for flame.models.
 local nn = require "flame.nn"
 
 return function(parts)
   local class = parts.class
 
-  --- The table rope_scaling for attention, and the base of the angles. Newer files have both in
-  --- rope_parameters.
+  --- The configuration's rope_scaling, as attention takes it, and the base of the rotary angles.
+  --- Newer files have both in rope_parameters.
   local function rotary_of(c)
     local scaling, base = c:get "rope_scaling", c:num("rope_theta", 10000)
     local newer = c:get "rope_parameters"
@@ -66,7 +66,7 @@ return function(parts)
     return x + self.mlp(self.post_attention_layernorm(x))
   end)
 
-  --- How many positions a query sees, and the first layer (from 0) where that holds; nil: all.
+  --- The width of the attention window (nil: none), and the first layer (from 0) that has it.
   local function window_of(c, own)
     local width = own.window and c:get "sliding_window" and c:int "sliding_window"
     if own.window ~= "flag" then return width, 0 end

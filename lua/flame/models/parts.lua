@@ -1,5 +1,5 @@
 --- What the models of flame.models share: reading a configuration, numbered layers, activations,
--- the masks, positions and caches of a decoder. Given flame.internal; gives a table of functions.
+-- the masks, positions and caches of a decoder. The file returns a table of functions.
 --
 -- Names are Hugging Face's, with lists that count from 0, so that a module's state_dict has the
 -- names of its file; ids also count from 0 wherever a model takes or gives them.
@@ -19,7 +19,7 @@ local fail = parts.fail
 -- ---- configurations -----------------------------------------------------------------------------
 local Config = { __name = "Config" }                     -- of op, where, values
 Config.__index = Config
---- Reads the values of a table, each checked; 'where' names it in messages.
+--- An object that reads the values of a configuration and checks each; messages say 'where'.
 function parts.config(op, where, values)
   return setmetatable({ op = op, where = where, values = values }, Config)
 end
@@ -55,7 +55,7 @@ function Config:word(name, default, known)
   return read(self, name, default, "one of " .. table.concat(names, " "),
     function(v) return known[v] ~= nil end)
 end
---- Width, number of heads, size of a head: the first is a multiple of the second.
+--- Reads the integers under the names 'width' and 'heads'; raises unless heads divide the width.
 function Config:heads(width, heads)
   local d, n = self:int(width), self:int(heads)
   if d % n ~= 0 then
@@ -84,7 +84,7 @@ function Config:activation(name, default)
   return ACTIVATIONS[self:word(name, default, ACTIVATIONS)]
 end
 
---- Modules 0 to n - 1, as names count them; ipairs goes over 'list'.
+--- A list of n modules with the names 0 to n - 1, as in weight files; self.list has them from 1 on.
 local Stack = nn.Module.extend("Stack")
 function Stack:init(n, make)
   rawset(self, "list", {})
@@ -170,7 +170,7 @@ local function check_cache(op, cache, b, t)
     fail(op, "%d positions after %d do not fit a cache of %d; make a longer one", t, cache.seen,
       cache.length)
   end
-  -- a call that failed half way has written into some layers
+  -- a call that failed half way has advanced the positions of some layers: they are reset
   for _, layer in ipairs(cache.layers) do layer.seen = cache.seen end
 end
 
@@ -188,8 +188,8 @@ local function note_real(cache, mask, b, t)
   cache.real = flame.cat({ cache.real:narrow(2, 1, seen), mask, flame.ones({ b, rest }, o) }, 2)
 end
 
---- Which keys each of t queries may see apart from the causal order, (batch, 1, t, keys); nil: all.
---- A position without a token sees itself, so that its softmax is not NaN.
+--- A bool mask of the keys that queries may see, apart from the causal order: (batch, 1, 1 or t,
+--- keys); nil: all. A position without a token sees itself, so that its softmax is not NaN.
 local function visible_of(mask, cache, b, k, q)
   local real = mask
   if cache then real = cache.real end
@@ -232,8 +232,8 @@ function parts.run(op, ids, attention_mask, cache, window)
     if cache.count then cache.count = cache.count + (step and step:narrow(2, t, 1) or t) end
     cache.seen = cache.seen + t
   end
-  --- The mask including the causal order, for attention that does not apply it by itself; nil:
-  --- causal attention does.
+  --- run.mask combined with the causal order, for attention functions that need it as a mask. nil:
+  --- there is neither a mask nor a cache, and is_causal is enough.
   function run.ordered()
     if run.whole == nil and (run.mask or cache) then
       local order = k:le(q)

@@ -1,5 +1,5 @@
---- The vision transformer (Dosovitskiy et al. 2020). Given what models share (models/parts.lua);
--- gives its entry in flame.models.
+--- The vision transformer (Dosovitskiy et al. 2020). The file returns a function that takes the
+-- helpers of models/parts.lua and returns the entry for flame.models.
 local flame = require "flame"
 local nn = require "flame.nn"
 

@@ -49,11 +49,11 @@ return function(nn, shared)
   end
   shared.keeper = keeper
 
-  --- Makes the module of a function of one tensor: f(x, options).
+  --- Makes a module whose call is f(x, options), for a function f of one tensor.
   local function activation(text, f)
     call(keeper("nn." .. text), "(x: T) -> T", function(self, x) return f(x, self.options) end)
   end
-  --- Makes the module of a function of flame that takes the options by name.
+  --- Makes a module whose call is flame[op](x, options).
   local function of_function(text, op)
     activation(text, function(x, o)
       if next(o) == nil then return flame[op](x) end

@@ -116,7 +116,7 @@ return function(nn, shared)
   end)
 
   local separate = { "q_proj_weight", "k_proj_weight", "v_proj_weight" }
-  -- (batch, time, features) to (batch, heads, time, size).
+  -- Projects x (batch, time, features) to the queries (i = 1), keys (2) or values (3) of all heads.
   local function project(self, x, i)
     local d, b = self.embed_dim, self.in_proj_bias
     local size = d // self.num_heads
@@ -208,8 +208,8 @@ return function(nn, shared)
         length, self.embed_dim // self.num_heads)
     end)
 
-  --- q, k and v after rotary positions and, with a cache, k and v with the earlier ones; sets o.at,
-  --- q's positions.
+  --- q, k and v after rotary positions; with a cache, k and v include those of earlier calls. Sets
+  --- o.at, the positions of q.
   local function placed(self, o, q, k, v)
     local cache, seen = o.cache, o.cache and o.cache.seen or 0
     if cache then
@@ -258,10 +258,10 @@ return function(nn, shared)
   end
 
   -- ---- blocks -----------------------------------------------------------------------------------
-  --- x + attention(norm(x)), then x + mlp(norm(x)) with a hidden layer of 4 d and GELU, over
-  --- (batch, time, d). {causal = false: the default of is_causal in calls, hidden = 4 d, dropout =
-  --- 0, bias = true} block(x, {attn_mask, key_padding_mask, is_causal}), masks as in
-  --- MultiheadAttention, which has num_kv_heads and rotary; cache = of block:cache(batch, length).
+  --- x + attention(norm(x)), then x + mlp(norm(x)), over (batch, time, d); mlp has a hidden layer
+  --- (4 d by default) and GELU. causal is the default of is_causal in calls: block(x, {attn_mask,
+  --- key_padding_mask, is_causal, cache = of block:cache(batch, length)}). Masks, num_kv_heads and
+  --- rotary are those of MultiheadAttention.
   class([[nn.TransformerBlock(size: int, heads: int, dropout = 0, bias = true, causal = false,
     hidden?: int, *, num_kv_heads?: int, rotary?: bool|table)]],
     function(self, d, heads, dropout, bias, causal, hidden, kv_heads, rotary)
@@ -297,7 +297,7 @@ return function(nn, shared)
     return given
   end
 
-  --- Sets the parts of a transformer's layer, of a decoder if 'cross', in the order of PyTorch's.
+  --- Adds the modules of PyTorch's transformer layer (of a decoder if 'cross') in PyTorch's order.
   function shared.fill_layer(name, cross, self, d, heads, hidden, p, activation, eps, batch_first,
       norm_first, bias, device, dtype)
     local as = { bias = bias, dtype = dtype, device = device }
@@ -307,7 +307,7 @@ return function(nn, shared)
     self.norm_first = norm_first
     local attention = { dropout = p, bias = bias, batch_first = batch_first, dtype = dtype,
       device = device }
-    -- one line each: the order of assignment counts
+    -- separate statements: parameters() has the order of assignment
     self.self_attn = nn.MultiheadAttention(d, heads, attention)
     if cross then self.multihead_attn = nn.MultiheadAttention(d, heads, attention) end
     self.linear1 = nn.Linear(d, hidden, as)

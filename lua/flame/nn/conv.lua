@@ -5,7 +5,7 @@ local flame = require "flame"
 return function(nn, shared)
   local fail, positive, class, call = shared.fail, shared.positive, shared.class, shared.call
 
-  --- A number or list as a list of n positive integers.
+  --- v, a number or a list, as a list of n positive integers; raises for other values.
   local function sizes(name, what, v, n)
     local list = {}
     if type(v) == "table" and #v ~= n and #v ~= 1 then
@@ -28,7 +28,7 @@ return function(nn, shared)
   end
 
   -- ---- convolutions ------------------------------------------------------------------------
-  --- Parameters as PyTorch draws them: uniform in +-1 / sqrt(w's second axis times the kernel).
+  --- Sets weight and bias as PyTorch does: uniform in +-1 / sqrt(product of shape[2], shape[3], …).
   local function draw(self, shape, outputs, o)
     local fan = 1
     for i = 2, #shape do fan = fan * shape[i] end
@@ -61,7 +61,7 @@ return function(nn, shared)
       self.groups > 1 and ", groups=" .. self.groups or "")
   end
 
-  --- The argument of :pad, from the last axis backwards, for a padding of n axes.
+  --- The layer's padding as the argument of x:pad: {before, after} of the last axis, then others.
   local function pad_list(self, n)
     local list, k = {}, self.kernel_size
     for i = n, 1, -1 do
@@ -81,7 +81,7 @@ return function(nn, shared)
 
   local function convolution(n, text)
     local name, op = "Conv" .. n .. "d", "conv" .. n .. "d"
-    --- A convolution with weights; padding also as a list of pairs before and after.
+    --- A convolution with weights; padding may be a list with a pair {before, after} per axis.
     local made = class(text [[nn.ConvND(in_channels: int, out_channels: int, kernel_size: DIMS,
       stride: DIMS = 1, padding: DIMS|"same"|"valid"|any[] = 0, dilation: DIMS = 1,
       groups: int = 1, bias = true,
@@ -173,7 +173,7 @@ return function(nn, shared)
     padding_module(text "nn.ReflectionPadND(padding: int|int[])", n, "reflect")
     --- The last axes continued with their ends.
     padding_module(text "nn.ReplicationPadND(padding: int|int[])", n, "replicate")
-    --- The last axes continued from their other ends.
+    --- Pads the last axes with the values from their opposite ends.
     padding_module(text "nn.CircularPadND(padding: int|int[])", n, "circular")
   end
 
@@ -233,7 +233,7 @@ return function(nn, shared)
       output_ratio?: num|num[], return_indices = false, _random_samples?: T)]]):format(n, n, n),
       ("fractional_max_pool%dd"):format(n))
   end
-  --- x over a power of the mean of its squares in neighbouring channels.
+  --- x divided by a power of the mean of the squares in neighbouring channels.
   simple("LocalResponseNorm(size: int, alpha = 1e-4, beta = 0.75, k = 1)", "local_response_norm")
   --- The module of flame.interpolate.
   simple([[Upsample(size?: int|int[], scale_factor?: num|num[],

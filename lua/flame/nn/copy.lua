@@ -72,7 +72,7 @@ return function(nn, shared)
   put(Module, "Module:clone() -> Module", function(self) return copy(self, {}) end)
 
   -- ---- calls with other values ------------------------------------------------------------------
-  --- The tensors below by name, with all names of a shared tensor.
+  --- The parameters and buffers of net by name, with every name of a shared one; the set of names.
   local function tensors_by_name(net)
     local by, names = {}, {}
     for _, entry in ipairs(shared.collect(net, nil, function(path, x) by[path] = x end)) do
@@ -85,7 +85,7 @@ return function(nn, shared)
   local Undo = { __close = function(list)
     for i = #list, 1, -1 do list[i]() end
   end }
-  --- Puts map[x] in the place of each x of a plain list.
+  --- Replaces each x in a plain list by map[x], if there is one; undo gets functions that restore.
   local function swap_list(t, map, undo)
     for i, x in ipairs(t) do
       if map[x] then
@@ -130,7 +130,7 @@ return function(nn, shared)
   end
 
   -- ---- by pattern -------------------------------------------------------------------------------
-  --- Raises if one of them is not a pattern of Lua.
+  --- Raises if one of the patterns is malformed as a Lua pattern.
   function shared.check_patterns(op, patterns)
     for _, pattern in ipairs(patterns) do
       local ok, why = pcall(string.find, "", pattern)
@@ -168,7 +168,7 @@ return function(nn, shared)
       x.grad = nil
     end)
   end)
-  --- Trains the parameters with names that match a pattern of Lua again, and returns the names.
+  --- Makes parameters with names that match a pattern of Lua trainable again; returns the names.
   put(Module, "Module:unfreeze(patterns...: str) -> table", function(self, ...)
     return matching("unfreeze", self, { ... }, function(_, x) x:requires_grad_(true) end)
   end)

@@ -1,7 +1,7 @@
 --- The fields of a module. Parameters and buffers are kept outside its table, so that each
---- assignment to their names is seen; everything else is in the table. Given the keys of each
---- module in the order of first assignment, the kinds of marked tensors, the function that raises,
---- and nn.Buffer; gives functions for nn.lua.
+--- assignment to their names is seen; everything else is in the table. The file returns a function
+--- of order (module -> keys in the order of first assignment), kinds (marked tensor -> its kind),
+--- fail, which raises, and nn.Buffer; it returns functions for nn.lua.
 local flame = require "flame"
 local arguments = require "flame.base.arguments"
 
@@ -11,7 +11,7 @@ return function(order, kinds, fail, buffer)
 
   local function marked(x) return type(x) == "userdata" and kinds[x] ~= nil end
 
-  --- The value that the module itself has for a key, apart from its class.
+  --- The module's own value for a key, without looking into its class.
   local function field(self, key)
     local tensors = held[self]
     local x = tensors and tensors[key]
@@ -80,7 +80,7 @@ return function(order, kinds, fail, buffer)
     return next, all
   end
 
-  --- Makes the instances of a class read and write fields in this way.
+  --- Sets the metamethods of a class so that its instances keep parameters and buffers in 'held'.
   local function give(class)
     class.__index = function(self, key)
       local tensors = held[self]
@@ -96,8 +96,8 @@ return function(order, kinds, fail, buffer)
   local bare = setmetatable({}, { __mode = "k" })      -- derived class -> the class
   local derived = setmetatable({}, { __mode = "kv" })
 
-  --- The class of those modules of 'class' that have computed names: as 'class', except that it
-  --- computes these.
+  --- The class that modules of 'class' get when some of their fields are computed: it calls the
+  --- functions in 'computed', and is otherwise like 'class'.
   local function derive(class)
     if bare[class] then return class end
     local own = derived[class]
@@ -121,8 +121,8 @@ return function(order, kinds, fail, buffer)
     return own
   end
 
-  --- Makes a field of a module read as f(module); a parameter of that name remains for parameters()
-  --- and state_dict(). f = nil: the field is as before.
+  --- Makes reads of a module's field return f(module); a parameter of that name remains for
+  --- parameters() and state_dict(). f = nil ends this.
   local function compute(self, key, f)
     local list = computed[self] or {}
     list[key] = f
@@ -131,7 +131,7 @@ return function(order, kinds, fail, buffer)
     setmetatable(self, next(list) and derive(class) or bare[class] or class)
   end
 
-  --- Gives a module the computed names of another.
+  --- Gives the module 'self' the computed fields of the module 'other'.
   local function compute_as(self, other)
     for key, f in pairs(computed[other] or {}) do compute(self, key, f) end
   end

@@ -1,12 +1,12 @@
---- Backward hooks of modules. Given the table of flame.nn, adds to nn.Module.
+--- Backward hooks of modules. The file returns a function that adds them to nn.Module.
 local flame = require "flame"
 local arguments = require "flame.base.arguments"
 
 return function(nn, shared)
   local Module, fail = nn.Module, shared.fail
 
-  --- Joins the gradients that a backward hook returned into one; those that it left out are as in
-  --- 'gradients'.
+  --- Joins the gradients that a backward hook returned ('new') into one tensor; where it returned
+  --- none, the one in 'gradients' stays.
   local function rejoin(what, new, gradients, places)
     if flame.is_tensor(new) and #places == 1 then new = { [places[1]] = new } end
     if type(new) ~= "table" then

@@ -104,7 +104,7 @@ return function(nn, shared)
     return init.normal(x, 0, gain * math.sqrt(2 / (fan_in + fan_out)))
   end)
 
-  -- He's deviation: the gain of the activation over the root of the fan.
+  -- The standard deviation of He et al.: the activation's gain divided by the root of the fan.
   local function kaiming(name, x, slope, mode, nonlinearity)
     local fan_in, fan_out = fans(name, x)
     return init.calculate_gain(nonlinearity, slope)
@@ -164,14 +164,14 @@ return function(nn, shared)
   -- PyTorch's places for the same functions
   nn.utils, utils.rnn, nn.functional = utils, utils, flame
 
-  --- All values in one vector, in the list's order.
+  --- The values of all parameters in one vector, in the list's order.
   put(utils, "nn.utils.parameters_to_vector(parameters: T[]) -> T", function(params)
     local flat = {}
     for i, p in ipairs(some("parameters_to_vector", params)) do flat[i] = p:reshape(-1) end
     return flame.cat(flat, 1)
   end)
 
-  --- The inverse: writes the vector's values into the parameters.
+  --- The inverse of parameters_to_vector: writes the vector's values into the parameters.
   put(utils, "nn.utils.vector_to_parameters(vec: T, parameters: T[])", function(vector, params)
     local n, at = 0, 1
     for _, p in ipairs(some("vector_to_parameters", params)) do n = n + p:numel() end

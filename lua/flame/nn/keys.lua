@@ -1,6 +1,6 @@
---- What the attentions share: rotary positions of queries and keys, and the cache of keys and
---- values for a text that is generated token by token. Given the table of flame.nn, adds to
---- 'shared'.
+--- What the attention modules share: rotary positions of queries and keys, and the cache of keys
+--- and values for a text that is generated token by token. The file returns a function that sets
+--- shared.keys.
 local flame = require "flame"
 local arguments = require "flame.base.arguments"
 local objects = require "flame.base.objects"
@@ -42,7 +42,7 @@ return function(_, shared)
     return own
   end
 
-  --- The angle by which each pair of features turns per position, as numbers.
+  --- The list of angles by which pairs of features are rotated per position; d: features.
   function keys.rates(d, base, scaling)
     local list = {}
     for i = 0, d // 2 - 1 do
@@ -148,8 +148,8 @@ return function(_, shared)
     cache.seen = cache.seen + #at
     return cache.k:to(k.dtype), cache.v:to(v.dtype)
   end
-  --- Which of 'count' keys the positions 'at' may read, (time, count): if causal those up to their
-  --- own position, else those up to the last one.
+  --- A bool mask (time, count): which of 'count' keys the queries at positions 'at' may read: if
+  --- causal those up to the query's position, else those up to the last position.
   function keys.order(count, at, causal)
     return flame.arange(count, { device = at.device }):reshape(1, -1)
       :le((causal and at or at[-1]:expand(#at)):reshape(#at, 1))

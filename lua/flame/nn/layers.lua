@@ -50,7 +50,7 @@ return function(nn, shared)
     rawset(self, at, module)
   end)
 
-  --- The items of a table by name, in the order of the names.
+  --- Assigns the items of t to self by name, in the order of the names; accept(x) checks each.
   local function named_items(self, t, accept, what)
     local keys = {}
     for key in pairs(t or {}) do keys[#keys + 1] = key end
@@ -95,8 +95,8 @@ return function(nn, shared)
       self.bias ~= nil)
   end
 
-  -- Sets up a table of rows for ids, with row k (padding_idx) at zero. 'kept': options for the
-  -- functions that differ from the defaults.
+  -- Sets up the weight (n, d) of an embedding, with row k (padding_idx) at zero. kept: the options
+  -- of the lookup that differ from their defaults.
   local function rows_of(self, name, n, d, k, kept, as)
     positive(name, "num_embeddings", n)
     positive(name, "embedding_dim", d)
@@ -114,8 +114,8 @@ return function(nn, shared)
       scale_grad_by_freq = by_freq or nil }
   end
 
-  --- Rows of a table by ids from 1 to num_embeddings; weight (num_embeddings, embedding_dim),
-  --- standard normal. The row padding_idx starts at zero and is not trained. sparse has no effect.
+  --- Rows of weight (num_embeddings, embedding_dim) by ids from 1 to num_embeddings. It starts as
+  --- standard normal; row padding_idx starts at zero and is not trained. sparse has no effect.
   class([[nn.Embedding(num_embeddings: int, embedding_dim: int, padding_idx?: int, max_norm?: num,
     norm_type = 2, scale_grad_by_freq = false, *, sparse = false, device?: device, dtype?: dtype)]],
     function(self, n, d, k, max_norm, norm_type, by_freq, _, device, dtype)

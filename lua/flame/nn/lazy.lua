@@ -7,8 +7,8 @@ return function(nn, shared)
   local fail, put, positive = shared.fail, shared.put, shared.positive
 
   -- ---- lazy layers -----------------------------------------------------------------------------
-  --- nn.LazyX(…) becomes nn.X(n, …) with the first input, where n is the size of the input's axis.
-  --- Before it has no parameters: give the parameters to an optimiser after the first forward.
+  --- Adds nn.LazyX(…), which becomes nn.X(n, …) at the first input, where n is the size of its axis
+  --- 'axis'. It has no parameters before, so an optimiser must be made after the first forward.
   local function lazy(name, axis)
     local of = nn[name]
     -- without the first parameter of nn.X
@@ -42,13 +42,13 @@ return function(nn, shared)
     lazy("InstanceNorm" .. n .. "d", -n - 1)
   end
 
-  -- ---- weights made of others -------------------------------------------------------------------
+  -- ---- weights computed from other parameters ---------------------------------------------------
   -- module -> name -> {hook =, run =, undo =}
   local made = setmetatable({}, { __mode = "k" })
   shared.made = made
 
-  --- Replaces the parameter 'name' by a value that make(module) computes from others before each
-  --- forward. Both functions get the module as an argument, so copies of the module can share them.
+  --- Replaces parameter 'name' by a value that make(module) computes from others before each
+  --- forward; undo(module) is for removing it. Both get the module, so its copies can share them.
   local function replace(module, name, make, undo)
     local list = made[module] or {}
     made[module] = list
@@ -77,8 +77,8 @@ return function(nn, shared)
     end)
   end
 
-  --- Salimans and Kingma 2016: the weight as weight_g times the direction of weight_v, the norm
-  --- over all axes but dim; false: over all.
+  --- Salimans and Kingma 2016: the weight as weight_g times weight_v / norm(weight_v). The norm is
+  --- over all axes but dim; dim = false: over all.
   put(utils, 'nn.utils.weight_norm(module: Module, name: str = "weight", dim?: axis = 1) -> Module',
     function(module, name, dim)
     local w = parameter_of(module, name)
@@ -96,7 +96,7 @@ return function(nn, shared)
       return value
     end)
   end)
-  --- The weight as a parameter again, with its current value.
+  --- Undoes weight_norm: the weight is a parameter again, with its current value.
   restore 'nn.utils.remove_weight_norm(module: Module, name: str = "weight") -> Module'
 
   --- Miyato et al. 2018: the weight divided by its largest singular value, which one step of power
@@ -132,6 +132,6 @@ return function(nn, shared)
       return value
     end)
   end)
-  --- The weight as a parameter again, with its current value.
+  --- Undoes spectral_norm: the weight is a parameter again, with its current value.
   restore 'nn.utils.remove_spectral_norm(module: Module, name: str = "weight") -> Module'
 end

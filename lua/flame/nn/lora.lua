@@ -2,10 +2,10 @@
 -- where A (rank, columns) and B (rows, rank) are trained and W is not. The file returns a function
 -- that adds them to flame.nn.
 --
--- A linear layer adds s B (A x) to its result, so nothing of W's size is computed. The weights of
--- convolutions (rows: their first axis, columns: the others as one) and of attention read as the
--- sum. An adapter is an additional module next to the weight, which keeps its name, so that saved
--- states of the base fit with and without adapters.
+-- A linear layer adds s B (A x) to its result, so nothing of W's size is computed. For convolutions
+-- (rows: the first axis of W, columns: the other axes as one) and attention, reading the weight
+-- gives the sum. An adapter is an additional module next to the weight, which keeps its name, so
+-- that saved states of the base fit with and without adapters.
 local flame = require "flame"
 
 return function(nn, shared)
@@ -151,7 +151,7 @@ return function(nn, shared)
     return out
   end)
 
-  --- The layer, weight and slot that an adapter's name refers to.
+  --- The layer, the weight's name and the adapter's field for the name of a saved adapter.
   local function place_of(net, modules, name)
     local path, slot = name:match("^(.-)%.?(lora[%w_]*)$")
     local layer = path == "" and net or modules[path]
@@ -161,7 +161,7 @@ return function(nn, shared)
     fail("lora.load", "there is no layer for '%s' in the network", name)
   end
 
-  --- The tensors of saved adapters: owner -> {A =, B =, scale =}.
+  --- The tensors of saved adapters: adapter's name -> {A =, B =, scale =}.
   local function parts_of(state)
     local parts = {}
     for name, x in pairs(state) do

@@ -48,8 +48,8 @@ return function(nn, shared)
 
   -- ---- losses -----------------------------------------------------------------------------------
   local REDUCTION = 'reduction: "mean"|"sum"|"none" = "mean"'
-  --- Makes the module of a loss; the loss function takes the options in a table after its
-  --- arguments.
+  --- Makes the module of a loss: its call is flame[op] of the inputs, with the options in a table
+  --- after them.
   local function loss(text, op, inputs)
     local made = keeper("nn." .. text:gsub("REDUCTION", REDUCTION))
     made.extra = nil
@@ -96,9 +96,9 @@ return function(nn, shared)
     "input: T, target: T, input_lengths: T|int|int[], target_lengths: T|int|int[]")
 
   --- Log-softmax of many classes, the frequent ones first (Grave, Joulin, Cissé, 2017). adaptive(x,
-  --- target) gives the log-probability of each row's class, and minus their mean. The head has the
-  --- classes up to cutoffs[1] and one output for each cluster of further classes; the hidden size
-  --- of the i-th cluster is divided by div_value^i.
+  --- target) gives the log-probability of each row's class, and minus their mean. The head has an
+  --- output for each class up to cutoffs[1] and for each cluster of further classes; the hidden
+  --- size of the i-th cluster is in_features / div_value^i.
   class([[nn.AdaptiveLogSoftmaxWithLoss(in_features: int, n_classes: int, cutoffs: int[],
     div_value = 4, head_bias = false, device?: device, dtype?: dtype)]],
     function(self, in_features, n_classes, cutoffs, div_value, head_bias, device, dtype)

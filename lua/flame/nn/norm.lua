@@ -7,11 +7,11 @@ return function(nn, shared)
   local fail, positive, class, call = shared.fail, shared.positive, shared.class, shared.call
 
   -- ---- norms -------------------------------------------------------------------------------
-  -- The smallest e with 1 + e > 1: the default eps of rms_norm.
+  -- By dtype, the distance from 1 to the next number: the default eps of rms_norm.
   local epsilon = dtypes.epsilon
 
   --- Root-mean-square norm over the last axes of the given shape; weight of that shape.
-  --- eps is by default the smallest e of x's dtype with 1 + e > 1; affine is another name of
+  --- eps is by default the machine epsilon of x's dtype; affine is another name of
   --- elementwise_affine.
   class([[nn.RMSNorm(normalized_shape: int|int[], eps?: num, elementwise_affine = true,
     device?: device, dtype?: dtype, *, affine = true)]],
@@ -54,8 +54,8 @@ return function(nn, shared)
       self.weight ~= nil)
   end
 
-  -- Makes norms with statistics for each channel: batch_norm and instance_norm for inputs of 'low'
-  -- to 'high' axes.
+  -- Makes the class of a norm with statistics for each channel (batch_norm, instance_norm) for
+  -- inputs of 'low' to 'high' axes; run(self, x, …) computes it.
   local function channel_norm(text, low, high, track, run)
     local name = text:match("%.(%w+)%(")
     local made = class(text, function(self, channels, eps, momentum, affine, tracks, device, dtype)
@@ -104,7 +104,7 @@ return function(nn, shared)
         eps = self.eps })
   end
   for n = 1, 3 do
-    --- batch_norm with running statistics; momentum = false: the mean over all batches.
+    --- batch_norm with running statistics; momentum = false: their mean over all batches so far.
     channel_norm(([[nn.BatchNorm%dd(num_features: int, eps = 1e-5, momentum?: num = 0.1,
       affine = true, track_running_stats = true, device?: device, dtype?: dtype)]]):format(n),
       n == 1 and 2 or n + 2, n + 2, true, batch_norm)

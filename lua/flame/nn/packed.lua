@@ -1,8 +1,8 @@
 --- Sequences of different lengths for the recurrent layers: the functions of torch.nn.utils.rnn. A
 -- packed sequence is a table of data (the first steps of all sequences, then the second ones, …),
 -- batch_sizes (number of sequences at each step), and sorted_indices and unsorted_indices, which
--- map the given order to the order by decreasing length and back. Given the table of flame.nn, adds
--- to nn.utils.
+-- map the given order to the order by decreasing length and back. The file returns a function that
+-- adds to nn.utils.
 local flame = require "flame"
 
 return function(nn, shared)
@@ -113,8 +113,8 @@ return function(nn, shared)
   put(utils, "nn.utils.unpack_sequence(packed: PackedSequence) -> T[]",
     function(packed) return utils.unpad_sequence(utils.pad_packed_sequence(packed)) end)
 
-  --- Applies f to the padded form: f(x, masks) gives y and states; masks[step] (n, 1) tells which
-  --- sequences have an element at the step.
+  --- Applies f to a packed sequence in padded form and packs the result: f(x, masks) gives y and
+  --- states; masks[step] (n, 1) tells which sequences have an element at the step.
   function shared.over_packed(packed, f)
     local x, lengths = utils.pad_packed_sequence(packed)
     local reach, masks = lengths:to(x.device):unsqueeze(2), {}

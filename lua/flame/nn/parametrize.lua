@@ -7,7 +7,7 @@ return function(nn, shared)
   local Module, fail, put, fields = nn.Module, shared.raise, shared.put, shared.fields
   local utils = nn.utils
 
-  -- Has 'original', a parameter, and the modules that are applied to it, in order.
+  -- A module with the parameter 'original' and the modules that are applied to it, in order.
   local List = Module.extend "ParametrizationList"
   function List:forward()
     local x = self.original
@@ -21,8 +21,8 @@ return function(nn, shared)
     return all and rawget(all, name) or nil
   end
 
-  --- Appends a parametrization. begin: if given, original becomes the value for which the others
-  --- give begin, by their right_inverse.
+  --- Appends a parametrization. begin: if given, 'original' is set, by right_inverse of the earlier
+  --- ones, so that they give begin.
   local function append(list, parametrization, begin)
     if begin then
       for i = #list, 1, -1 do

@@ -30,7 +30,7 @@ return function(nn, shared)
 
   local gates_of = { tanh = 1, relu = 1, lstm = 4, gru = 3 }
 
-  --- Uniform in +-1 / sqrt(hidden), as all weights of these layers.
+  --- A parameter uniform in +-1 / sqrt(hidden), as all weights of these layers start.
   local function weight(shape, hidden, o)
     local bound = 1 / math.sqrt(hidden)
     return nn.Parameter(flame.uniform(shape, -bound, bound,
@@ -42,8 +42,8 @@ return function(nn, shared)
 
   local function text(x) return "(" .. table.concat(x.shape, ", ") .. ")" end
 
-  --- The initial states, as given, or zeros. layers: number of rows of each; sizes: number of
-  --- elements of h and c.
+  --- The initial states h and c, (layers, n, size) each: checked if given, else zeros. sizes: their
+  --- last axes; layers: number of layers times directions.
   local function initial(name, x, given, sizes, layers, n)
     local states = {}
     for k, hidden in ipairs(sizes) do
@@ -60,7 +60,7 @@ return function(nn, shared)
   end
 
   -- ---- layers -----------------------------------------------------------------------------------
-  --- The states that follow x in a call; they may be one list. names: their names.
+  --- The states h and c that follow x in a call, as arguments or as one list. names: for messages.
   local function states_given(name, names, h, c)
     if type(h) ~= "table" then return h, c end
     if c ~= nil or #h > #names then
@@ -77,7 +77,7 @@ return function(nn, shared)
       self["bias_ih" .. suffix], self["bias_hh" .. suffix]
     local projection = self.proj_size > 0 and self["weight_hr" .. suffix]
     local n, out = #inputs, {}
-    -- after parametrisations, which run code of the script
+    -- only here: the reads of weights above may run parametrisations, which are the script's code
     local _ <close> = recording.unpin
     recording.pin()
     local gx = rows(flame.linear(flame.stack(inputs), wx, bx))
@@ -95,7 +95,7 @@ return function(nn, shared)
     return out, state
   end
 
-  --- All layers: x (steps, n, inputs); given: initial states. Gives y, and the last states.
+  --- Runs all layers on x (steps, n, inputs) from the states 'given'; returns y and last states.
   local function forward(self, name, x, given, masks)
     local directions, count = self.bidirectional and 2 or 1, self.mode == "lstm" and 2 or 1
     local sizes = { self.proj_size > 0 and self.proj_size or self.hidden_size,
@@ -123,7 +123,7 @@ return function(nn, shared)
     return flame.stack(inputs), last
   end
 
-  --- The parameters of all layers; PyTorch's names in its order.
+  --- Makes the parameters of all layers, with PyTorch's names, in PyTorch's order.
   local function make_weights(self, o)
     local directions, hidden = self.bidirectional and 2 or 1, self.hidden_size
     local size, out = gates_of[self.mode] * hidden, self.proj_size > 0 and self.proj_size or hidden
@@ -144,8 +144,8 @@ return function(nn, shared)
     end
   end
 
-  --- Checks sizes and options of a layer, and sets its fields; mode: the kind of the layer, nil for
-  --- one with the option nonlinearity.
+  --- Checks sizes and options of a layer, and sets its fields. mode: "lstm", "gru", or nil for an
+  --- RNN, whose mode is the option nonlinearity.
   local function configure(self, name, mode, o)
     self.num_layers, self.dropout, self.proj_size = o.num_layers, o.dropout, o.proj_size or 0
     self.batch_first, self.bidirectional = o.batch_first, o.bidirectional

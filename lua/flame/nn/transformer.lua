@@ -6,7 +6,7 @@ local flame = require "flame"
 return function(nn, shared)
   local fail, positive, class, call = shared.fail, shared.positive, shared.class, shared.call
 
-  --- The layer and count - 1 copies of it, which begin with the same values.
+  --- A list of the layer and count - 1 copies of it, which begin with the same values.
   local function copies(name, layer, count)
     positive(name, "num_layers", count, shared.LAYERS)
     if not layer.again then
@@ -35,8 +35,8 @@ return function(nn, shared)
     return self.norm and self.norm(x) or x
   end)
 
-  --- Attention to itself, attention to the encoder's result, a small network;
-  --- each with norm and sum.
+  --- A decoder layer: self-attention, attention to the encoder's result and a feed-forward network,
+  --- each with a layer norm and a residual sum.
   class([[nn.TransformerDecoderLayer(d_model: int, nhead: int, dim_feedforward: int = 2048,
     dropout = 0.1, activation: fn|str = "relu", layer_norm_eps = 1e-5, batch_first = false,
     norm_first = false, bias = true, *, device?: device, dtype?: dtype)]],

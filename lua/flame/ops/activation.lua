@@ -10,15 +10,15 @@ local axis_of = arguments.axis_of
 local function is_float(x) return x:is_floating_point() end
 local function unary(name, f) def(name .. "_?(x: T) -> T", f) end
 
---- x limited to low … high; as in PyTorch the gradient is 0 at the bounds too, but not at NaN.
+--- x limited to low … high. As in PyTorch its gradient is 0 also at the bounds, but not at NaN.
 local function inside(x, low, high)
   return is_float(x) and internal.piecewise("hardtanh", x, low, high) or x:clamp(low, high)
 end
---- alpha * (exp(x / scale) - 1) below 0, x above; at 0 the slope is that of the first, and the
---- second derivative is 0, as in PyTorch.
+--- alpha * (exp(x / scale) - 1) for x < 0, else x (times alpha / scale). As in PyTorch the slope at
+--- 0 is alpha / scale, and the second derivative is 0.
 local function bent(x, alpha, scale)
   local below = x:lt(0)
-  -- so that no slope is multiplied by infinity
+  -- x > 0 is replaced, so that backward does not multiply 0 by an infinite exponential
   local part = tracked(x) and where(below, x, 0) or x
   local line = alpha == scale and x or where(x:gt(0), x, x * (alpha / scale))
   return where(below, (scale == 1 and part or part / scale):expm1() * alpha, line)
@@ -68,7 +68,7 @@ function internal.softplus(x, beta, threshold)
   local z = x * beta
   return where(z:gt(threshold), x, where(z:gt(threshold), 0, z):softplus() / beta)
 end
---- 'value' where x is not above the threshold.
+--- x where it is above the threshold, else 'value'.
 def("threshold_?(x: T, threshold: T|num, value: T|num) -> T",
   function(x, threshold, value) return where(x:le(threshold), value, x) end)
 --- 0 where |x| <= lambd.
@@ -115,7 +115,7 @@ local function one_hot_of(y, d)
   return flame.zeros_like(y:detach()):scatter(d, at,
     flame.ones(at.shape, { dtype = y.dtype, device = y.device }))
 end
---- Softmax of x plus Gumbel noise over tau; hard: one-hot forward, the soft gradient.
+--- Softmax of (x + Gumbel noise) / tau. hard: a one-hot result with the gradient of the softmax.
 def("gumbel_softmax(x: T, tau = 1, hard = false, dim: axis = -1) -> T", function(x, tau, hard, d)
   local noise = -(-(flame.rand_like(x:detach()):clamp({ min = 1e-38 })):log()):log()
   local y = ((x + noise) / tau):softmax(d)

@@ -1,4 +1,4 @@
---- PyTorch's names of functions that have another name or another form here.
+--- PyTorch's names for functions that have another name or other arguments in flame.
 local flame = require "flame"
 local internal = flame.internal
 local methods = internal.methods
@@ -53,12 +53,12 @@ def(".device(name: str, ordinal?: int) -> str", function(name, ordinal)
   end
   return text
 end)
---- Gradients recorded or not, as the condition says: as enable_grad or no_grad.
+--- flame.enable_grad(…) if 'on' is true, else flame.no_grad(…).
 def(".set_grad_enabled(on: bool, ...) -> ...",
   function(on, ...) return (on and flame.enable_grad or flame.no_grad)(...) end)
 --- The product of matrices in the cheapest order.
 def(".chain_matmul(tensors...: T) -> T", function(...) return flame.linalg.multi_dot({ ... }) end)
---- A tensor of the values, or the tensor itself in the dtype and on the device given.
+--- The values as a tensor, or the tensor x converted to the given dtype and device.
 def(".as_tensor(x: T, *, dtype?: dtype, device?: device) -> T",
   function(x, dtype, device) return x:to(dtype or x.dtype, device or x.device) end,
   ".as_tensor(values: num|bool|table, *factory) -> T",
@@ -69,7 +69,7 @@ flame.asarray = flame.as_tensor
 --- Do both have the same shape?
 def("is_same_size(x: T, y: T) -> bool",
   function(x, y) return table.concat(x.shape, " ") == table.concat(y.shape, " ") end)
---- x in another dtype; without one, the name of x's.
+--- x in another dtype; without an argument, the name of x's dtype.
 def(":type(x: T, dtype?: dtype|device|T) -> T|str",
   function(x, dtype) return dtype and x:to(dtype) or x.dtype end)
 --- Replaces each element of x by f(element), in order. f is a Lua function of a number: slow, for
@@ -106,7 +106,7 @@ def(".can_cast(from: dtype, to: dtype) -> bool", function(from, to)
   end
   return kind(from) <= kind(to)
 end)
---- The last two axes exchanged: of real numbers the adjoint.
+--- x with the last two axes exchanged, which for real numbers is the adjoint.
 def("adjoint(x: T) -> T", function(x) return flame.linalg.matrix_transpose(x) end)
 --- pad with a constant; pad holds before and after, from the last axis backwards.
 def("constant_pad_nd(x: T, pad: int[], value = 0) -> T",

@@ -1,4 +1,4 @@
---- scaled_dot_product_attention: which calls are one op, and which are composed; rotary positions.
+--- scaled_dot_product_attention, as one op (flash attention) or composed of ops; rotary positions.
 local flame = require "flame"
 local internal = flame.internal
 local arguments = require "flame.base.arguments"
@@ -11,7 +11,7 @@ local function shape_text(x) return "(" .. table.concat(x.shape, ", ") .. ")" en
 
 local attention = "scaled_dot_product_attention"
 
---- How many heads of q use the same head of x: both are (…, heads, time, size).
+--- How many heads of q share each head of x (keys or values); both are (…, heads, time, size).
 local function heads_for_one(name, x, q)
   if q.ndim < 3 or x.ndim < 3 then
     fail(attention, "enable_gqa needs an axis of heads: q has shape %s and %s %s", shape_text(q),
@@ -25,8 +25,8 @@ local function heads_for_one(name, x, q)
   return most // heads
 end
 
---- Do several heads of q with one row each use the same head of k and v, as in a step with a cache?
---- Then they can be rows of a single head, and nothing is repeated.
+--- Do several heads of q, of one row each, share a head of k and v, as in a step with a cache? Then
+--- they can be the rows of one head, and k and v need not be repeated.
 local function rows_for_heads(q, o)
   local mask = o.attn_mask
   local m = mask and mask.shape or {}
@@ -35,8 +35,8 @@ local function rows_for_heads(q, o)
     and (#m < 2 or m[#m - 1] == 1) and (#m < 3 or m[#m - 2] == 1)
 end
 
---- Attention composed of other ops, which keeps all scores: for shapes that broadcast, dropout,
---- masks with gradients, and few rows.
+--- Attention composed of other ops, which stores all scores. Used for batch axes that broadcast,
+--- dropout, masks with gradients, and few rows.
 local composed
 function composed(q, k, v, o)
   if rows_for_heads(q, o) then
@@ -66,15 +66,15 @@ function composed(q, k, v, o)
   return p:matmul(v)
 end
 
---- What the op supports on a device. rows: with fewer rows, all scores fit in the cache, and the
---- composed form is faster. size: most features of a head; even: keys and values must have equally
---- many, for half types a multiple of 8.
+--- What the op "attention" supports on a device. rows: the fewest rows of q, since with fewer the
+--- composed form is faster; size: most features of a head; even: heads of keys and values must be
+--- equally large, and for half types a multiple of 8.
 local takes = {
   cpu = { rows = 64, size = 1024, even = false, f64 = true, f32 = true, f16 = true, bf16 = true },
   cuda = { rows = 16, size = 256, even = true, f32 = true, f16 = true, bf16 = true },
 }
 
---- The shape with ones before it, up to four axes.
+--- The shape of x, extended to four axes by ones at the front.
 local function four(x)
   local shape = x.shape
   while #shape < 4 do table.insert(shape, 1, 1) end
@@ -101,7 +101,7 @@ local function mask_fits(mask, q, shape, keys)
   return true
 end
 
---- Can the op, which keeps no scores, compute this? q, k and v have 2 to 4 axes.
+--- Can the op "attention", which stores no scores, compute this call? o: its options.
 local function fits(q, k, v, o)
   local can, n = takes[q.device == "cpu" and "cpu" or "cuda"], q.ndim
   if o.dropout_p > 0 or n < 2 or n > 4 or k.ndim ~= n or v.ndim ~= n or not can[q.dtype] then
@@ -119,8 +119,8 @@ local function fits(q, k, v, o)
   return not o.attn_mask or mask_fits(o.attn_mask, q, shape, keys[3])
 end
 
---- scaled_dot_product_attention for heads of queries, keys and values that lie side by side in the
---- rows of x (b, t, h + 2 kv, d): gives (b, t, h, d). nil if the op can not do it, or if a block of
+--- scaled_dot_product_attention for h heads of queries, kv of keys and kv of values that are
+--- adjacent in x (b, t, h + 2 kv, d): gives (b, t, h, d). nil if the op does not support it, or if
 --- autocast would cast x. The gradient of x is one array.
 local function of_rows(x, h, kv, causal)
   local shape, cast = x.shape, flame.autocast()
@@ -133,11 +133,11 @@ local function of_rows(x, h, kv, causal)
   return internal.attention_rows(x, h, kv, d ^ -0.5, causal)
 end
 
---- softmax(q k' / sqrt(d) + mask) v over the last two axes. attn_mask: bool, true takes part, or a
---- float that is added; is_causal: row i sees keys 1 to i. enable_gqa: k and v may have fewer heads
---- (axis -3) than q, each for as many heads of q. Memory for all scores is needed only with
---- dropout, with batch axes that broadcast, for few rows, and for odd sizes on a GPU. Without a
---- scale it is d ^ -0.5.
+--- softmax(scale q k' + mask) v over the last two axes; scale is d ^ -0.5 by default. attn_mask:
+--- bool (true takes part), or floats that are added; is_causal: row i sees keys 1 to i. enable_gqa:
+--- k and v may have fewer heads (axis -3) than q, each for equally many heads of q. Memory for all
+--- scores is needed only with dropout, with batch axes that broadcast, for few rows, and for odd
+--- sizes on a GPU.
 def([[scaled_dot_product_attention(q: T, k: T, v: T, attn_mask?: T, dropout_p = 0,
     is_causal = false, scale?: num|T, enable_gqa = false) -> T @half]],
 function(q, k, v, attn_mask, dropout_p, is_causal, scale, enable_gqa)
@@ -177,9 +177,9 @@ local function turned(x, interleaved)
   return flame.stack({ -split:select(-1, 2), split:select(-1, 1) }, -1):flatten(-2, -1)
 end
 
---- x (…, t, d) with each pair of features rotated by its position: x cos + turned(x) sin. The
---- tables cos and sin are given, (t, d) or a shape that broadcasts to x; or they are computed from
---- base, with the first row at position 'offset'. interleaved: the pairs are 1 2, 3 4, ….
+--- x (…, t, d) with each pair of features rotated by an angle times its position. The tables cos
+--- and sin are given, (t, d) or a shape that broadcasts to x, or computed from base, with the first
+--- row at position 'offset'. Pairs are features i and i + d / 2; interleaved: 1 2, 3 4, ….
 def([[rotary(x: T, cos?: T, sin?: T, *, base = 10000, offset = 0,
     interleaved = false) -> T]], function(x, cos, sin, base, offset, interleaved)
   if x.ndim < 2 then fail("rotary", "x has %d axes, need at least 2 (…, t, d)", x.ndim) end

@@ -1,13 +1,13 @@
---- Bessel functions and orthogonal polynomials: compositions that few scripts look for.
+--- Bessel functions and orthogonal polynomials, composed of other ops.
 local flame = require "flame"
 local arguments = require "flame.base.arguments"
 local where = flame.where
 
 -- ---- Bessel functions ---------------------------------------------------------------------------
--- J and Y up to FAR: means of cos(x sin t) over the circle, with an error of about e^-(points - x);
--- beyond it Hankel's series. K up to 2: the power series; beyond it the integral of exp(-x cosh t).
+-- J and Y for x up to FAR: means of cos(x sin t) over angles t, with an error of about e^-(points -
+-- x); above: Hankel's series. K up to 2: power series; above: the integral of exp(-x cosh t).
 local FAR, POINTS, TURNS, EULER = 25, 28, 28, 0.57721566490153286
-local circle = {}                  -- sin t, weight in J, weight in the sum of Y
+local circle = {}                  -- by angle t: {sin t, weight in J's mean, weight in Y's sum}
 for j = 1, POINTS do
   local t, sum = (j - 0.5) * math.pi / (2 * POINTS), 0.0
   for k = TURNS, 1, -1 do sum = sum + (k % 2 == 0 and 1 or -1) * math.cos(2 * k * t) / k end
@@ -31,7 +31,7 @@ local function near_y(x, order)
   if order == 0 then return (log * near_j(x, 0) - angle(x, 3, cos, 0) * 2) * (2 / math.pi) end
   return (log * near_j(x, 1) - near_j(x, 0) / x - angle(x, 3, sin, 1) * 2) * (2 / math.pi)
 end
---- J (part 1) or Y (part 2) of large x.
+--- J (part 1) or Y (part 2) for large x, by Hankel's series.
 local function far_bessel(x, order, part)
   local p, q, term, mu, r = 0.0, 0.0, 1.0, 4 * order * order, x:reciprocal()
   local power = flame.ones_like(x)
@@ -101,17 +101,17 @@ end
 bessel("spherical_bessel_j0", function(x) return where(x:isinf(), 0, (x / math.pi):sinc()) end)
 
 -- ---- orthogonal polynomials ---------------------------------------------------------------------
-local DEGREES = 10000              -- the highest: a step of the recurrence is three ops
---- The degree as an integer, -1 for all below 0.
+local DEGREES = 10000              -- the highest degree; each step of the recurrence is three ops
+--- The degree n as an integer, -1 for all n below 0; raises above DEGREES.
 local function degree(name, n)
   if n ~= n or n >= DEGREES + 1 then
     arguments.fail(name, "n = %s, need a number up to %d", n ~= n and "nan" or n, DEGREES)
   end
   return math.tointeger((math.modf(math.max(n, -1))))
 end
---- special.name(x, n): by recurrence from P(0) = 1 and P(1) = first(x); step(k, x, p, before) gives
---- P(k + 1). n is an integer or a tensor of integers, which is read; for negative n the result is
---- 0.
+--- Defines special.name(x, n), by recurrence from P(0) = 1 and P(1) = first(x); step(k, x, P(k),
+--- P(k - 1)) gives P(k + 1). n is an integer or a tensor of integers, whose values are read; for
+--- negative n the result is 0.
 local function polynomials(name, first, step)
   local function series(x, most, see)
     local before, p = flame.ones_like(x), first(x)
@@ -154,10 +154,10 @@ for kind, first in pairs(chebyshev) do
   polynomials("shifted_chebyshev_polynomial_" .. kind, function(x) return first(x * 2 - 1) end,
     function(k, x, p, before) return doubled(k, x * 2 - 1, p, before) end)
 end
---- Hermite polynomial of degree n, 2 x of degree 1.
+--- The physicists' Hermite polynomial of degree n (2 x for n = 1).
 polynomials("hermite_polynomial_h", function(x) return x * 2 end,
   function(k, x, p, before) return x * 2 * p - before * (2 * k) end)
---- Hermite polynomial of degree n, x of degree 1.
+--- The probabilists' Hermite polynomial of degree n (x for n = 1).
 polynomials("hermite_polynomial_he", function(x) return x end,
   function(k, x, p, before) return x * p - before * k end)
 --- Laguerre polynomial of degree n.

@@ -1,6 +1,6 @@
---- Convolutions. Three calls are the derivatives of one sum of products (see
--- src/tensor/call_conv.h), so their gradients of any order are again these three; a mean and its
--- adjoint, and taking and putting by position, are likewise pairs with gradients in each other.
+--- Convolutions. Three calls (conv, conv_data, conv_weight) are the derivatives of one sum of
+-- products (src/tensor/call_conv.h), so their gradients of any order are again these three. The
+-- pairs in ops/pool.lua, such as a mean and its adjoint, are likewise gradients of each other.
 local flame = require "flame"
 local internal = flame.internal
 local arguments = require "flame.base.arguments"
@@ -8,7 +8,7 @@ local fail, def = arguments.fail, arguments.def
 local tracked = require("flame.base.recording").tracked
 
 -- ---- arguments ----------------------------------------------------------------------------------
---- v as a list of n integers of at least 'least'; a number is used for all axes.
+--- v as a list of n integers of at least 'least', one per axis; a number is used for all axes.
 local function per_axis(op, name, v, n, least)
   if type(n) ~= "number" or n > 8 then
     fail(op, "%s: a list of at most 8 numbers", tostring(name))
@@ -29,7 +29,7 @@ end
 
 local function text(shape) return "(" .. table.concat(shape, ", ") .. ")" end
 
---- The list, extended to three at the front with 'fill'.
+--- A copy of the list, extended to three elements at the front with 'fill'.
 local function three(list, fill)
   local out, n = {}, #list
   for i = 1, 3 - n do out[i] = fill end
@@ -44,13 +44,13 @@ end
 
 
 -- ---- convolution: one sum, three derivatives ----------------------------------------------------
---- s: what, params, x, w, y (shapes). Made at first use, since flame.func is defined in another
---- file.
+--- The three ops as functions (a, b, s); s: what, params and the shapes x, w, y. They are made at
+--- first use, since flame.func is defined in another file.
 local conv, conv_data, conv_weight
 
---- Is it a 1 x 1 convolution in half types on a GPU, with every position of the result one of x?
---- Then a matrix product in x's own order moves the fewest bytes, since cuDNN's kernels need
---- channels last.
+--- Is it a 1 x 1 convolution without stride, in half types on a GPU? Then a matrix product in x's
+--- own order (channels first) moves the fewest bytes, since cuDNN's kernels need channels last.
+--- s.pointwise: see is_one.
 local function is_pointwise(a, s)
   return s.pointwise and a.device ~= "cpu" and (a.dtype == "f16" or a.dtype == "bf16")
 end
@@ -64,7 +64,7 @@ local function record(kind, s, a, b, shape)
   return internal.call(kind, s.what, { a, b }, s.params, shape, a.dtype)
 end
 
---- Saves what backward needs, tracked if it is, and which of the two gradients are needed.
+--- Saves a and b for backward, tracked if they are, and which of their gradients are needed.
 local function keep(ctx, a, b, s)
   do
     local _ <close> = flame.enable_grad()
@@ -99,7 +99,7 @@ local function make_convs()
     function(h, g, _, s) return conv_data(g, h, s) end)
 end
 
---- Is each result a sum over the channels of x (sizes xs) at the same position (a 1 x 1 kernel)?
+--- Is it a 1 x 1 kernel without groups, stride and padding, with equal sizes of x (xs) and y (ys)?
 local function is_one(groups, k, stride, before, xs, ys)
   local one = groups == 1
   for i = 1, #k do
@@ -108,8 +108,8 @@ local function is_one(groups, k, stride, before, xs, ys)
   return one
 end
 
---- The integers of the calls: n c o groups, then in k out stride pad dilation for three axes each,
---- and whether sums may be added in any order.
+--- The integer parameters of the calls: n c o groups, then in k out stride pad dilation for three
+--- axes each, and whether sums may be added in any order.
 local function conv_params(n, c, o, groups, in_size, k, out, stride, before, dilation)
   local p = { n, c, o, groups }
   append(p, three(in_size, 1))
@@ -122,7 +122,7 @@ local function conv_params(n, c, o, groups, in_size, k, out, stride, before, dil
   return p
 end
 
---- The padding as two lists, before and after. k, dilation and stride are needed for "same".
+--- The padding v as two lists, before and after each axis. k, dilation, stride: for "same".
 local function paddings(op, v, n, k, dilation, stride)
   local before, after = {}, {}
   if v == "valid" then v = 0 end
@@ -147,7 +147,7 @@ local function paddings(op, v, n, k, dilation, stride)
   return before, after
 end
 
---- cuDNN pads both sides equally: what one side has more is added to x.
+--- cuDNN pads both sides equally: pads x by what one side has more than the other.
 local function even(x, n, before, after)
   local uneven, pairs_of, less = false, {}, {}
   for i = 1, n do
@@ -161,7 +161,7 @@ end
 
 local function tail(shape, n) return table.move(shape, #shape - n + 1, #shape, 1, {}) end
 
---- Tensors of one dtype, float or integer; x with a batch axis; whether it had one.
+--- Checks x, w and bias b; returns them in one dtype, x with a batch axis, and whether x had one.
 local function operands(op, n, x, w, b)
   if w.ndim ~= n + 2 then fail(op, "weight has shape %s, need %d axes", text(w.shape), n + 2) end
   if x.ndim ~= n + 2 and x.ndim ~= n + 1 then
@@ -181,7 +181,7 @@ local function operands(op, n, x, w, b)
   return batched and x or x:unsqueeze(1), w, batched
 end
 
---- y + b along the channels, and without the batch axis where x had none.
+--- y + b, b along the channels; without the batch axis if x had none (batched = false).
 local function finish(op, y, b, channels, n, batched)
   if b ~= nil then
     if b.ndim ~= 1 or b.shape[1] ~= channels then
@@ -195,8 +195,8 @@ local function finish(op, y, b, channels, n, batched)
 end
 
 
---- For kernels of one element with a stride: takes the elements of x that are read, and continues
---- with stride 1. Libraries are faster without a stride, above all in the gradients.
+--- For kernels of one element with a stride: x with only the elements that are read, and stride 1.
+--- Libraries are faster without a stride, above all in the gradients.
 local function strip(x, k, stride, before, after)
   local index, steps, n = {}, false, #k
   for i = 1, n do

@@ -33,8 +33,8 @@ def("cosine_similarity(x: T, y: T, dim?: axes, eps = 1e-8) -> T @single", functi
 end)
 
 -- ---- edits --------------------------------------------------------------------------------------
---- Ids as rows, and how many ids of each row count: all by default, or one number for all rows, or
---- one for each.
+--- The argument x as rows of ids, and the number of ids in each row: 'lengths' is a number for all
+--- rows, or a list, or nil for whole rows.
 local function rows_and_lengths(op, name, x, lengths)
   if arguments.need_integers(op, name, x).ndim < 1 or x.ndim > 2 then
     fail(op, "%s has %d axes, need 1 or 2", name, x.ndim)
@@ -52,8 +52,8 @@ local function rows_and_lengths(op, name, x, lengths)
   return x, list
 end
 
---- The fewest insertions, deletions and substitutions that make each row of ids x the row of y, or
---- one sequence into another; x_lengths and y_lengths: for rows that are shorter than the tensor.
+--- The fewest insertions, deletions and substitutions that turn each row of ids in x (or x itself,
+--- if it has one axis) into that of y; x_lengths, y_lengths: for rows shorter than the tensor.
 def("edit_distance(x: T, y: T, *, x_lengths?: int|int[]|T, y_lengths?: int|int[]|T) -> T",
   function(x, y, x_lengths, y_lengths)
     local op, shape = "edit_distance", x.ndim == 1 and {} or { x.shape[1] }

@@ -3,11 +3,11 @@ local arguments = require "flame.base.arguments"
 local fail, def, need_int = arguments.fail, arguments.def, arguments.need_int
 
 -- ---- einsum -------------------------------------------------------------------------------------
--- Products of two at a time over one batched matmul, three and more in the order that multiplies
--- least. "..." becomes the digits 1 to 8, aligned at the right, as separate names.
+-- Two tensors at a time are multiplied by one batched matmul, three and more in the order with the
+-- fewest multiplications. "..." becomes names of axes: the digits 1 to 8, aligned at the right.
 local DIGITS = "12345678"
 
---- The names of the axes of each tensor and of the result. xs: "..." axes are expanded here.
+--- The names of the axes of each tensor of xs and of the result, from the text spec ("ij,jk->ik").
 local function parse_einsum(spec, xs)
   local n = #xs
   local bare = tostring(spec):gsub("%s", "")
@@ -49,7 +49,7 @@ local function parse_einsum(spec, xs)
   return terms, right
 end
 
---- x with its diagonals along repeated names, and the remaining names.
+--- Replaces axes of x with the same name (in 'have') by their diagonal; returns x and its names.
 local function take_diagonals(x, have)
   for i = 1, #have do
     local j = have:find(have:sub(i, i), i + 1, true)
@@ -64,7 +64,7 @@ local function take_diagonals(x, have)
   return x, have
 end
 
---- The sizes by name, checked over all terms, and the terms; "..." axes of size 1 broadcast.
+--- Name of an axis -> size, checked over all terms; axes of size 1 broadcast to that size.
 local function expand_dots(xs, terms)
   local sizes = {}
   for i, x in ipairs(xs) do
@@ -142,12 +142,12 @@ local function einsum_pair(a, ta, b, tb, want)
   return z:reshape(shape), batch .. m .. n
 end
 
--- Sets of names and of tensors are bits of integers. A plan is a tensor's number, or two plans and
--- the names that are needed outside of them.
--- up to this many tensors every order is tried: 3^n splits of sets
+-- Sets of names and of tensors are bits of integers. A plan is a tensor's number, or a product of
+-- two plans: {plan, plan, want = the names of axes that are needed outside of it}.
+-- up to EXACT tensors every order is tried, which costs 3^n splits of sets for n tensors
 local EXACT = 8
 
---- Terms and the result as sets, and the number of products over a set of names.
+--- Terms and result as sets of names, and a function: set of names -> product of their sizes.
 local function einsum_sets(terms, right, sizes)
   local bit, size, count, sets = {}, {}, 0, {}
   for c, n in pairs(sizes) do
@@ -204,7 +204,7 @@ local function best_order(sets, right, products)
   return split, all
 end
 
---- For many tensors: always the pair that multiplies least.
+--- An order for many tensors: multiplies the pair with the fewest multiplications next.
 local function greedy_order(sets, right, products)
   local split, list = {}, {}
   for i, names in ipairs(sets) do list[i] = { set = 1 << (i - 1), names = names } end
@@ -255,7 +255,7 @@ local function einsum_run(plan, xs, terms)
 end
 
 local einsum_plans, einsum_count = {}, 0
---- Plans by text and sizes; only with three tensors or more is there a choice.
+--- The plan for spec and the sizes, from a cache if there are three tensors or more.
 local function einsum_plan_for(spec, xs, terms, right, sizes)
   if #xs < 3 then return #xs == 1 and 1 or { 1, 2, want = right } end
   local key = { tostring(spec) }
@@ -268,7 +268,7 @@ local function einsum_plan_for(spec, xs, terms, right, sizes)
   return einsum_plans[key]
 end
 
---- Sums of products by letters: "ij,jk->ik".
+--- Einstein summation: "ij,jk->ik" names the axes by letters.
 def(".einsum(spec: str, operands...: T) -> T @half", function(spec, ...)
   local xs = { ... }
   if #xs > 62 then fail("einsum", "%d tensors, at most 62", #xs) end
@@ -280,7 +280,7 @@ def(".einsum(spec: str, operands...: T) -> T @half", function(spec, ...)
 end)
 
 -- ---- rearrange ----------------------------------------------------------------------------------
---- "b (h d) t": list of groups, each a list of names; and the names in order.
+--- Parses one side, as "b (h d) t": a list of groups, each a list of names; the names in order.
 local function parse_side(text, whole)
   local groups, names, seen, at, open = {}, {}, {}, 1, nil
   while at <= #text do
@@ -308,7 +308,7 @@ local function parse_side(text, whole)
   return groups, names, seen
 end
 
---- Both sides with names for the axes that '...' stands for.
+--- Replaces '...' on both sides by names for its axes; rank: the number of axes of the tensor.
 local function without_dots(left, right, spec, rank)
   local plain, n = left:gsub("%.%.%.", " ")
   local _, again = right:gsub("%.%.%.", " ")
@@ -322,7 +322,7 @@ local function without_dots(left, right, spec, rank)
   return left:gsub("%.%.%.", names), right:gsub("%.%.%.", names)
 end
 
---- Sizes of all names, from x's shape and those given.
+--- Name of an axis -> size, from x's shape and from the sizes that the script gave.
 local function name_sizes(spec, groups, shape, given)
   local size = {}
   for k, v in pairs(given) do size[k] = need_int("rearrange", tostring(k), v) end
@@ -345,8 +345,8 @@ local function name_sizes(spec, groups, shape, given)
   return size
 end
 
---- Reshape, permute, reshape by names: x:rearrange("b (h d) t -> b h t d", {h
---- = 8}); '...': axes without a name.
+--- Reorders, splits and joins axes by name: x:rearrange("b (h d) t -> b h t d", {h = 8}), where {…}
+--- gives sizes; '...' stands for axes without a name.
 def("rearrange(x: T, spec: str, sizes?: table) -> T", function(x, spec, sizes)
   local left, right = spec:match("^(.-)%->(.*)$")
   if not left then fail("rearrange", "'%s' is not like \"b (h d) t -> b h t d\"", spec) end

@@ -18,7 +18,7 @@ function internal.round(x, decimals)
   local scale = 10.0 ^ decimals
   return scale >= 1 and (x * scale):round() / scale or (x / (1 / scale)):round() * (1 / scale)
 end
---- NaN as 0, infinities as the largest finite numbers, or what is given.
+--- x with NaN replaced by 0, infinities by the largest finite numbers, or by the given numbers.
 def("nan_to_num_?(x: T, nan = 0.0, posinf?: num, neginf?: num) -> T",
   function(x, nan, posinf, neginf)
     if not is_float(x) then return x:clone() end
@@ -30,8 +30,8 @@ def("nan_to_num_?(x: T, nan = 0.0, posinf?: num, neginf?: num) -> T",
 --- x + w (y - x).
 def("lerp_?(x: T, y: T|num, weight: T|num) -> T",
   function(x, y, weight) return x + weight * (y - x) end)
---- a and b in the dtype of x if that is a wider float, so that the product is not rounded before
---- the sum.
+--- a and b, factors of a product that is added to x, in the dtype of x if that is a wider float, so
+--- that the product is not rounded before the sum.
 local function as_wide(x, a, b)
   local function lift(v)
     if not is_tensor(v) or not is_float(x) or v.dtype == x.dtype then return v end
@@ -50,8 +50,8 @@ def("addcdiv_?(x: T, tensor1: T|num, tensor2: T|num, value = 1) -> T", function(
   return x + (value == 1 and a / b or a / b * value)
 end)
 local half = dtypes.half
---- log(exp(x) + exp(y)) without overflow, for a given pair exp and log; if the larger is infinite,
---- it is the result.
+--- log(exp(x) + exp(y)) without overflow, for a pair of functions exp and log (base e or 2). If the
+--- larger of x and y is infinite, it is the result.
 local function log_of_sum(x, y, exp, log)
   local whole = flame.maximum(x, y)
   local top = whole:detach()

@@ -1,4 +1,4 @@
---- Lookups with options, and of bags of rows.
+--- embedding with its options (max_norm and so on), and embedding_bag.
 local flame = require "flame"
 local internal = flame.internal
 local arguments = require "flame.base.arguments"
@@ -42,7 +42,7 @@ function internal.embedding(ids, w, k, max_norm, norm_type, scale_grad_by_freq)
   return where(ids:eq(k > 0 and k or n + 1 + k):unsqueeze(-1), y:detach(), y)
 end
 
---- The bag of each id, as a vector, and the number of bags.
+--- The number of the bag of each id, as a vector (of the ids in a bag); and the number of bags.
 local function bags_of(op, ids, w, offsets, include_last)
   if ids.ndim == 2 then
     if offsets then
@@ -71,7 +71,7 @@ local function bags_of(op, ids, w, offsets, include_last)
     least = i
   end
   local bags, at, now = #first - (include_last and 1 or 0), {}, 0
-  -- ids after the last offset are in no bag
+  -- with include_last the last offset is an end: ids from it on are in no bag
   for i = 1, include_last and least - 1 or ids.shape[1] do
     while now < bags and first[now + 1] <= i do now = now + 1 end
     at[i] = now
@@ -86,8 +86,8 @@ local function check_weights(op, ids, by, mode)
   end
 end
 
---- Sums, means or maxima of bags of rows of w: ids (n, k), or a list with the
---- positions at which the bags begin.
+--- Sums, means or maxima of bags of rows of weight. ids are (n, k), a bag per row, or one axis with
+--- offsets, the positions in ids at which the bags begin.
 --- The positions count from 1.
 def([[embedding_bag(ids: T, weight: T, offsets?: T, max_norm?: num, norm_type: num = 2,
     scale_grad_by_freq = false, mode: "mean"|"sum"|"max" = "mean", sparse = false,

@@ -45,8 +45,8 @@ local function length_of(op, n, default)
 end
 
 -- ---- one axis ----------------------------------------------------------------------------------
--- A transform: {op =, dim =, n =, size = along dim of the result, mode =, inverse = 0 | 1, norm =};
--- across: for a transform of two axes, the size of the axis before dim.
+-- A transform t: {op =, dim =, n =, size = the result's size along dim, mode = COMPLEX …, inverse =
+-- 0 | 1, norm =, across = for a transform of two axes the size of the axis before dim}.
 local COMPLEX, TO_HALF, FROM_HALF = 0, 1, 2
 
 local function run(x, t)
@@ -61,7 +61,7 @@ local function run(x, t)
     { outer, size, inner, t.n, t.size, t.mode, t.inverse, t.norm, t.across or 0 }, shape, x.dtype)
 end
 
---- x, a half spectrum along axis d, multiplied by 1 at its ends and by f between.
+--- x, the half spectrum of n values along axis d, times f except at frequencies 0 and n / 2.
 local function weighted(x, d, n, f)
   local size, along = x.shape[d], {}
   local k = flame.arange(0, size - 1, { dtype = x.dtype, device = x.device })
@@ -70,7 +70,7 @@ local function weighted(x, d, n, f)
 end
 
 local transform
---- The adjoint of t for an input of 'size' along its axis, applied to g.
+--- Applies the adjoint of the transform t to g; size: of t's input along its axis.
 local function adjoint(g, t, size)
   local back = { op = t.op, dim = t.dim, n = t.n, size = size, mode = COMPLEX,
     inverse = 1 - t.inverse, norm = t.norm, across = t.across }
@@ -133,8 +133,8 @@ def("rfft" .. ONE, function(x, n, d, norm) return to_half("rfft", x, n, d, norm)
 def("irfft" .. ONE, function(x, n, d, norm) return from_half("irfft", x, n, d, norm) end)
 
 -- ---- several axes -------------------------------------------------------------------------------
---- Lengths (or nil) and axes, as in torch: without dim the last axes, as many as s has, or all
---- axes.
+--- The lengths to transform (nil: whole axes) and the axes, for torch's arguments s and dim:
+--- without dim the last axes, as many as s has, or all axes.
 local function several(op, s, dims, rank)
   if type(dims) == "number" then dims = { dims } end
   if type(s) == "number" then s = { s } end
@@ -228,8 +228,8 @@ over_two("rfft")
 over_two("irfft")
 
 -- ---- order and frequencies ----------------------------------------------------------------------
---- Without dim: all axes; if the last of several has 2 elements it holds real and imaginary parts
---- and is left out, unless {complex = true | false} says otherwise.
+--- Rolls x by half of each axis in dims (nil: all axes), in the direction 'sign'. An axis of real
+--- and imaginary parts is left out: the last one if complex; by default if it has 2 elements.
 local function shifted(op, x, sign, dims, complex)
   if complex == nil then complex = x.ndim > 1 and x.shape[x.ndim] == 2 end
   local rank, amounts, axes = complex and not dims and x.ndim - 1 or x.ndim, {}, {}
@@ -269,8 +269,8 @@ def(".rfftfreq(n: int, d = 1.0, *, dtype?: dtype, device?: device) -> T",
   function(n, ...) return frequencies("rfftfreq", n, true, ...) end)
 
 -- ---- real and imaginary parts -------------------------------------------------------------------
---- Does x hold complex numbers, as fftshift decides? If complex is not given: floats with a last
---- axis of 2 that follows another axis.
+--- Does x hold complex numbers? 'complex' says so; if it is nil, floats with a last axis of 2 after
+--- another axis do.
 local function holds_complex(op, x, complex)
   if complex == nil then
     complex = x:is_floating_point() and x.ndim > 1 and x.shape[x.ndim] == 2
@@ -278,7 +278,7 @@ local function holds_complex(op, x, complex)
   if complex then need_signal(op, x, true) end
   return complex
 end
---- x times (1, -1) along its last axis, real and imaginary part.
+--- The complex conjugate of x, whose last axis has real and imaginary part.
 local function conjugate(x)
   if not x:is_floating_point() then x = x:float() end
   return x * flame.tensor({ 1, -1 }, { dtype = x.dtype, device = x.device })
@@ -305,9 +305,9 @@ def("imag(x: T, *, complex?: bool) -> T", function(x, complex)
   end
   return x:select(-1, 2):clone()
 end)
---- The values of x: conjugation and negation are never delayed here.
+--- A copy of x; for PyTorch's scripts: flame never delays conjugation.
 def("resolve_conj(x: T) -> T", function(x) return x:clone() end)
---- The values of x, as resolve_conj gives them.
+--- A copy of x; for PyTorch's scripts: flame never delays negation.
 def("resolve_neg(x: T) -> T", function(x) return x:clone() end)
 
 return { conjugate = conjugate, arguments = { one = ONE, several = SEVERAL } }

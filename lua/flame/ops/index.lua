@@ -18,9 +18,9 @@ end
 def("argwhere(x: T) -> T", function(x) return x:nonzero() end)
 
 -- ---- several sources for one place --------------------------------------------------------------
---- Along d, equal positions in i are neighbours. Gives the product of the elements of v with the
---- same position at the last of them, and 1 elsewhere; and where the last ones are. Each step
---- doubles the distance over which elements are combined.
+--- Products of runs: along d, elements of v with equal positions in i are neighbours. Returns their
+--- products, at the last element of each run, with 1 elsewhere; and a mask of these last elements.
+--- Each step doubles the distance over which elements are combined.
 local function runs_of_products(v, i, d)
   local n, reach = v.shape[d], 1
   local last = n > 1 and flame.cat({ i:narrow(d, 1, n - 1):ne(i:narrow(d, 2, n - 1)),
@@ -42,15 +42,15 @@ local function products(x, d, idx, src, hit, own)
   return where(hit, own and x * made or made, x)
 end
 
---- A key whose ascending order puts the largest (amax) or smallest (amin) last, NaN after it.
+--- A sort key: in its ascending order v's largest (amax) or smallest (amin) comes last, then NaN.
 local function rising(v, reduce)
   if reduce == "amax" then return v end
   if v:is_floating_point() then return -v end
   return v.dtype == "bool" and v:logical_not() or ~v
 end
 
---- The largest or smallest by writing in order of size: the last write wins.
---- Equal ones share the gradient.
+--- scatter_reduce by "amax" or "amin": sources are written in order of size, so the last one, which
+--- stays, is the result. Equal ones share the gradient.
 local function extremes(x, d, idx, src, hit, own, reduce)
   local v, base = src:detach(), x:detach()
   local order = rising(v, reduce):argsort(d)
@@ -109,7 +109,7 @@ local function scatter_reduce(op, x, d, idx, src, reduce, own)
     or total:div(n, { rounding_mode = "floor" }):to(x.dtype)
 end
 
---- Every element of x combined with those of src that index maps to it.
+--- Combines every element of x with the elements of src that index maps to it.
 def([[scatter_reduce_?(x: T, dim: axis, index: T, src: T,
     reduce: "sum"|"prod"|"mean"|"amax"|"amin", *, include_self = true) -> T]],
   function(...) return scatter_reduce("scatter_reduce", ...) end)
@@ -131,7 +131,7 @@ function index_reduce(x, d, idx, src, reduce, own)
   end
   return scatter_reduce(op, x, d, idx:reshape(column):expand(want), src, reduce, own)
 end
---- Slices of source combined with those of x at the positions index along dim; index_add adds.
+--- Combines slices of x, at the positions index along dim, with slices of source. (index_add adds.)
 def([[index_reduce_?(x: T, dim: axis, index: T, source: T, reduce: "prod"|"mean"|"amax"|"amin", *,
     include_self = true) -> T]], index_reduce)
 
@@ -144,7 +144,7 @@ function internal.scatter_form(x, d, idx, src, how)
   return scatter_reduce("scatter", x, d, idx, src, "prod", true)
 end
 
---- x with source at positions counted over all elements; {accumulate = true} adds.
+--- x with the elements at 'index', counted over all elements, set to source; accumulate: added.
 def("put_?(x: T, index: T, source: T, accumulate = false) -> T", function(x, idx, src, accumulate)
   arguments.need_integers("put", "index", idx)
   same_dtype("put", x, src, "source")
@@ -157,8 +157,8 @@ def("put_?(x: T, index: T, source: T, accumulate = false) -> T", function(x, idx
     or flat:index_copy(1, at, src:reshape(-1))):reshape(x.shape):clone()
 end)
 
---- x with values at x[indices], a tensor, range or number for each axis; {accumulate = true} adds,
---- also where a position comes twice.
+--- x with x[indices] set to values; indices has a tensor, range or number for each axis.
+--- accumulate: values are added, all of them if a position is repeated.
 def([[index_put_?(x: T, indices: any[], values: T|num|bool,
     accumulate = false) -> T]], function(x, key, v, accumulate)
   if not accumulate then
@@ -174,7 +174,7 @@ def([[index_put_?(x: T, indices: any[], values: T|num|bool,
 end)
 
 -- ---- by position --------------------------------------------------------------------------------
---- gather with shapes that broadcast; without dim, of the flat x.
+--- gather, with shapes that broadcast; without dim, from the flattened x.
 def("take_along_dim(x: T, index: T, dim?: axis) -> T", function(x, idx, d)
   if d == nil then
     x, idx = x:reshape(-1), idx:reshape(-1)
@@ -208,7 +208,7 @@ def("masked_scatter_?(x: T, mask: T, src: T) -> T", function(x, mask, src)
   if n == 0 then return x:clone() end
   return where(hit, src:reshape(-1):take(at:clamp({ min = 1 })):reshape(x.shape), x)
 end)
---- A copy of x with src written to the region 'key', if src has its shape.
+--- A copy of x with the region x[key] set to src; raises if the shapes differ.
 local function with_region(op, x, key, src)
   local y, want = x:clone(), x[key].shape
   if table.concat(src.shape, ", ") ~= table.concat(want, ", ") then
@@ -246,8 +246,8 @@ def("diagonal_scatter(x: T, src: T, offset: int = 0, dim1: axis = 1, dim2: axis 
     end
     return x:reshape(-1):index_copy(1, at:reshape(-1), src:reshape(-1)):reshape(x.shape):clone()
   end)
---- The positions, from 1, of those elements of x (counted row by row) that a view of this shape and
---- these strides has.
+--- The positions in x, from 1, row by row, of the elements of as_strided's result; 'first' is its
+--- storage_offset.
 local function strided(op, x, size, stride, first)
   local last = first
   local y = flame.full({}, first + 1, { dtype = "i64", device = x.device })
@@ -263,11 +263,11 @@ local function strided(op, x, size, stride, first)
   end
   return y
 end
---- Elements of x, counted row by row, at the given strides, from storage_offset on. As for every
---- view, the result is a separate value.
+--- A tensor of elements of x (row by row) at the given strides, from storage_offset (0) on. The
+--- result is a separate value: writes to it do not change x.
 def("as_strided(x: T, size: int[], stride: int[], storage_offset: int = 0) -> T",
   function(x, size, stride, first) return x:take(strided("as_strided", x, size, stride, first)) end)
---- x with the elements that as_strided gives replaced by src.
+--- x with the elements that as_strided reads replaced by those of src.
 def("as_strided_scatter(x: T, src: T, size: int[], stride: int[], storage_offset: int = 0) -> T",
   function(x, src, size, stride, first)
     local op = "as_strided_scatter"

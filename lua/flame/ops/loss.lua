@@ -6,7 +6,7 @@ local slips = require "flame.tools.slips"
 local fail, need_tensor, def = arguments.fail, arguments.need_tensor, arguments.def
 local where = flame.where
 
---- Applies the reduction to the loss of each element.
+--- Reduces the losses y of all elements: "mean", "sum", or none.
 local function reduce(y, how)
   if how == "mean" then return y:mean() end
   if how == "sum" then return y:sum() end
@@ -19,7 +19,7 @@ local function need_same_shape(op, x, y)
     fail(op, "input has shape %s and target %s, need the same", shape_text(x), shape_text(y))
   end
 end
---- Raises unless all have the same number of axes.
+--- Raises unless all of the given tensors have the same number of axes.
 local function need_same_rank(op, ...)
   local first = (...)
   for i = 2, select("#", ...) do
@@ -29,7 +29,7 @@ local function need_same_rank(op, ...)
     end
   end
 end
---- Raises unless there is a weight for each class.
+--- Raises unless w is nil or has one weight for each class.
 local function need_class_weights(op, w, classes)
   if w and (need_tensor(op, "weight", w).ndim ~= 1 or #w ~= classes) then
     fail(op, "weight has shape %s, need (%d): one for each class", shape_text(w), classes)
@@ -56,7 +56,7 @@ def([[huber_loss(input: T, target: T, reduction: "mean"|"sum"|"none" = "mean",
   function(x, y, reduction, delta)
     if not (delta > 0) then fail("huber_loss", "delta = %g, need delta > 0", delta) end
     slips.pairs("huber_loss", x, y, reduction)
-    -- squared without abs, which has no second derivative at 0
+    -- e is squared, not abs(e), so that the second derivative at 0 is right
     local e = x - y
     local d = e:abs()
     local value = where(d:lt(delta), e * e * 0.5, (d - 0.5 * delta) * delta)
@@ -87,7 +87,7 @@ def([[binary_cross_entropy(input: T, target: T, weight?: T|num,
   local v = x:detach()
   local edge = v:le(0):logical_or(v:ge(1))
   local e = -(y * x:log():clamp({ min = -100 }) + (1 - y) * (-x):log1p():clamp({ min = -100 }))
-  -- at 0 and 1 the slope is PyTorch's, with a denominator x (1 - x) of at least 1e-12
+  -- for x = 0 and x = 1 the slope is PyTorch's, with a denominator x (1 - x) of at least 1e-12
   if x.requires_grad then
     local inner = where(edge, 0.5, x)
     local slope = (v - y) / (v * (1 - v)):clamp({ min = 1e-12 })
@@ -108,8 +108,8 @@ function(x, y, weight, pos_weight, reduction)
   return reduce(weight and e * weight or e, reduction)
 end)
 
---- target (log target - input), where input has log-probabilities; log_target: the target has too.
---- "batchmean" is the sum over the first axis' size.
+--- target (log target - input), where input has log-probabilities; log_target: so has target.
+--- "batchmean" is the sum of all elements divided by the size of the first axis.
 def([[kl_div(input: T, target: T, reduction: "mean"|"sum"|"none"|"batchmean" = "mean",
     log_target = false) -> T @single]], function(x, y, reduction, log_target)
   local e
@@ -119,7 +119,7 @@ def([[kl_div(input: T, target: T, reduction: "mean"|"sum"|"none"|"batchmean" = "
   return reduce(e, reduction)
 end)
 
---- Log-probabilities (n, classes, …) and class ids (n, …); weight is one for each class.
+--- Minus input, log-probabilities (n, classes, …), at class ids target (n, …); weight: per class.
 def([[nll_loss(input: T, target: T, weight?: T, ignore_index: int = -100,
     reduction: "mean"|"sum"|"none" = "mean") -> T @single]],
 function(x, y, weight, ignore_index, reduction)
@@ -139,8 +139,8 @@ function(x, y, weight, ignore_index, reduction)
   return reduce(e, reduction)
 end)
 
---- The anchor should be nearer to the positive than to the negative, by the margin; swap: uses the
---- distance from positive to negative if that is smaller.
+--- max(0, distance to positive - distance to negative + margin), both from the anchor. swap: uses
+--- the distance from positive to negative if that is smaller.
 def([[triplet_margin_loss(anchor: T, positive: T, negative: T, margin = 1.0, p = 2, eps = 1e-6,
     swap = false, reduction: "mean"|"sum"|"none" = "mean") -> T @single]],
   function(a, b, n, margin, p, eps, swap, reduction)
@@ -150,7 +150,7 @@ def([[triplet_margin_loss(anchor: T, positive: T, negative: T, margin = 1.0, p =
     return reduce((near - far + margin):relu(), reduction)
   end)
 
---- exp(x) - y x (log_input) or x - y log(x + eps); full adds Stirling's term for log(y!).
+--- With x = input, y = target: exp(x) - y x (log_input) or x - y log(x + eps); full: plus log(y!).
 def([[poisson_nll_loss(input: T, target: T, log_input = true, full = false, eps = 1e-8,
     reduction: "mean"|"sum"|"none" = "mean") -> T]], function(x, y, log_input, full, eps, reduction)
   local e = log_input and x:exp() - y * x or x - y * (x + eps):log()
@@ -202,7 +202,7 @@ def([[gaussian_nll_loss(input: T, target: T, var: T, full = false, eps = 1e-6,
     reduction: "mean"|"sum"|"none" = "mean") -> T]], function(x, y, var, full, eps, reduction)
   if var.ndim == x.ndim - 1 then var = var:unsqueeze(-1) end
   local bad = var:detach():lt(0)
-  -- as in PyTorch, the slope of the bound is 1
+  -- var is raised to eps at least; as in PyTorch, its gradient passes this bound unchanged
   var = var + (var:clamp({ min = eps }) - var):detach()
   local e = where(bad, 0 / 0, (var:log() + (x - y):square() / var) * 0.5)
   return reduce(full and e + 0.5 * math.log(2 * math.pi) or e, reduction)
@@ -268,8 +268,8 @@ def([[triplet_margin_with_distance_loss(anchor: T, positive: T, negative: T, *,
   end)
 
 -- ---- connectionist temporal classification ------------------------------------------------------
---- log(exp a + exp b + exp c) of numbers that may be -inf; if all are, the result is -inf without a
---- gradient.
+--- log(exp a + exp b + …) of the tensors in a list, which may be -inf; where all are, the result is
+--- -inf without a gradient.
 local function join(list)
   local top = list[1]:detach()
   for k = 2, #list do top = top:maximum(list[k]:detach()) end
@@ -283,8 +283,8 @@ local function join(list)
   return where(none, -math.huge, where(none, 1, sum):log() + top)
 end
 
---- The labels in rows (n, longest), given in this form or as one list of all; and the number of
---- labels of each row.
+--- The labels y as rows (n, longest), from such rows or from one vector with all labels; and the
+--- length of the longest row. lengths: the number of labels of each row.
 local function label_rows(op, y, n, lengths)
   local longest, total = 0, 0
   for _, l in ipairs(lengths) do longest, total = math.max(longest, l), total + l end
@@ -293,7 +293,7 @@ local function label_rows(op, y, n, lengths)
       fail(op, "target has shape %s, need (%d, %d) or more columns", shape_text(y), n, longest)
     end
     if longest == 0 then return y:narrow(2, 1, 0), 0 end
-    -- after its length a row may contain anything
+    -- elements after the end of a row may be anything: they are set to 1, a valid class
     local as = { dtype = "i64", device = y.device }
     local there = flame.arange(1, longest, as):le(flame.tensor(lengths, as):unsqueeze(2))
     return where(there, y:narrow(2, 1, longest), 1), longest
@@ -320,8 +320,8 @@ local function lengths_of(op, name, v, n, most)
   return list
 end
 
---- Log-probabilities of the paths that spell the labels (Graves et al. 2006): alpha over time for
---- blank, label 1, blank, label 2, …, blank.
+--- The losses (n): minus the log-probability of all paths that spell the labels (Graves et al.
+--- 2006). The forward variable alpha has the states blank, label 1, blank, label 2, …, blank.
 local function ctc_losses(x, rows, longest, in_lengths, lengths, blank)
   local t, n, device = x.shape[1], x.shape[2], x.device
   local states = 2 * longest + 1
@@ -355,8 +355,8 @@ local function ctc_losses(x, rows, longest, in_lengths, lengths, blank)
   return -join({ final, label }):squeeze(2)
 end
 
---- input: log-probabilities (t, n, classes); target: ids (n, longest) or all one after the other;
---- the lengths as tensors or lists; blank is a class id, the first.
+--- input: log-probabilities (t, n, classes); target: ids (n, longest), or those of all sequences in
+--- one vector; lengths as tensors or lists; blank: the class id of the blank (default: 1).
 def([[ctc_loss(input: T, target: T, input_lengths: T|int|int[], target_lengths: T|int|int[],
     blank: int = 1, reduction: "mean"|"sum"|"none" = "mean", zero_infinity = false) -> T]],
   function(x, y, input_lengths, target_lengths, blank, reduction, zero_infinity)

@@ -33,7 +33,7 @@ def("rms_norm(x: T, normalized_shape: int|int[], weight?: T|num, eps?: num) -> T
     return half[x.dtype] and y:to(x.dtype) or y
   end)
 
---- Normalised over groups of channels, then times weight plus bias.
+--- x normalised over groups of channels (axis 2), then times weight plus bias.
 def("group_norm(x: T, num_groups: int, weight?: T, bias?: T, eps = 1e-5) -> T @single",
   function(x, groups, w, b, eps) return internal.grouped_norm(x, groups, eps, w, b) end)
 
@@ -48,7 +48,7 @@ local function by_channel(x, t)
   return t and t:reshape(channels)
 end
 
---- Normalises by given statistics (channels), at least in f32; the result has x's dtype.
+--- Normalises x by the given mean and var (channels), at least in f32; the result has x's dtype.
 local function by_running(x, mean, var, w, b, eps)
   local y = (wide(x) - by_channel(x, wide(mean))) * (by_channel(x, wide(var)) + eps):rsqrt()
   if w then y = y * by_channel(x, wide(w)) end
@@ -56,7 +56,7 @@ local function by_running(x, mean, var, w, b, eps)
   return half[x.dtype] and y:to(x.dtype) or y
 end
 
---- Normalises by the statistics of x over 'axes'.
+--- Normalises x by its own mean and variance over 'axes'.
 local function by_own(op, x, axes, w, b, eps)
   local y = internal.normalise(op, x, axes, eps, by_channel(x, w), by_channel(x, b))
   return half[x.dtype] and y:to(x.dtype) or y
@@ -85,7 +85,7 @@ local function need_channels(op, x, given)
   end
 end
 
---- (x - mean) / deviation, times weight, plus bias; axis 2 has the channels.
+--- (x - mean) / deviation, times weight, plus bias, per channel (axis 2).
 --- Training uses the batch's statistics and moves the running ones in place.
 def([[batch_norm(x: T, running_mean?: T, running_var?: T, weight?: T, bias?: T, training = false,
     momentum = 0.1, eps = 1e-5) -> T]], function(x, mean, var, w, b, training, momentum, eps)
@@ -109,7 +109,7 @@ def([[batch_norm(x: T, running_mean?: T, running_var?: T, weight?: T, bias?: T, 
   return by_own(op, x, axes, w, b, eps)
 end)
 
---- As batch_norm, with the statistics of each channel of each sample.
+--- Like batch_norm, but with the mean and deviation of each channel of each sample.
 def([[instance_norm(x: T, running_mean?: T, running_var?: T, weight?: T, bias?: T,
     use_input_stats = true, momentum = 0.1, eps = 1e-5) -> T @single]],
 function(x, mean, var, w, b, use_input_stats, momentum, eps)

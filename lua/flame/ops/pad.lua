@@ -5,7 +5,7 @@ local arguments = require "flame.base.arguments"
 local fail, def = arguments.fail, arguments.def
 
 -- ---- pad ----------------------------------------------------------------------------------------
---- The pieces that go before and after axis d, n elements long, in each mode.
+--- edges[mode](x, d, n, …): the parts to put before and after axis d, which has n elements.
 local edges = {}
 function edges.reflect(x, d, n, before, after)
   if math.max(before, after) >= n then

@@ -1,5 +1,5 @@
---- Pooling. A mean and its adjoint, and taking and putting by position, are pairs of calls, so that
---- gradients of any order are made of them. Options are as for convolutions (ops/conv.lua).
+--- Pooling. Means and their adjoint, and reads and writes by position, are pairs of ops, each of
+--- which is the other's gradient, to any order. Options are as for convolutions (ops/conv.lua).
 local flame = require "flame"
 local internal = flame.internal
 local arguments = require "flame.base.arguments"
@@ -12,7 +12,7 @@ local tracked = recording.tracked
 local per_axis, text, three, append, tail = w.per_axis, w.text, w.three, w.append, w.tail
 
 -- ---- pooling ------------------------------------------------------------------------------------
---- s: what, params, x, y (shapes of all planes), dtype.
+--- The ops, functions of tensors and s; s: what, params, shapes x and y (planes, sizes), dtype.
 local max_pool, pool_take, pool_put, avg_pool, avg_pool_back
 
 local function make_pools()
@@ -55,7 +55,7 @@ local function make_pools()
     backward = function(ctx, h) return avg_pool(h, ctx.s) end }
 end
 
---- The planes of x (n, c, sizes) or (c, sizes): their number, sizes, and the leading axes.
+--- Reads x (n, c, sizes) or (c, sizes) as planes: their number, their sizes, the leading axes.
 local function planes_of(op, n, x)
   if x.ndim ~= n + 1 and x.ndim ~= n + 2 then
     fail(op, "x has shape %s, need %d axes, or %d without a batch", text(x.shape), n + 2, n + 1)
@@ -83,8 +83,8 @@ local function pool_params(planes, size, k, out, stride, pad, dilation, adaptive
   return append(p, { adaptive and 1 or 0, include_pad and 1 or 0, divisor or 0 })
 end
 
---- Kernel, stride and padding of a window, and the sizes of the result. Without a stride it is the
---- kernel's size.
+--- Checks a pooling's options: returns kernel, stride (default: the kernel), padding, … as lists,
+--- and the sizes of the result.
 local function windows(op, n, size, k, stride, pad, dilation, ceil)
   k = per_axis(op, "kernel_size", k, n, 1)
   stride = stride and per_axis(op, "stride", stride, n, 1) or k
@@ -110,7 +110,7 @@ local function with(lead, sizes)
   return append(table.move(lead, 1, #lead, 1, {}), sizes)
 end
 
---- The values, and if 'positions' is true their positions in the planes.
+--- The maxima of windows of x and, if 'positions' is true, their positions in the planes.
 local function largest(x, s, positions)
   if not max_pool then make_pools() end
   local track = tracked(x)
@@ -186,7 +186,7 @@ local function prepare(op, n, x, output_size)
   return { what = op, x = x.shape, y = with(lead, out),
     params = pool_params(planes, size, one, out, one, zero, one, true) }
 end
---- If there is one window per plane the pooling is a reduction, which threads share.
+--- Is there one window per plane? Then pooling is a reduction, which is faster.
 local function whole(s, n)
   for i = 1, n do if s.y[#s.y - n + i] ~= 1 then return false end end
   return true
@@ -236,7 +236,7 @@ end
 
 for n = 1, 3 do
   local name = ("max_unpool%dd"):format(n)
-  --- Puts the values of x at the positions that max_pool gave, and 0 elsewhere.
+  --- A tensor with the values of x at the positions that max_pool returned, and 0 elsewhere.
   def(name .. ([[(x: T, indices: T, kernel_size: dims(%d), stride?: dims(%d),
       padding: dims(%d) = 0, output_size?: int[]) -> T]]):format(n, n, n),
     function(x, at, k, stride, pad, output_size)
@@ -276,8 +276,8 @@ def("local_response_norm(x: T, size: int, alpha = 1e-4, beta = 0.75, k = 1) -> T
   end)
 
 -- ---- windows at random places -------------------------------------------------------------------
---- The first positions, from 0, of 'count' windows: u (n, c, 1) shifts them, and the last window
---- ends with the axis.
+--- Where 'count' windows of 'kernel' elements begin, from 0, along an axis of 'size' elements: u
+--- (n, c, 1), random numbers, shifts them; the last window ends with the axis.
 local function places(u, size, count, kernel)
   local last = flame.full({ 1, 1, 1 }, size - kernel, { dtype = "i64", device = u.device })
     :expand(u.shape)
@@ -307,7 +307,7 @@ local function fractional_sizes(op, x, n, kernel, output_size, ratio)
   end
   return k, out
 end
---- Positions, from 0, in the planes of v: the windows' axes, then those within a window.
+--- Positions, from 0, in the planes of v of all elements of windows: (n, c, out…, k…).
 local function windows_at(v, n, u, k, out)
   local at
   -- torch draws in the order w, h for two axes

@@ -1,12 +1,12 @@
---- Random positions: permutations and draws by weight. They use only functions that are the same
---- bit for bit on every device (draws, quotients, integer sums, sorts), so the same seed gives the
---- same results everywhere.
+--- Random positions: permutations and draws by weight. They are composed of ops that have the same
+--- bits on every device (draws, quotients, integer sums, sorts), so the same seed gives the same
+--- results everywhere.
 local flame = require "flame"
 local internal = flame.internal
 local arguments = require "flame.base.arguments"
 local fail, def, call = arguments.fail, arguments.def, internal.call
 
-local FEW = 1 << 16                        -- classes that one block of threads adds up
+local FEW = 1 << 16                        -- most classes that a block of GPU threads adds up
 
 local function like(x, dtype) return { dtype = dtype or x.dtype, device = x.device } end
 
@@ -30,7 +30,7 @@ local function edges_of(rows, top)
   return (rows:double() / top:double() * 2.0 ^ bits):round():long():cumsum(2)
 end
 
---- Checks the weights, and gives the largest of each row (count, 1).
+--- Raises for invalid weights; returns the largest weight of each row (count, 1).
 local function checked(rows)
   local top = rows:amax(2)
   if rows:amin(2):ge(0):logical_and(top:gt(0)):logical_and(top:lt(math.huge)):all():item() then
@@ -60,14 +60,14 @@ local function with_replacement(rows, n, shape)
   if few and rows.device == "cpu" and (count == 1 and last or last:amin()):item() <= 0 then
     checked(rows)
   end
-  -- below the sum, so that n + 1 is never drawn
+  -- u is below the sum of weights, so that searchsorted never returns 'classes' + 1
   local u = flame.rand({ count, n }, like(rows, "f64")) * last:double()
   return call("searchsorted", "multinomial", { edges, u:floor():long() },
     { count, classes, n, 1, count == 1 and 1 or 0 }, shape, "i64")
 end
 
---- The positions with the largest weight / e, where e is an exponential number: half the sum of two
---- squared normal numbers.
+--- Draws n positions per row: those with the largest weight / e, for independent exponential
+--- numbers e (half the sum of two squared normal numbers).
 local function without_replacement(rows, n, shape)
   local top, a, b = checked(rows), flame.randn(rows.shape, like(rows)),
     flame.randn(rows.shape, like(rows))
@@ -76,7 +76,7 @@ local function without_replacement(rows, n, shape)
   return at:reshape(shape):clone()
 end
 
---- n positions drawn from each row of probs (any non-negative weights).
+--- n positions drawn from each row of probs, which may be any non-negative weights.
 def("multinomial(probs: T, n: int, replacement = false) -> T", function(probs, n, replacement)
   if not probs:is_floating_point() then
     fail("multinomial", "probs is %s, need a float", probs.dtype)
@@ -127,9 +127,9 @@ local function inverted(none, factor)
   end
   return k
 end
---- Transformed rejection (Hoermann 1993) where 'far' holds. log_chance(k): the logarithm of the
---- probability of k relative to that of the mode, in units of the hat. It looks at values, so it
---- evaluates.
+--- Draws by transformed rejection (Hoermann 1993) for the elements where 'far' is true.
+--- log_chance(k): the logarithm of the probability of k relative to that of the mode. It reads
+--- values, so it evaluates.
 local function rejected(far, a, b, centre, squeeze, height, log_chance, most)
   local k, open = flame.zeros_like(a), far
   while open:any():item() do
@@ -157,7 +157,7 @@ local function need_rates(op, name, x, least, most)
   return v
 end
 local LARGEST <const> = 2.0 ^ 53
---- A number of Poisson's distribution for each mean in x. It looks at values, so it evaluates.
+--- A draw from Poisson's distribution for each mean in x. It reads values, so it evaluates.
 def("poisson(x: T) -> T", function(x)
   local r = need_rates("poisson", "x", x, 0, LARGEST)
   if x:numel() == 0 then return x:detach():clone() end
@@ -172,8 +172,8 @@ def("poisson(x: T) -> T", function(x)
     function(v) return v * log - high - (v + 1):lgamma() end, math.huge)
   return where(far, y, k):to(x.dtype)
 end)
---- The number of successes in n trials with probability p, for each pair. It looks at values, so it
---- evaluates.
+--- A draw from the binomial distribution (successes in n trials of probability p) for each element
+--- of n and p. It reads values, so it evaluates.
 def("binomial(n: T, p: T) -> T", function(n, p)
   local count, chance = need_rates("binomial", "n", n, 0, LARGEST),
     need_rates("binomial", "p", p, 0, 1)
@@ -250,7 +250,7 @@ random_write("cauchy_", "median = 0, sigma = 1", function(u, median, sigma)
   if not (sigma > 0) then fail("cauchy_", "sigma = %g, need sigma > 0", sigma) end
   return ((u - 0.5) * math.pi):tan() * sigma + median
 end)
---- Replaces x by e to the power of normal numbers with this mean and deviation.
+--- Replaces x by log-normal numbers: exp of normal numbers of this mean and deviation.
 random_write("log_normal_", "mean = 1, std = 2", function(u, mean, std)
   if not (std > 0) then fail("log_normal_", "std = %g, need std > 0", std) end
   return ((u * 2 - 1):erfinv() * (std * math.sqrt(2)) + mean):exp()
@@ -262,7 +262,7 @@ random_write("geometric_", "p = 0.5", function(u, p)
 end)
 
 -- ---- dropout of channels ------------------------------------------------------------------------
---- The shape for one draw per channel: axis 2, or axis 1 if there is no batch.
+--- The shape of a mask with one draw per channel: axis 2, or axis 1 if there is no batch (single).
 local function channels_of(x, single)
   local shape = x.shape
   for d = 1, #shape do if d > 2 or single and d > 1 then shape[d] = 1 end end
@@ -289,7 +289,7 @@ local function alpha_dropout(name, shape_of)
     return where(flame.rand(shape_of(x), { device = x.device }):ge(p), x, low) * a - a * low * p
   end)
 end
---- Dropout that keeps mean and variance of what SELU gives; o: {p = 0.5, training = false}.
+--- Dropout that keeps the mean and variance of SELU's results; only while training.
 alpha_dropout("alpha_dropout", function(x) return x.shape end)
 --- alpha_dropout of whole channels.
 alpha_dropout("feature_alpha_dropout", channels_of)

@@ -1,4 +1,4 @@
---- Reductions that are composed of others, also over runs; and functions with gradient 0 at 0.
+--- Reductions composed of other ops, also over segments; and functions with gradient 0 at 0.
 local flame = require "flame"
 local arguments = require "flame.base.arguments"
 local fail, def = arguments.fail, arguments.def
@@ -49,8 +49,8 @@ def("aminmax(x: T, *, dim?: axes, keepdim = false) -> min: T, max: T", function(
   return x:amin(d, o), x:amax(d, o)
 end)
 
---- Sums, means, products, largest or smallest elements of runs of x along axis 1. lengths: those of
---- the runs; offsets: where each begins, and where the last ends.
+--- Reduces consecutive segments of x along axis 1. lengths: of the segments; or offsets: where each
+--- begins, and where the last ends.
 def([[segment_reduce(x: T, reduce: "sum"|"mean"|"prod"|"max"|"min", *, lengths?: T, offsets?: T,
     axis: axis = 1, unsafe = false, initial?: num) -> T]],
 function(x, reduce, lengths, offsets, axis, _, initial)

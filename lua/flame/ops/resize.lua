@@ -17,8 +17,8 @@ local text = windows.text
 local function single(v) return (string.unpack("<f", string.pack("<f", v))) end
 local function exactly(v) return v end
 
---- A function from an output position (0-based) to the input position, and the ratio of sizes.
---- scale: as given, or nil.
+--- The step between input positions of neighbouring outputs, for n inputs and 'out' outputs; r:
+--- rounds as PyTorch does. scale: the script's scale factor, or nil.
 local function ratio(r, n, out, scale, align)
   if align then return out > 1 and r(r(n - 1) / r(out - 1)) or 0.0 end
   return scale and r(1 / scale) or r(r(n) / r(out))
@@ -55,7 +55,7 @@ local A = -0.75                          -- parameter of the cubic kernel
 local function near(r, t) return r(r(r(r(r(A + 2) * t) - r(A + 3)) * t) * t + 1) end
 local function far(r, t) return r(r(r(r(r(r(A * t) - 5 * A) * t) + 8 * A) * t) - 4 * A) end
 
---- The same for four neighbours, with positions clamped to the edge.
+--- The input positions, clamped to the edge, and weights of the four neighbours of each output.
 local function cubic_taps(r, n, out, scale, align)
   local step, taps = ratio(r, n, out, scale, align), {}
   for k = 1, 4 do taps[k] = { at = {}, w = {} } end
@@ -71,8 +71,8 @@ local function cubic_taps(r, n, out, scale, align)
   return taps
 end
 
---- The triangular and the cubic kernel (with -0.5); antialias stretches them to the distance of the
---- outputs.
+--- Filters: the triangular and the cubic kernel (a = -0.5), with the largest t (reach). antialias
+--- stretches them to the distance of the outputs.
 local filters = {
   bilinear = { reach = 1, function(t) return math.max(1 - t, 0) end },
   bicubic = { reach = 2, function(t)
@@ -80,8 +80,8 @@ local filters = {
     return t < 2 and ((-0.5 * t + 2.5) * t - 4) * t + 2 or 0
   end },
 }
---- The same for all neighbours under the filter. Outputs with fewer neighbours than others repeat
---- the last one and divide its weight.
+--- The input positions and weights of all neighbours of each output under a filter. Outputs with
+--- fewer neighbours than others repeat the last one and divide its weight.
 local function smooth_taps(filter)
   return function(r, n, out, scale, align)
     local step, rows, most = ratio(r, n, out, scale, align), {}, 0
@@ -149,7 +149,7 @@ local function multiply(x, d, matrix)
     shape, x.dtype)
 end
 
---- y = matrix times x along axis d; 'back' is the transposed matrix.
+--- The op y = matrix times x along axis d; 'back' is the transposed matrix, for the gradient.
 local resample
 local function make_resample()
   resample = flame.func { name = "interpolate",
@@ -160,7 +160,7 @@ local function make_resample()
     backward = function(ctx, g) return resample(g, ctx.d, ctx.back, ctx.matrix) end }
 end
 
--- The matrices of the last resamplings, newest first: a network uses the same ones at each step.
+-- A cache of the last matrices, newest first: a network uses the same ones at each step.
 local MATRICES = 16
 local kept = {}
 
@@ -178,8 +178,8 @@ local function matrices(key, x, make)
   return entry
 end
 
---- The weighted sums of neighbours along axis d: make() gives positions and weights, and 'key' is
---- their key in the cache.
+--- The weighted sums of neighbours along axis d. make() returns their positions and weights; 'key'
+--- finds the matrix made of them in the cache.
 local function weigh(x, d, key, make)
   local entry = matrices(("%s %s %s %d"):format(key, x.dtype, x.device, x.shape[d]), x, make)
   if not recording.tracked(x) then return multiply(x, d, entry.forth) end
@@ -190,7 +190,7 @@ end
 
 local axes_of_mode = { linear = 1, bilinear = 2, bicubic = 2, trilinear = 3 }
 
--- most elements of a result, and along an axis, since positions are made in Lua, one per output
+-- most elements of a result, and of one axis (positions along an axis are computed in Lua)
 local MOST <const>, LONGEST <const> = 1 << 40, 1 << 24
 
 local function output_sizes(op, x, n, size, f, recompute)
@@ -239,8 +239,8 @@ local function whole_factor(x, n, out, scale, mode)
   return factor
 end
 
---- x with each element repeated along its last #out axes, in one pass; nil
---- where factors are not whole.
+--- x with each element repeated along its last #out axes, in one pass; nil if the sizes 'out' are
+--- not multiples of x's.
 local function repeated(x, out, scale, mode)
   local n, shape, wide = #out, {}, {}
   for i = 1, 2 do shape[i], wide[i] = x.shape[i], x.shape[i] end
@@ -253,7 +253,7 @@ local function repeated(x, out, scale, mode)
   return x:reshape(shape):expand(wide):reshape(x.shape[1], x.shape[2], table.unpack(out)):clone()
 end
 
---- x resampled by copies of its elements along its last n axes.
+--- x resized by the nearest modes along its last n axes: its elements are copied.
 local function nearest(x, n, out, scale, mode)
   local y, direct = x, x.dtype == "f32" or x.dtype == "f64"
   -- for f32 and f64 on the CPU weigh is faster
@@ -326,12 +326,12 @@ local function pixels(g, size, align)
   return ((g + 1) * size - 1) / 2
 end
 
---- v limited to 0 … size - 1; the gradient outside is 0.
+--- Positions v limited to 0 … size - 1; the gradient outside is 0.
 local function clip(v, size)
   return flame.where(v:gt(0):logical_and(v:lt(size - 1)), v, v:detach():clamp(0, size - 1))
 end
 
---- v mirrored at the borders low / 2 and high / 2 (given doubled, so that they are integers).
+--- Positions v mirrored at the borders low / 2 and high / 2 (given doubled, as integers).
 local function reflect(v, low, high)
   if low == high then return v * 0 end
   local least, span = low / 2, (high - low) / 2
@@ -350,7 +350,7 @@ local function bordered(v, size, padding, align)
   return v
 end
 
---- Values at whole pixels (ix, iy: (n, h, w), 0-based floats); outside the plane 0.
+--- The values of x at whole pixels (ix, iy: (n, h, w), 0-based floats); 0 outside of the plane.
 local function values_at(x, flat, ix, iy)
   local s, out = x.shape, ix.shape
   local h, w = s[3], s[4]
@@ -398,8 +398,8 @@ function samplers.bicubic(x, flat, px, py, padding, align, wide)
   return y
 end
 
---- The values (n, c, points) of x (n, c, …) at the voxels with coordinates at[1] (along the last
---- axis), at[2], …, each (n, points); 0 outside of the volume.
+--- The values (n, c, points) of x (n, c, d, h, w) at voxels; at[1], at[2], at[3], each (n, points),
+--- are their coordinates along w, h, d. 0 outside of the volume.
 local function voxels_at(x, flat, at)
   local s, inside, place, stride = x.shape, nil, nil, 1
   for k, v in ipairs(at) do
