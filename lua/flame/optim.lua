@@ -32,7 +32,7 @@ objects.classes.Optimizer = Optimizer
 
 internal.moves = internal.moves or 0             -- how often modules moved their parameters
 
---- Puts a function with its declaration into a table.
+--- Adds a function to the table t; text declares its name and arguments (src/lua/declare.h).
 local function put(t, text, f) t[text:match("([%w_]+)%(")] = internal.declare(text, "", f) end
 
 local function number(what, name, value, low)
@@ -107,8 +107,8 @@ put(Optimizer, "Optimizer:add_param_group(group: table)", function(self, given)
   add_group(self, self.read(given.params, merged))
 end)
 
---- Reads the arguments of a rule's constructor, and the table of a group: params, and the options
---- by name.
+--- A function that reads the arguments of an optimiser's constructor, or of a group, as declared by
+--- 'text'; it returns params, and the options by name.
 local function reader(class, text)
   return function(params, ...)
     local values = {}
@@ -120,7 +120,7 @@ local function reader(class, text)
           class.options[p.name], class.in_groups[p.name] = true, true
         end
       end
-      class.names = names                  -- last: if memory is out before, the next call does it
+      class.names = names                  -- set last: if memory runs out before, it stays empty
     end
     for i = 2, #class.names do
       if class.options[class.names[i]] then values[class.names[i]] = (select(i - 1, ...)) end
@@ -143,12 +143,12 @@ local function new(class, params, values)
   return self
 end
 
---- Makes the class of a rule from its declaration, in which OPTIONS stands for the options of all
---- rules. update(group, p, g, state) records one step of one parameter, or of a part of it, flat;
---- check(opt) checks a new optimiser. whole: the update needs whole parameters; the text says what
---- else to do. run(group, first, …), for updates that C does: does the same to the group's
---- parameters from 'first' on (src/lua/update.c), or nil. Returns the class; class.step may be
---- replaced.
+--- Makes the class of an optimiser from its declaration, in which OPTIONS stands for options that
+--- all have. update(group, p, g, state) records one step of one parameter, or of a 1-d part of
+--- it; check(opt) checks a new optimiser. whole: a text if update needs whole parameters, not
+--- parts; it says what to do instead. run(group, first, …) or nil: an update in C
+--- (src/lua/update.c) of the group's parameters from 'first' on. Returns the class; class.step
+--- may be replaced.
 local function make_class(text, update, check, whole, run)
   text = text:gsub("OPTIONS", "*, maximize = false, " .. PLAIN):gsub("PLAIN", "*, " .. PLAIN)
   local name = text:match("%.(%w+)%(")
@@ -239,7 +239,7 @@ local function follow(self)
   for p, state in pairs(self.state) do self.state[p] = state_for(p, state) end
 end
 
---- Steps one parameter; returns whether a backward has added to a gradient that was used.
+--- Updates one parameter; returns whether backward added to a gradient that an earlier step used.
 local function update_one(self, group, p, changed, shared_out)
   local x, g, part = parts.take(p)
   if not g then return false end
@@ -262,7 +262,7 @@ local function update_one(self, group, p, changed, shared_out)
   return added
 end
 
---- Returns what has changed, and a list of the parameters whose parts have changed.
+--- Updates all parameters; returns lists of changed tensors and of divided parameters that changed.
 local function update_all(self)
   local changed, shared_out, added = internal.room(3 * #self.groups[1].params), {}, false
   follow(self)
@@ -282,8 +282,8 @@ local function update_all(self)
   return changed, shared_out
 end
 
--- A step's hundreds of intermediate handles are closed at its end rather than left to the
--- collector. Tensors that a rule has put into its state are kept, also when the rule raises.
+-- Intermediate tensors of a step are released at its end rather than by the garbage collector.
+-- Those in the optimiser's state are held here, so that they stay, also when the rule raises.
 local function hold_states(self)
   for _, state in pairs(self.state) do
     for _, value in pairs(state) do
@@ -306,7 +306,7 @@ local function shallow(t)
   return copy
 end
 
---- Called before tables change; during a rehearsal their first fields are saved.
+--- Called before tables of an optimiser change: a rehearsal (flame.warmup) saves their fields.
 local function before_change(...)
   local rehearsal = rawget(internal, "rehearsal")
   for i = 1, rehearsal and select("#", ...) or 0 do
@@ -464,7 +464,7 @@ local function adam(always)
   end
 end
 
--- The same for many parameters whose state is there.
+-- The 'run' of make_class: the update of many parameters at once that have a state, in C.
 local function adam_run(always)
   return function(group, first, states, changed, mine)
     if group.amsgrad or rawget(group, "capturable") then return first, false end
@@ -511,7 +511,7 @@ make_class([[optim.RMSprop(params: T|T[]|table[], lr = 1e-2, alpha = 0.99, eps =
 
 local function list_of(params) return flame.is_tensor(params) and { params } or params end
 
---- |g1|^p + |g2|^p + …, for p = inf the largest magnitude; of half floats in f32, for its range.
+--- The sum of |g|^p over g's elements, for p = inf their largest magnitude; half types in f32.
 local function power_sum(g, p)
   if dtypes.half[g.dtype] then g = g:to("f32") end
   if p == 2 then return (g * g):sum() end

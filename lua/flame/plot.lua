@@ -15,7 +15,7 @@ local fail = data.fail
 
 local plot = {}
 local Plot, Grid = { __name = "Plot" }, { __name = "Grid" }
---- Puts a declared method into its class, or a declared function into the module.
+--- method adds a function to the class Plot or Grid, def to the module; text declares it.
 local function method(text, f)
   local class, name = text:match("^(%w+):([%w_]+)%(")
   local into = class == "Plot" and Plot or Grid
@@ -152,7 +152,7 @@ function(self, x, y, label, c, size, shape, alpha)
   return add(self, "scatter", layer, o)
 end)
 
--- The edges of n bins over the finite values; n is by default that of Freedman and Diaconis (1981).
+-- The edges of n equal bins over the finite values; n by default: Freedman and Diaconis (1981).
 local function bins_of(values, n)
   local kept = {}
   for i = 1, #values do
@@ -224,7 +224,7 @@ local function named_points(names, y)
   return xs, ys
 end
 
--- The smallest distance between two of the numbers, 1 if there is only one.
+-- The smallest distance between two different numbers of the list, 1 if there is only one.
 local function least_distance(list)
   local sorted, least = table.move(list, 1, #list, 1, {}), huge
   table.sort(sorted, function(a, b) return a < b or (b ~= b and a == a) end)
@@ -255,8 +255,8 @@ kind([[bars(x: T|any[], y?: T|any[], *, width: num = 0.8, label?: str, colour?: 
   return add(self, "bars", layer, { label = label, colour = c })
 end)
 
--- The range of a matrix along an axis: from its first to its last row or column, extended by half a
--- cell.
+-- The range of a heatmap's n rows or columns on an axis: the given {first, last} (v), or 1 to n;
+-- both extended by half a cell.
 local function ends_of(op, name, v, n)
   if not v then return 0.5, n + 0.5 end
   local list = data.list(op, name, v)
@@ -308,7 +308,7 @@ kind([[heatmap(z: T|any[], *, map: str = "depth", limits?: num[], xlim?: num[], 
   return add(self, "heatmap", layer, {})
 end)
 
--- The positions, given or 1 to all, of the columns or rows, of which n remain after averaging.
+-- Positions (given, or 1 to all) of columns or rows; if n blocks remain, those of their middles.
 local function positions(name, given, n, all)
   local list = given and data.list("contour", name, given) or {}
   if given and #list ~= all then

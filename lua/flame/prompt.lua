@@ -8,7 +8,7 @@
 local prompt = {}
 
 local env, meta, terminal
-local empty = {}                   -- kept locals that are nil: they hide a global too
+local empty = {}                   -- an entry's locals that are nil: they hide globals as well
 local last, before, change         -- the last chunk; the variables before it; what :undo reverts
 local plain_print = print
 
@@ -24,7 +24,7 @@ local function keep(_, name, v)
   end or _G
 end
 
--- A name that no script can use, since "local" is a keyword. Writes to its fields set kept locals.
+-- A key of env that no script can name ("local" is a keyword); writes to its fields keep locals.
 local PLACE = "local"
 
 --- Called once, with the environment of entries; can: can the terminal show more than text?
@@ -35,7 +35,7 @@ function prompt.start(environment, can)
   prompt.colours = can and (none == nil or none == "")
   rawset(env, PLACE, setmetatable({}, { __newindex = keep }))
   rawset(env, "prompt", prompt)
-  -- replaces the global help, if that is flame's own: the prompt's tells more
+  -- the prompt's help hides the global help, if that is flame's: it tells more
   local help = rawget(_G, "help")
   if type(help) == "function" and debug.getinfo(help, "S").source == "=flame/prompt" then
     rawset(env, "help", prompt.help)
@@ -55,7 +55,7 @@ end
 
 local function note_before() before = { globals = copy(_G), kept = copy(env) } end
 
--- Variables that differ from what they were: {table, name, what it was}.
+-- Appends {t, name, old value} to the list for each variable in t that differs from 'was'.
 local function differences(was, t, list)
   for name, v in next, t do
     if type(name) == "string" and not rawequal(was[name], v) then
@@ -84,7 +84,7 @@ local function note_change()
   before = nil
 end
 
---- Undoes the last change of variables; a second call undoes that. Writes into a tensor or a table
+--- Undoes the last change of variables; a second call restores it. Writes into a tensor or a table
 --- are not undone.
 function prompt.undo()
   if not change then plain_print("no variable has changed yet") return end
@@ -106,10 +106,10 @@ local function command_chunk(text)
   return function() return part("commands").run(prompt, name, rest) end
 end
 
--- A chunk's name is its text, so that its lines can be shown later.
+-- The name for load: the entry's text, so that its lines can be shown later.
 local function name_of(text) return text:find("^[=@]") and "=stdin" or text end
 
---- The chunk of an entry; or nil and what is wrong with it. An expression gives its value.
+--- Compiles an entry to a function, or nil and a message. An expression returns its value.
 function prompt.load(text)
   note_before()
   if text:find("^:%a") or text == ":" then return command_chunk(text) end
@@ -127,7 +127,7 @@ function prompt.load(text)
   return last
 end
 
---- A message about the last entry, with "stdin" as the name of its chunk.
+--- The error message of the last entry for display: "stdin" replaces the chunk's name.
 function prompt.failed(message)
   note_change()
   message = message:gsub("\n\tflame/prompt[^\n]*", "")

@@ -5,7 +5,7 @@ local objects = require "flame.base.objects"
 
 local script = {}
 
---- Puts a function with its declaration (src/lua/declare.h) into a table.
+--- Adds a function to the table t; text declares its name and arguments (src/lua/declare.h).
 local function put(t, text, f) t[text:match("([%w_]+)%(")] = internal.declare(text, "", f) end
 
 -- ---- options ---------------------------------------------------------------------------------
@@ -103,7 +103,7 @@ Progress.__index = Progress
 script.Progress = Progress
 
 local REFRESH, READ_EVERY = 0.2, 50     -- seconds between drawings, steps between reads of the loss
-local KEPT = 512                        -- most losses that are kept for the curve
+local KEPT = 512                        -- most losses that are stored for the curve
 
 local function duration(seconds)
   local s = math.floor(seconds + 0.5)
@@ -153,7 +153,7 @@ local function wipe(self)
   if self.terminal and self.drawn > 0 then io.write("\r\27[K") end
 end
 
--- Keeps a loss; if there are too many, pairs of neighbours are replaced by their means.
+-- Stores a loss; if there are too many, pairs of neighbours are first replaced by their means.
 local function keep(self, step, loss)
   local steps, losses = self.steps_read, self.losses
   if #losses >= KEPT then

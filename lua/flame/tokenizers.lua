@@ -1,6 +1,6 @@
---- Tokenizers of Hugging Face's tokenizer.json: texts to ids and back, and training of a BPE. The
--- work is src/text; here are its arguments and tensors. Ids are those of the file, from 0; pass ids
--- + 1 to a layer that counts from 1.
+--- Tokenizers of Hugging Face's tokenizer.json: texts to ids and back, and training of a BPE.
+-- src/text does the work; this file reads arguments and makes tensors. Ids are those of the file,
+-- from 0; pass ids + 1 to a layer that counts from 1.
 local flame = require "flame"
 local internal = flame.internal
 local objects = require "flame.base.objects"
@@ -22,7 +22,7 @@ local Tokenizer = { __name = "Tokenizer" }
 local TokenStream = { __name = "TokenStream" }
 tokenizers.Tokenizer, tokenizers.TokenStream = Tokenizer, TokenStream
 objects.classes.Tokenizer, objects.classes.TokenStream = Tokenizer, TokenStream
---- Puts a method with its declaration into a class.
+--- Adds a method to a class; text declares its name and arguments (src/lua/declare.h).
 local function put(class, text, f)
   class[text:match(":([%w_]+)%(")] = internal.declare(text, "", f)
 end
@@ -98,8 +98,8 @@ local function pad_of(self, pad, needed)
   return pad or 0
 end
 
---- The rows filled to equal length, and a mask of the filled places, as strings of i64 and of
---- bytes.
+--- The rows (strings of i64) padded with 'pad' to equal length, as one string, and a string of
+--- bytes: 1 at ids, 0 at padding.
 local function fill(rows, length, pad, left)
   local ids, mask, unit = {}, {}, string.pack("i8", pad)
   for i, row in ipairs(rows) do
@@ -111,10 +111,10 @@ local function fill(rows, length, pad, left)
   return table.concat(ids), table.concat(mask)
 end
 
---- Many texts at once: { ids = (texts, length) i64, mask = the same, bool, false where a row is
---- filled, types = the same, i64, which text of a pair an id comes from, as the template says }.
---- Rows are as long as the longest one, or have the given length; pad is a token or an id, by
---- default the file's.
+--- Many texts at once: { ids = (texts, length) i64, mask = bool, false at padding, types = i64,
+--- which text of a pair an id comes from, as the file's template says }, all of the same shape.
+--- Rows are padded to the longest one, or to the given length; pad is a token or an id, by default
+--- the file's.
 put(Tokenizer, [[Tokenizer:encode_batch(texts: str[], pairs?: str[], *, special = true,
   special_in_text = true, max_length?: int, side: "right"|"left" = "right", length?: int,
   pad?: int|str, pad_side: "right"|"left" = "right", device?: device) -> table]],
@@ -187,8 +187,8 @@ put(Tokenizer, "Tokenizer:decode_batch(ids: T|table, *, skip_special = true) -> 
   end)
 
 -- A token's text may end within a character, and may depend on the token before (a space at the
--- very beginning is dropped). So the last ids are decoded with and without the new id, and the
--- difference is returned, without an incomplete character at its end.
+-- very beginning is dropped). So a stream decodes the last ids with and without the new id, and
+-- returns the difference, without an incomplete character at its end.
 
 --- A decoder for ids that come one after another: stream:put(id) returns the text that is certain
 --- so far, stream:finish() the rest.
@@ -198,7 +198,7 @@ put(Tokenizer, "Tokenizer:stream(*, skip_special = true) -> TokenStream",
       read = 0 }, TokenStream)
   end)
 
---- The text that is certain after one more id; "" while a character is incomplete.
+--- The new text that is certain after one more id; "" while a character is incomplete.
 put(TokenStream, "TokenStream:put(id: T|int) -> str", function(self, id)
   local ids = self.ids
   need_integers("put", id)
@@ -229,7 +229,7 @@ end)
 
 -- ---- tokens -------------------------------------------------------------------------------------
 
---- A token's id; nil: there is no such token.
+--- A token's id; nil if there is no such token.
 put(Tokenizer, "Tokenizer:id(token: str) -> int", function(self, token)
   return internal.tok_id(self.core, token)
 end)

@@ -991,7 +991,7 @@ function EventWriter:image(tag, x, step) end
 ---@return any
 function EventWriter:scalar(tag, value, step) end
 
---- The scale now; 1 where the scaler is not enabled.
+--- The current scale; 1 if the scaler is not enabled.
 ---@return number
 function GradScaler:get_scale() end
 
@@ -1033,7 +1033,7 @@ function GradScaler:step(optimizer, ...) end
 ---@class flame.options.GradScaler:unscale
 ---@field optimizer? flame.Optimizer
 
---- Divides the gradients of opt by the scale, once a step: before clipping them.
+--- Divides the gradients of opt by the scale, once per step; call it before clipping them.
 ---@param optimizer flame.Optimizer
 ---@overload fun(options: flame.options.GradScaler:unscale): nil
 function GradScaler:unscale(optimizer) end
@@ -1787,14 +1787,14 @@ function Plot:svg() end
 ---@return string
 function Plot:text() end
 
---- Frees it, as the end of a <close> variable does.
+--- Frees the program, as the end of a <close> variable does.
 function Program:close() end
 
 --- The inputs: a list of {name =, dtype =, shape =}; -1 is a size that may vary.
 ---@return table
 function Program:inputs() end
 
---- The outputs, in the same form.
+--- The outputs, a list like that of inputs().
 ---@return table
 function Program:outputs() end
 
@@ -1924,7 +1924,7 @@ function TokenStream:finish() end
 ---@class flame.options.TokenStream:put
 ---@field id? flame.Tensor|integer
 
---- The text that is certain after one more id; "" while a character is incomplete.
+--- The new text that is certain after one more id; "" while a character is incomplete.
 ---@param id flame.Tensor|integer
 ---@overload fun(options: flame.options.TokenStream:put): string
 ---@return string
@@ -1981,10 +1981,10 @@ function Tokenizer:encode(text, pair) end
 ---@field pad_side? "right"|"left"  "right"
 ---@field device? string
 
---- Many texts at once: { ids = (texts, length) i64, mask = the same, bool, false where a row is
---- filled, types = the same, i64, which text of a pair an id comes from, as the template says }.
---- Rows are as long as the longest one, or have the given length; pad is a token or an id, by
---- default the file's.
+--- Many texts at once: { ids = (texts, length) i64, mask = bool, false at padding, types = i64,
+--- which text of a pair an id comes from, as the file's template says }, all of the same shape.
+--- Rows are padded to the longest one, or to the given length; pad is a token or an id, by default
+--- the file's.
 ---@param texts string[]
 ---@param pairs? string[]|flame.options.Tokenizer:encode_batch
 ---@overload fun(options: flame.options.Tokenizer:encode_batch): table
@@ -1994,7 +1994,7 @@ function Tokenizer:encode_batch(texts, pairs) end
 ---@class flame.options.Tokenizer:id
 ---@field token? string
 
---- A token's id; nil: there is no such token.
+--- A token's id; nil if there is no such token.
 ---@param token string
 ---@overload fun(options: flame.options.Tokenizer:id): integer
 ---@return integer
@@ -2910,8 +2910,8 @@ Tensor.binary_cross_entropy_with_logits = flame.binary_cross_entropy_with_logits
 ---@field weights? flame.Tensor
 ---@field minlength? integer  0
 
---- How often each of the ids 1, 2, … occurs in x (i64); with weights the sums of these (f32 for
---- f32, else f64). It looks at values, so it evaluates.
+--- How often each of the ids 1, 2, … occurs in x (i64); with weights, the sum of the weights of
+--- each id (f32 for f32, else f64). It reads values, so it evaluates.
 ---@param x flame.Tensor
 ---@param weights? flame.Tensor|flame.options.bincount
 ---@param minlength? integer|flame.options.bincount  0
@@ -2942,7 +2942,7 @@ Tensor.binomial = flame.binomial
 --- arguments): the first layer, among the names that both have, with a different result. That layer
 --- is then run on the arguments of the reference's layer and compared with it: this tells which of
 --- its ops differs, or that only its arguments differ. Without a difference in forward, gradients
---- are compared. true; or false and that as a sentence.
+--- are compared. Returns true, or false and what was found as a sentence.
 ---@param model table
 ---@param reference table
 ---@param batch flame.Tensor|table
@@ -3952,7 +3952,7 @@ function Tensor:cumsum_(dim) end
 ---@field dim? integer  -1
 ---@field dx? number  1
 
---- Running integral along dim by trapezes; x: positions, or their distance, as dx.
+--- Running integral along dim by the trapezoidal rule; x: positions, or their distance, as dx.
 ---@param y flame.Tensor
 ---@param x? flame.Tensor|number|flame.options.cumulative_trapezoid
 ---@param dim? integer|flame.options.cumulative_trapezoid  -1
@@ -4237,7 +4237,7 @@ Tensor.device = flame.device
 ---@class flame.options.diag
 ---@field diagonal? integer  0
 
---- For a vector the matrix of zeros with it as the diagonal; for a matrix its diagonal.
+--- For a vector, a matrix of zeros with the vector on its diagonal; for a matrix, its diagonal.
 ---@param x flame.Tensor
 ---@param diagonal? integer|flame.options.diag  0
 ---@return flame.Tensor
@@ -5130,7 +5130,7 @@ flame.eq_ = flame.eq
 ---@class flame.options.equal
 ---@field other? flame.Tensor
 
---- Do both have the same shape and the same values?
+--- Do both tensors have the same shape and the same values?
 ---@param x flame.Tensor
 ---@param other flame.Tensor
 ---@return boolean
@@ -5246,7 +5246,7 @@ function Tensor:exponential_(lambd) end
 ---@field dtype? string
 ---@field device? string
 
---- exp(-|k - center| / tau) from k = 0, in the middle by default.
+--- exp(-|k - center| / tau) for k = 0, 1, …; center is the middle by default.
 ---@param n integer
 ---@param periodic? boolean|flame.options.exponential_window  true
 ---@param center? number|flame.options.exponential_window
@@ -5398,7 +5398,7 @@ Tensor.fix = flame.fix
 Tensor.fix_ = flame.fix
 flame.fix_ = flame.fix
 --- Runs f and notes how long each function takes, by stacks: those of Lua by name, file and line,
---- those of C by name. Returns {ms, folded, [i] = {name, calls, own ms}}, the slowest first, and
+--- C functions by name. Returns {ms, folded, [i] = {name, calls, own ms}}, the slowest first, and
 --- f's results; it prints as a table. folded has the stacks in the form that flamegraph.pl and
 --- speedscope read. With a path a picture is written if it ends in .svg, otherwise folded stacks.
 --- Noting a call takes about a fifth of a microsecond. f may not yield.
@@ -5718,7 +5718,7 @@ function flame.gaussian_window(n, periodic, std) end
 ---@class flame.options.gcd
 ---@field y? flame.Tensor|integer
 
---- The greatest common divisor, not negative; of 0 and 0: 0. It looks at values, so it evaluates.
+--- The greatest common divisor, not negative; of 0 and 0: 0. It reads values, so it evaluates.
 ---@param x flame.Tensor|integer
 ---@param y flame.Tensor|integer
 ---@return flame.Tensor
@@ -6132,7 +6132,7 @@ function flame.hessian(f, x) end
 ---@field dim? integer  -1
 ---@field norm? "backward"|"ortho"|"forward"  "backward"
 
---- The real transform of half a Hermitian signal: n elements, 2 (m - 1) of m by default.
+--- The transform, n real values, of a Hermitian signal; x: its first half (m; n = 2 (m - 1)).
 ---@param x flame.Tensor
 ---@param n? integer|flame.options.hfft
 ---@param dim? integer|flame.options.hfft  -1
@@ -6234,7 +6234,7 @@ Tensor.histogram = flame.histogram
 ---@field weight? flame.Tensor
 ---@field density? boolean  false
 
---- The same for points, the rows of x (…, n): sums in n-dimensional bins, and a list of n tensors
+--- histogram for points, the rows of x (…, n): sums in n-dimensional bins, and a list of n tensors
 --- of edges. bins: a number, or a list of numbers or edges; range: the bounds of each axis in turn.
 ---@param x flame.Tensor
 ---@param bins integer|integer[]|flame.Tensor[]
@@ -6384,8 +6384,8 @@ Tensor.ifftshift = flame.ifftshift
 ---@class flame.options.igamma
 ---@field x? flame.Tensor|number
 
---- The regularised lower incomplete gamma function; differentiable with respect to x, backward
---- raises where a is tracked.
+--- The regularised lower incomplete gamma function. It is differentiable in x; backward raises if a
+--- is tracked.
 ---@param a flame.Tensor|number
 ---@param x flame.Tensor|number
 ---@return flame.Tensor
@@ -6397,8 +6397,8 @@ flame.igamma_ = flame.igamma
 ---@class flame.options.igammac
 ---@field x? flame.Tensor|number
 
---- The regularised upper incomplete gamma function; differentiable with respect to x, backward
---- raises where a is tracked.
+--- The regularised upper incomplete gamma function. It is differentiable in x; backward raises if a
+--- is tracked.
 ---@param a flame.Tensor|number
 ---@param x flame.Tensor|number
 ---@return flame.Tensor
@@ -8698,7 +8698,7 @@ Tensor.nanmean = flame.nanmean
 ---@field dim? integer
 ---@field keepdim? boolean  false
 
---- As median, without the NaN; NaN where there is nothing else.
+--- The median of the elements that are not NaN; NaN if there are none.
 ---@param x flame.Tensor
 ---@param dim? integer|flame.options.nanmedian
 ---@param keepdim? boolean|flame.options.nanmedian  false
@@ -12071,7 +12071,7 @@ function flame.no_grad(f, ...) end
 ---@field as_tuple? boolean  false
 
 --- Positions of the elements that are not 0, one row each; {as_tuple = true}: a list with one
---- tensor an axis. Counts first, so it evaluates.
+--- tensor per axis. It counts these elements first, so it evaluates.
 ---@param x flame.Tensor
 ---@param as_tuple? boolean|flame.options.nonzero  false
 ---@return flame.Tensor|flame.Tensor[]
@@ -12985,7 +12985,7 @@ function optim.schedule.one_cycle(opt, max_lr, total_steps, epochs, steps_per_ep
 ---@field total_iters? number  5
 ---@field power? number  1
 
---- Down to 0 in total_iters steps, as (1 - t)^power.
+--- Lowers the rate to 0 in total_iters steps: base (1 - step / total_iters)^power.
 ---@param opt flame.Optimizer
 ---@param total_iters? number|flame.options.optim.schedule.polynomial  5
 ---@param power? number|flame.options.optim.schedule.polynomial  1
@@ -13696,8 +13696,8 @@ flame.renorm_ = flame.renorm
 ---@field dim? integer
 ---@field output_size? integer
 
---- Repeats each element 'repeats' times along an axis; without dim in the flat x. output_size: the
---- number of elements that the result must have.
+--- Repeats each element 'repeats' times along an axis; without dim, of the flattened x.
+--- output_size: the number of elements that the result must have.
 ---@param x flame.Tensor
 ---@param repeats integer|flame.Tensor
 ---@param dim? integer|flame.options.repeat_interleave
@@ -15296,7 +15296,7 @@ Tensor.transpose = flame.transpose
 ---@field dim? integer  -1
 ---@field dx? number  1
 
---- Integral along dim by trapezes; x: positions, or their distance, as dx.
+--- Integral along dim by the trapezoidal rule; x: positions, or their distance, as dx.
 ---@param y flame.Tensor
 ---@param x? flame.Tensor|number|flame.options.trapezoid
 ---@param dim? integer|flame.options.trapezoid  -1
@@ -15534,7 +15534,7 @@ function Tensor:uniform_(low, high) end
 
 --- Sorted distinct values; with return_inverse their positions for each element, with
 --- return_counts how often each occurs, as further results in this order. dim: distinct slices
---- along that axis, sorted by their elements. It looks at values, so it evaluates, and has no
+--- along that axis, sorted by their elements. It reads values, so it evaluates, and has no
 --- gradient: backward raises.
 ---@param x flame.Tensor
 ---@param sorted? boolean|flame.options.unique  true
@@ -15552,7 +15552,7 @@ Tensor.unique = flame.unique
 ---@field return_counts? boolean  false
 ---@field dim? integer
 
---- As unique, but only neighbours are compared, and the order is kept.
+--- Like unique, but only neighbouring elements are compared, and their order is kept.
 ---@param x flame.Tensor
 ---@param return_inverse? boolean|flame.options.unique_consecutive  false
 ---@param return_counts? boolean|flame.options.unique_consecutive  false

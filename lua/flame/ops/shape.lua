@@ -1,5 +1,5 @@
---- Shapes: axes moved, repeated, split and put together. Positions are 1-based here as everywhere:
--- in tril_indices and combinations.
+--- Functions that move, repeat, split and join axes. Positions count from 1, also those that
+-- tril_indices and triu_indices return.
 local flame = require "flame"
 local arguments = require "flame.base.arguments"
 local fail, def, axis_of = arguments.fail, arguments.def, arguments.axis_of
@@ -52,7 +52,7 @@ def("tile(x: T, dims...: int) -> T", function(x, ...)
   end
   return y
 end)
---- The positions of x, each repeated as often as its count says; the counts are read here.
+--- x with each slice along axis d repeated counts[i] times; counts is a list of numbers.
 local function by_counts(x, counts, d)
   local ends, total = {}, 0
   if #counts ~= x.shape[d] then
@@ -78,8 +78,8 @@ local function repeated(x, n, d)
   wide[d + 1], last[d] = n, last[d] * n
   return x:unsqueeze(d + 1):expand(wide):reshape(last):clone()
 end
---- Repeats each element 'repeats' times along an axis; without dim in the flat x. output_size: the
---- number of elements that the result must have.
+--- Repeats each element 'repeats' times along an axis; without dim, of the flattened x.
+--- output_size: the number of elements that the result must have.
 def("repeat_interleave(x: T, repeats: int|T, dim?: axis, *, output_size?: int) -> T",
   function(x, n, d, size)
     if d == nil then x, d = x:reshape(-1), 1 end
@@ -272,8 +272,8 @@ def("combinations(x: T, r: int = 2, with_replacement = false) -> T",
     if #at == 0 then return flame.zeros(0, r, { dtype = x.dtype, device = x.device }) end
     return x:take(flame.tensor(at, { dtype = "i64", device = x.device }))
   end)
--- A loop over the rows; only work of the size of the result is recorded.
-local LONGEST <const> = 1 << 24    -- rows and columns: the ends of rows are made in Lua
+-- Positions are made row by row, so that no op works on the whole rows x columns matrix.
+local LONGEST <const> = 1 << 24    -- most rows and columns, since Lua loops over rows
 local function triangle_indices(name, upper)
   def("." .. name .. [[(rows: int, columns: int, offset: int = 0, *, dtype: dtype = "i64",
       device?: device) -> T]], function(rows, columns, offset, dtype, device)
@@ -314,7 +314,7 @@ def(".logspace(first: num, last: num, n: int, base = 10.0, *factory) -> T",
     y = (base ^ y):to(dtype)
     return requires_grad and y:requires_grad_(true) or y
   end)
---- For a vector the matrix of zeros with it as the diagonal; for a matrix its diagonal.
+--- For a vector, a matrix of zeros with the vector on its diagonal; for a matrix, its diagonal.
 def("diag(x: T, diagonal: int = 0) -> T", function(x, k)
   if x.ndim > 2 or x.ndim == 0 then fail("diag", "x has %d axes, need 1 or 2", x.ndim) end
   return x.ndim == 2 and x:diagonal(k):clone() or flame.diag_embed(x, k)
@@ -329,7 +329,7 @@ def("reshape_as(x: T, y: T) -> T", function(x, y) return x:reshape(y.shape) end)
 --- x in y's dtype.
 def("type_as(x: T, y: T) -> T", function(x, y) return x:to(y.dtype) end)
 
---- Options of new tensors; those not given are taken from x.
+--- The options of a new tensor; dtype and device are x's if they are not given.
 local function like(x, dtype, device, requires_grad)
   return { dtype = dtype or x.dtype, device = device or x.device, requires_grad = requires_grad }
 end

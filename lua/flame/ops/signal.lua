@@ -1,5 +1,5 @@
---- Signals along an axis: short-time Fourier transforms, transforms of Hermitian
--- signals, convolutions, numerical gradients.
+--- Functions of signals along an axis: short-time Fourier transforms, transforms of
+-- Hermitian signals, convolutions, numerical gradients.
 local flame = require "flame"
 local arguments = require "flame.base.arguments"
 local fft = require "flame.ops.fft"
@@ -11,14 +11,14 @@ local conjugate = fft.conjugate
 
 -- ---- Hermitian signals --------------------------------------------------------------------------
 local other_norm = { backward = "forward", forward = "backward", ortho = "ortho" }
---- Defines f(x, o), where o has the options of the transform, with the norm of the other direction.
+--- Defines a transform as f(x, o), where o has its options, with the norm of the inverse transform.
 local function hermitian(name, takes, f)
   local size = takes == "one" and "n" or "s"
   def(name .. fft.arguments[takes], function(x, n, dim, norm)
     return f(x, { [size] = n, dim = dim, norm = other_norm[norm] })
   end)
 end
---- The real transform of half a Hermitian signal: n elements, 2 (m - 1) of m by default.
+--- The transform, n real values, of a Hermitian signal; x: its first half (m; n = 2 (m - 1)).
 hermitian("hfft", "one", function(x, o) return flame.irfft(conjugate(x), o) end)
 --- hfft along the last of two axes, fft along the other.
 hermitian("hfft2", "several", function(x, o) return flame.irfft2(conjugate(x), o) end)
@@ -32,7 +32,7 @@ hermitian("ihfft2", "several", function(x, o) return conjugate(flame.rfft2(x, o)
 hermitian("ihfftn", "several", function(x, o) return conjugate(flame.rfftn(x, o)) end)
 
 -- ---- short-time transforms ----------------------------------------------------------------------
---- The window, as given or ones, extended with zeros on both sides to length n.
+--- The window (default: win_length ones), extended with zeros on both sides to length n.
 local function window_of(op, x, win_length, window, n)
   local size = win_length or n
   if size < 1 or size > n then fail(op, "win_length = %d, need 1 to n_fft = %d", size, n) end
@@ -130,7 +130,7 @@ def('convolve(x: T, y: T, mode: "full"|"same"|"valid" = "full") -> T', function(
 end)
 
 -- ---- numerical gradients ------------------------------------------------------------------------
---- The derivative along d of values at given positions, or at the distance h.
+--- The derivative of x along d; h: the positions of its values, or the distance between them.
 local function slope(x, d, h, order)
   local n = x.shape[d]
   local function part(first, count) return x:narrow(d, first, count) end

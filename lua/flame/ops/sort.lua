@@ -1,7 +1,7 @@
 --- Sorting, selecting, counting and running sums. Positions come from calls (calls.def);
--- values are gathered by them, so their gradients are gather's. The rules of scans are made of
--- scans, so that they have derivatives of every order. NaN is above everything; of equal values the
--- first position wins; positions are 1-based.
+-- values are gathered by them, so their gradients are gather's. The gradients of scans (running
+-- sums and so on) are scans, so they have derivatives of every order. NaN is above every number; of
+-- equal values the first position is taken; positions are 1-based.
 local flame = require "flame"
 local internal = flame.internal
 local func = require "flame.autograd.func"
@@ -22,9 +22,9 @@ local function need_float(op, name, x)
   return x
 end
 
---- The position of an axis given as an option: 0-d tensors have axis 1.
+-- In this file a 0-d tensor counts as a tensor with one axis of size 1.
 
---- Elements before, on and after axis d, and the sizes of all.
+--- Products of the sizes of x's axes before d, the size of d, those after d; x's shape.
 local function around(x, d)
   local outer, inner, shape = 1, 1, x.shape
   for k = 1, d - 1 do outer = outer * shape[k] end
@@ -32,7 +32,7 @@ local function around(x, d)
   return outer, shape[d] or 1, inner, shape
 end
 
---- x, untracked, with axis d moved to the end; number and length of its rows.
+--- x, untracked, with axis d moved to the end; the number and the length of rows along d.
 local function rows_of(x, d)
   local rows = x:detach()
   if d < x.ndim then rows = rows:movedim(d, -1) end
@@ -41,8 +41,8 @@ local function rows_of(x, d)
   return rows, outer * inner, n
 end
 
---- The result of a call on rows_of(x, d), with rows of k elements, brought back to the order of x's
---- axes.
+--- The positions (i64) that a call gives for rows_of(x, d), k per row, with axis d moved back to
+--- its place.
 local function back(kind, op, x, d, k, params, rows)
   local shape = rows.shape
   if x.ndim > 0 then shape[x.ndim] = k end
@@ -67,7 +67,7 @@ def("argsort(x: T, dim: axis = -1, descending = false, stable = false) -> T",
     return positions("argsort", x, axis_of("argsort", x, d), descending)
   end)
 
---- Sorted values that a call gave together with their positions: the gradient is that of a gather.
+--- The op that returns x's sorted 'values' (see below), with the gradient of x:gather(d, at).
 local arranged = flame.func {
   name = "sort",
   forward = function(ctx, x, d, at, values)
@@ -81,8 +81,8 @@ local arranged = flame.func {
 }
 
 
---- Sorted values and positions of one call: a GPU moves the values along with their positions in
--- less time than it takes to gather them.
+--- Sorted values and their positions from a single call: a GPU sorts both together in less time
+-- than it takes to gather the values by positions.
 local function sorted_together(op, x, d, descending)
   local rows, count, n = rows_of(x, d)
   local numel, shape = x:numel(), rows.shape
@@ -127,7 +127,7 @@ def([[topk(x: T, k: int, dim: axis = -1, largest = true,
   return gather(x, d, at), at
 end)
 
---- Values and positions with or without axis d. at: one position per row, in the order of rows_of.
+--- The values of x at 'at', one position along d per row, and 'at', both in x's shape without d.
 local function picked(x, d, at, keepdim)
   if x.ndim == 0 then return x:clone(), at end
   local shape = x.shape
@@ -157,7 +157,7 @@ def([[kthvalue(x: T, k: int, dim: axis = -1,
     kth("kthvalue", x, d, k, false):reshape(x.ndim == 0 and {} or { -1 }), keepdim)
 end)
 
---- A value v of x that occurs at several places, which share its gradient.
+--- The op x[at], whose gradient is shared by all elements of x that are equal to that value.
 local shared = flame.func {
   name = "median",
   forward = function(ctx, x, at)
@@ -195,7 +195,7 @@ def("median(x: T, dim?: axis, keepdim = false) -> values: T, positions: T if dim
     return picked(x, d, x.ndim == 0 and at:reshape({}) or at, keepdim)
   end)
 
---- As median, without the NaN; NaN where there is nothing else.
+--- The median of the elements that are not NaN; NaN if there are none.
 def("nanmedian(x: T, dim?: axis, keepdim = false) -> values: T, positions: T if dim",
   function(x, dim, keepdim)
     if not is_float(x) then return x:median(dim, keepdim) end
@@ -217,8 +217,8 @@ local function scanned(name, op, x, d, reverse)
   return along("scan", name, x, d, not is_float(x) and "i64" or nil, nil, op, reverse and 1 or 0)
 end
 
---- The slices of x along d moved by one place: x[k + 1] or x[k - 1] at place k, with a slice of the
---- value v at the end or the beginning.
+--- x shifted by one place along d: next_of has x[k + 1] at place k and v at the end, last_of has
+--- x[k - 1] at place k and v at the beginning.
 local function next_of(x, d, v)
   local n = x.shape[d]
   return flame.cat({ x:narrow(d, 2, n - 1), flame.full_like(x:narrow(d, 1, 1):detach(), v) }, d)
@@ -228,7 +228,7 @@ local function last_of(x, d, v)
   return flame.cat({ flame.full_like(x:narrow(d, 1, 1):detach(), v), x:narrow(d, 1, n - 1) }, d)
 end
 
---- Running sums from the front (false) or from the back (true): each is the other's gradient.
+--- sums[reverse]: the op of running sums from the front or the back; each is the other's gradient.
 local sums = {}
 for _, reverse in ipairs { false, true } do
   sums[reverse] = flame.func {
@@ -241,8 +241,8 @@ for _, reverse in ipairs { false, true } do
   }
 end
 
---- y[k] = a[k] y[k - 1] + b[k] along d (from the back: y[k + 1]). u, the gradient with respect to
---- b, is a recurrence in the other direction: u[k] = g[k] + a[k + 1] u[k + 1]; with respect to a it
+--- Ops for y[k] = a[k] y[k - 1] + b[k] along d; recurrence[true]: from the back, with y[k + 1]. The
+--- gradient of b is a recurrence in the other direction, u[k] = g[k] + a[k + 1] u[k + 1]; that of a
 --- is u[k] y[k - 1].
 local recurrence = {}
 for _, reverse in ipairs { false, true } do
@@ -273,9 +273,9 @@ local function saving(name, kind)
   end
 end
 
---- Running products. The gradient with respect to x[k] is the product before k times the sum of
--- g[j] x[k + 1] … x[j] over j >= k, which is a recurrence; nothing is divided, so zeros are no
--- exception.
+--- The op of running products. The gradient with respect to x[k] is the product before k times the
+-- sum of g[j] x[k + 1] … x[j] over j >= k, which is a recurrence. Nothing is divided, so zeros in x
+-- need no special treatment.
 local products = flame.func {
   name = "cumprod",
   forward = saving("cumprod", PRODUCT),
@@ -285,9 +285,9 @@ local products = flame.func {
   end,
 }
 
---- The gradient with respect to x[k] is exp(x[k] - y[k]) times the sum of g[j] exp(y[k] - y[j])
--- over j >= k. y never decreases, so no factor of that recurrence is above 1. Where y is -Inf the
--- weights are 0.
+--- The op y of running logsumexp. The gradient of x[k] is exp(x[k] - y[k]) times the sum of g[j]
+-- exp(y[k] - y[j]) over j >= k, a recurrence. y never decreases, so no factor is above 1. Where y
+-- is -Inf the weights are 0.
 local logs = flame.func {
   name = "logcumsumexp",
   forward = saving("logcumsumexp", LSE),
@@ -308,8 +308,8 @@ local function with_axis(f, x, d)
   return f(x:reshape(1), 1):reshape({}):clone()
 end
 
---- Defines the scan f under a name; integers are summed in i64. With the option dtype x is cast
---- first.
+--- Defines the scan 'name'; f: its op for tracked x, op: the call's number for others. Integers are
+--- summed in i64; with the option dtype x is cast first.
 local function running(name, op, f)
   def(name .. "(x: T, dim: axis, *, dtype?: dtype) -> T @single", function(x, d, dtype)
     if dtype then x = x:to(dtype) end
@@ -328,8 +328,8 @@ running("cumsum", SUM, sums[false])
 --- Running products along an axis; x is cast to the dtype first.
 running("cumprod", PRODUCT, products)
 
--- Half types are f32 inside where there is a gradient: its weights are
--- exponentials of differences to the results.
+-- If x is tracked, half types are computed in f32, since the gradient's
+-- weights are exponentials of differences between results.
 --- Running logsumexp along an axis.
 def("logcumsumexp(x: T, dim: axis) -> T", function(x, d)
   d = axis_of("logcumsumexp", need_float("logcumsumexp", "x", x), d)
@@ -340,8 +340,8 @@ def("logcumsumexp(x: T, dim: axis) -> T", function(x, d)
   return with_axis(logs, x, d)
 end)
 
---- Running extremes and their positions; a NaN stays. For an untracked x a GPU scans x again for
---- the values, and the CPU reads them at the positions: both are faster than a gather.
+--- Defines running maxima or minima (least), with positions; a NaN stays. If x is untracked, a GPU
+--- scans x again for the values, and the CPU reads them at the positions, instead of a gather.
 local function extremes(name, least)
   def(name .. "(x: T, dim: axis) -> values: T, positions: T", function(x, d)
     local at = along("extreme", name, x, d, "i64", nil, least, 0)
@@ -356,7 +356,7 @@ extremes("cummin", 1)
 
 -- ---- places and sets ----------------------------------------------------------------------------
 --- Positions of the elements that are not 0, one row each; {as_tuple = true}: a list with one
---- tensor an axis. Counts first, so it evaluates.
+--- tensor per axis. It counts these elements first, so it evaluates.
 def("nonzero(x: T, as_tuple = false) -> T|T[]", function(x, as_tuple)
   if x.ndim == 0 and as_tuple then x = x:reshape(1) end
   local flat, shape = x:detach(), x.shape
@@ -375,8 +375,8 @@ def("nonzero(x: T, as_tuple = false) -> T|T[]", function(x, as_tuple)
   return list
 end)
 
---- For rows in which equal ones are neighbours: the first of each run, the run of each element, and
---- the lengths of the runs. rows: (n, …); order: the original place of each, or nil.
+--- For rows (n, …) of which equal ones are neighbours: a list of the distinct rows and, as options
+--- o say, of each row's run and of the runs' lengths. order: the rows' original places, or nil.
 local function runs(rows, order, o)
   local n = rows.shape[1]
   local first = flame.ones({ n }, like(rows, "bool"))
@@ -399,7 +399,7 @@ local function runs(rows, order, o)
   return out
 end
 
---- Order of the rows of x (n, m): by the last column, then by the one before, …
+--- The order that sorts the rows of x (n, m) lexicographically: stable sorts, last column first.
 local function row_order(x)
   local n, m = x.shape[1], x.shape[2]
   local order = flame.arange(1, n, like(x, "i64"))
@@ -418,7 +418,7 @@ local function empty_set(op, x, o)
   return table.unpack(out)
 end
 
---- Distinct integers within a narrow range, by counting instead of sorting. nil: the range is wide.
+--- unique for integers, by counting instead of sorting; nil if their range is wide.
 local function counted(op, flat, o)
   if is_float(flat) or flat.dtype == "bool" then return nil end
   local n, ids = flat:numel(), flat:long()
@@ -434,7 +434,7 @@ local function counted(op, flat, o)
   return out
 end
 
---- Shared by unique (sort: true) and unique_consecutive.
+--- Computes unique (sort = true) and unique_consecutive (false), with options o.
 local function set_of(op, x, o, sort)
   local given = x
   x = x:detach()
@@ -452,7 +452,7 @@ local function set_of(op, x, o, sort)
     return table.unpack(out)
   end
   local d = axis_of(op, x, o.dim)
-  -- the order of elements in PyTorch's comparison of slices
+  -- axis d first, as PyTorch does: it decides in which order elements of slices are compared
   local y, order = x.ndim == 0 and x:reshape(1) or x:transpose(1, d):contiguous(), nil
   if sort then
     order = row_order(y.ndim > 1 and y:flatten(2) or y:unsqueeze(2))
@@ -466,7 +466,7 @@ end
 
 --- Sorted distinct values; with return_inverse their positions for each element, with
 --- return_counts how often each occurs, as further results in this order. dim: distinct slices
---- along that axis, sorted by their elements. It looks at values, so it evaluates, and has no
+--- along that axis, sorted by their elements. It reads values, so it evaluates, and has no
 --- gradient: backward raises.
 def([[unique(x: T, sorted = true, return_inverse = false, return_counts = false,
     dim?: axis) -> T, inverse: T if return_inverse, counts: T if return_counts]],
@@ -475,7 +475,7 @@ def([[unique(x: T, sorted = true, return_inverse = false, return_counts = false,
       { return_inverse = inverse, return_counts = counts, dim = dim }, true)
   end)
 
---- As unique, but only neighbours are compared, and the order is kept.
+--- Like unique, but only neighbouring elements are compared, and their order is kept.
 def([[unique_consecutive(x: T, return_inverse = false, return_counts = false,
     dim?: axis) -> T, inverse: T if return_inverse, counts: T if return_counts]],
   function(x, inverse, counts, dim)
@@ -484,8 +484,8 @@ def([[unique_consecutive(x: T, return_inverse = false, return_counts = false,
   end)
 
 -- ---- counts -------------------------------------------------------------------------------------
---- How often each of the ids 1, 2, … occurs in x (i64); with weights the sums of these (f32 for
---- f32, else f64). It looks at values, so it evaluates.
+--- How often each of the ids 1, 2, … occurs in x (i64); with weights, the sum of the weights of
+--- each id (f32 for f32, else f64). It reads values, so it evaluates.
 def("bincount(x: T, weights?: T, minlength: int = 0) -> T", function(x, weights, n)
   if is_float(x) or x.dtype == "bool" then
     fail("bincount", "x is %s, need an integer dtype", x.dtype)

@@ -1,6 +1,6 @@
 --- Special functions and functions of integers and bits, composed of others: flame.special has them
 -- under the names that torch.special has. They are sums of series with a fixed number of terms, so
--- that they fuse and differentiate; half types compute in f32, integers give f32.
+-- that they fuse and are differentiable; half types are computed in f32, integers give f32.
 local flame = require "flame"
 local func = require "flame.autograd.func"
 local arguments = require "flame.base.arguments"
@@ -28,7 +28,7 @@ local function polynomial(z, c)
 end
 
 -- ---- modified Bessel functions ------------------------------------------------------------------
-local FAR = 18                     -- from here the asymptotic series has all digits of f64
+local FAR = 18                     -- |x| from which the asymptotic series is exact in f64
 local near_0, near_1, far_0, far_1 = {}, {}, {}, {}
 do
   local a, b, c, d = 1.0, 0.5, 1.0, 1.0
@@ -66,7 +66,7 @@ for order = 0, 1 do
 end
 
 -- ---- zeta and polygamma -------------------------------------------------------------------------
--- B(2k) / (2k)!: coefficients of the Euler-Maclaurin remainder after the first TERMS summands.
+-- B(2k) / (2k)!, for Euler and Maclaurin's formula for the remainder after TERMS summands.
 local BERNOULLI = { 1 / 12, -1 / 720, 1 / 30240, -1 / 1209600, 1 / 47900160, -691 / 1307674368000,
   1 / 74724249600, -3617 / 10670622842880000 }
 local TERMS = 14
@@ -95,8 +95,8 @@ def("zeta_?(x: T|num, q: T|num) -> T", function(x, q)
   y = where(good, y, where(x:eq(1):logical_or(pole:logical_and(x:gt(1))), math.huge, 0 / 0))
   return where(x:isnan():logical_or(q:isnan()), 0 / 0, y):to(dtype)
 end)
---- The n-th derivative of digamma, n > 1: its own derivative is the next one, which is infinite at
---- the poles too.
+--- The op of the n-th derivative of digamma, n > 1. Its gradient is the next derivative, which is
+--- infinite at the poles too.
 local polygamma
 local derivatives = flame.func {
   name = "polygamma",
@@ -133,7 +133,7 @@ end)
 
 -- ---- the normal distribution --------------------------------------------------------------------
 local ROOT = math.sqrt(0.5)
-local TAIL = {}                    -- of sqrt(pi) x erfcx(x) in 1 / x²: (-1)^k (2k - 1)!! / 2^k
+local TAIL = {}                    -- series of sqrt(pi) x erfcx(x): coefficients of 1 / x^(2k)
 do
   local c = 1.0
   for k = 0, 14 do
@@ -144,7 +144,7 @@ end
 local function erfcx(x)
   local far = x:gt(12)
   local near, w = where(far, 0, x), where(far, x, 12)
-  -- the slope of erfc is 0 times inf there
+  -- below -6 erfc is 2, and its gradient would be 0 times inf
   local y = near:square():exp() * where(near:lt(-6), 2, near:erfc())
   return where(far, polynomial(w:square():reciprocal(), TAIL) / (w * math.sqrt(math.pi)), y)
 end
@@ -190,9 +190,9 @@ ndtri = flame.func {
 careful("ndtri", function(p) return ndtri(p) end)
 
 -- ---- the incomplete gamma function --------------------------------------------------------------
--- The series where x < a + 1, Lentz' continued fraction elsewhere; for large a, where both need too
--- many terms near x = a, Temme's expansion in 1 / a and eta, eta²/2 = x/a - 1 - log(x/a) (DLMF
--- 8.12).
+-- The series for x < a + 1, a continued fraction (Lentz) for others; for large a and x near a,
+-- where both need too many terms, Temme's expansion in 1 / a and eta, eta²/2 = x/a - 1 - log(x/a)
+-- (DLMF 8.12).
 local ROUNDS, LARGE, NEAR, ORDERS, POWERS = 120, 30, 0.35, 8, 24
 local TEMME = {}                   -- TEMME[k + 1][n + 1]: coefficient of a^-k eta^n
 do
@@ -257,7 +257,7 @@ local function lower_and_upper(a, x)
   return where(middle, lower, where(series, low, 1 - high)),
     where(middle, upper, where(series, 1 - low, high))
 end
---- Where a and x are in the domain; and both with 1 in place of other values.
+--- A mask of the elements where a and x are in the domain; a and x with 1 in place of other values.
 local function inside(a, x)
   local good = a:gt(0):logical_and(x:gt(0)):logical_and(x:isfinite()):logical_and(a:isfinite())
   return good, where(good, a, 1), where(good, x, 1)
@@ -289,16 +289,16 @@ local function gamma_share(name, which)
       share(a:detach():double(), x:double()):to(dtypes.float_of(a, x)), a)
   end)
 end
---- The regularised lower incomplete gamma function; differentiable with respect to x, backward
---- raises where a is tracked.
+--- The regularised lower incomplete gamma function. It is differentiable in x; backward raises if a
+--- is tracked.
 gamma_share("igamma", 1)
---- The regularised upper incomplete gamma function; differentiable with respect to x, backward
---- raises where a is tracked.
+--- The regularised upper incomplete gamma function. It is differentiable in x; backward raises if a
+--- is tracked.
 gamma_share("igammac", 2)
 
 -- ---- extremes that ignore NaN ------------------------------------------------------------------
---- x and y as tensors: an integer takes the dtype of the other operand unless that is bool; other
---- numbers are floats.
+--- x and y as tensors. A whole number takes the dtype of the other operand unless that is bool; any
+--- other number stays a float.
 local function operands(op, x, y)
   local like = is_tensor(x) and x or y
   local function lift(v)
@@ -346,12 +346,12 @@ local function integers(op, x, y)
   end
   return lift(x), lift(y)
 end
---- The greatest common divisor, not negative; of 0 and 0: 0. It looks at values, so it evaluates.
+--- The greatest common divisor, not negative; of 0 and 0: 0. It reads values, so it evaluates.
 def("gcd_?(x: T|int, y: T|int) -> T", function(x, y)
   x, y = integers("gcd", x, y)
   local a, b = x + y * 0, y + x * 0
   while b:ne(0):any():item() do
-    -- 0 where b is 0, which is handled separately
+    -- where b is 0 the remainder is not used
     local rest = a:fmod(b)
     a, b = where(b:eq(0), a, b), where(b:eq(0), 0, rest)
   end
@@ -452,9 +452,9 @@ for name in ([[i0 i0e i1 i1e zeta polygamma digamma erf erfc erfcx erfinv entr e
 end
 
 -- ---- Airy ---------------------------------------------------------------------------------------
--- Taylor series of Ai around the integers from -10 to 10, made by Ai'' = x Ai from the asymptotic
--- series at 10, since steps to the left are stable. AIRY[k][i]: the coefficient of (x - i + 11)^(k
--- - 1).
+-- Taylor series of Ai around the integers from -10 to 10. Ai'' = x Ai gives each from that at the
+-- right, beginning with the asymptotic series at 10; steps to the left are stable. AIRY[k][i]: the
+-- coefficient of (x - i + 11)^(k - 1).
 local AIRY
 local function airy_rows()
   local z, y, slope, u = 10 ^ 1.5 * 2 / 3, 0, 0, 1
@@ -484,7 +484,7 @@ local function airy(x)
   end
   local size = x:abs():clamp { min = 10 }
   local z, right, even, odd, u = size ^ 1.5 * (2 / 3), 0, 0, 0, 1
-  for k = 0, 20 do                       -- in powers of 1 / z, with other signs for negative x
+  for k = 0, 20 do                       -- series in 1 / z; even and odd: for negative x
     local term = z ^ -k * u
     right = k % 2 == 0 and right + term or right - term
     if k % 2 == 0 then even = k % 4 == 0 and even + term or even - term

@@ -29,7 +29,7 @@ def("diff(x: T, n: int = 1, dim: axis = -1, prepend?: T, append?: T) -> T",
     end
     return n == 0 and y:clone() or y
   end)
---- The trapezes between neighbours along d; x: positions, a tensor or the distance.
+--- The trapezia between neighbours of y along d; x: positions, or their distance; dx: if x is nil.
 local function trapezes(op, y, x, d, dx)
   d = axis_of(op, y, d)
   x = x or dx
@@ -44,18 +44,18 @@ local function trapezes(op, y, x, d, dx)
   end
   return both * x:diff(1, d) / 2, d
 end
---- Integral along dim by trapezes; x: positions, or their distance, as dx.
+--- Integral along dim by the trapezoidal rule; x: positions, or their distance, as dx.
 def("trapezoid(y: T, x?: T|num, dim: axis = -1, *, dx = 1) -> T", function(y, x, d, dx)
   local parts, axis = trapezes("trapezoid", y, x, d, dx)
   return parts:sum(axis)
 end)
---- Running integral along dim by trapezes; x: positions, or their distance, as dx.
+--- Running integral along dim by the trapezoidal rule; x: positions, or their distance, as dx.
 def("cumulative_trapezoid(y: T, x?: T|num, dim: axis = -1, *, dx = 1) -> T",
   function(y, x, d, dx)
     local parts, axis = trapezes("cumulative_trapezoid", y, x, d, dx)
     return parts:cumsum(axis)
   end)
---- The product of those weights of 'count' columns that are given, in this dtype.
+--- The weights of 'count' columns: the product of fweights and aweights, or the given one, or nil.
 local function column_weights(count, dtype, fweights, aweights)
   local w
   for name, given in pairs { fweights = fweights, aweights = aweights } do
@@ -102,8 +102,8 @@ def("isin(x: T|num, y: T|num, *, assume_unique = false, invert = false) -> T",
     local there = x:detach():unsqueeze(-1):eq(y:detach():reshape(-1)):any(-1)
     return invert and there:logical_not() or there
   end)
---- The weight of the upper of two neighbours at place p between them; low: the place of the lower
---- one.
+--- Interpolation between two neighbours in sorted order: the upper one's weight at the fraction w
+--- (0 to 1) between them; low: the position of the lower one.
 local upper_weight = {
   linear = function(w) return w end,
   lower = function() return 0 end,
@@ -164,7 +164,7 @@ def("mode(x: T, dim: axis = -1, keepdim = false) -> values: T, positions: T", fu
   if keep then return v, i end
   return v:squeeze(d):clone(), i:squeeze(d):clone()
 end)
---- As upper_weight, for tensors of places p.
+--- Like upper_weight, for tensors: p are positions, low the neighbours below.
 local upper_weights = {
   linear = function(p, low) return p - low end,
   lower = function(p, low) return (p - low) * 0 end,
@@ -206,8 +206,8 @@ function(x, q, d, keepdim, interpolation)
   for k, share in ipairs(list) do list[k] = one(share, tracked and tracked[k]) end
   return flame.stack(list, 1)
 end)
---- The edges of the bins for the values of 'flat': as given, or for this many equal bins in the
---- range.
+--- The edges of bins: bins itself if it is a tensor of edges; else those of 'bins' equal bins in
+--- the range (default: the extremes of 'flat').
 local function edges_for(op, flat, bins, range)
   local edges = bins
   if not flame.is_tensor(bins) then
@@ -261,7 +261,7 @@ def([[histogram(x: T, bins: int|T, *, range?: num[], weight?: T,
   y = density and y / y:sum() / edges:diff() or y
   return func.opaque("histogram", y, x, weight), func.opaque("histogram", edges, x)
 end)
---- The same for points, the rows of x (…, n): sums in n-dimensional bins, and a list of n tensors
+--- histogram for points, the rows of x (…, n): sums in n-dimensional bins, and a list of n tensors
 --- of edges. bins: a number, or a list of numbers or edges; range: the bounds of each axis in turn.
 def([[histogramdd(x: T, bins: int|int[]|T[], *, range?: num[], weight?: T,
     density = false) -> sums: T, edges: T[] ]], function(x, bins, range, weight, density)

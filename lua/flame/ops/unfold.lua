@@ -1,4 +1,4 @@
---- Channels as pixels and back, and columns of windows (unfold, fold).
+--- Channels to pixels and back (pixel_shuffle), and columns of windows (unfold, fold).
 local flame = require "flame"
 local internal = flame.internal
 local methods = internal.methods
@@ -25,7 +25,7 @@ local function with(lead, ...)
   return out
 end
 
---- Axes 1 … n as they are, then n + each of 'order'.
+--- A permutation for x:permute: axes 1 … n unchanged, then n + each number of 'order'.
 local function order_after(n, order)
   local p = {}
   for i = 1, n do p[i] = i end
@@ -66,8 +66,8 @@ def("channel_shuffle(x: T, groups: int) -> T", function(x, g)
 end)
 
 -- ---- columns of windows -------------------------------------------------------------------------
---- The positions (1-based, i64) in a padded plane for each kernel element (rows) and window
---- (columns).
+--- Positions (1-based, i64) in a padded plane 'width' wide: a row for each kernel element, a column
+--- for each window.
 local function column_positions(k, stride, dilation, out, width, device)
   local kind = { dtype = "i64", device = device }
   local function steps(n, step) return flame.arange(0, n - 1, kind) * step end

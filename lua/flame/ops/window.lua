@@ -5,14 +5,14 @@ local flame = require "flame"
 local arguments = require "flame.base.arguments"
 local fail, def = arguments.fail, arguments.def
 
---- The length of the symmetric window that the n values belong to.
+--- The length of the symmetric window whose first n values are computed: n, or n + 1 if periodic.
 local function length_of(op, n, periodic, sym)
   if n < 0 then fail(op, "n = %d, need at least 0", n) end
   if sym == false and not periodic then fail(op, "periodic = false and sym = false contradict") end
   if sym ~= nil then periodic = not sym end
   return periodic and n + 1 or n
 end
---- The values of f at the positions 0, 1, … (f64) of a window of this length, in the dtype.
+--- The n values f(at, length, …) at positions at = 0, 1, … (f64), converted to dtype.
 local function values(n, length, dtype, device, f, ...)
   local how = { dtype = "f64", device = device or flame.default_device() }
   dtype = dtype or flame.default_dtype()
@@ -87,7 +87,7 @@ window("gaussian_window", ", std = 1.0", function(at, length, std)
   local x = (at - (length - 1) / 2) / positive("gaussian_window", "std", std)
   return (x * x * -0.5):exp()
 end)
---- exp(-|k - center| / tau) from k = 0, in the middle by default.
+--- exp(-|k - center| / tau) for k = 0, 1, …; center is the middle by default.
 window("exponential_window", ", center?: num, tau = 1.0", function(at, length, center, tau)
   local name = "exponential_window"
   if center and length == at.shape[1] then

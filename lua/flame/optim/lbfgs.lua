@@ -37,7 +37,7 @@ return function(_, shared)
   local function dot(a, b) return (a * b):sum():item() end
   local function largest(a) return a:abs():max():item() end
 
-  -- The minimum, between 'low' and 'high', of the cubic through two points with given slopes.
+  -- The minimum in low … high of the cubic through points a and b, each {t =, f =, slope =}.
   local function cubic_least(a, b, low, high)
     if not low then low, high = math.min(a.t, b.t), math.max(a.t, b.t) end
     local d1 = a.slope + b.slope - 3 * (a.f - b.f) / (a.t - b.t)
@@ -52,8 +52,8 @@ return function(_, shared)
 
   local C1, C2, MOST_TRIES = 1e-4, 0.9, 25
 
-  -- Two points with an acceptable step between them, and the number of trials; or one acceptable
-  -- point.
+  -- Tries longer and longer steps from t on: a list of two points with an acceptable step between
+  -- them, or of one acceptable point; and the number of trials.
   local function bracket(try, start, t)
     local before, tries = start, 0
     local now = try(t)
@@ -70,7 +70,7 @@ return function(_, shared)
     return { start, now }, tries
   end
 
-  -- Strong Wolfe conditions (Nocedal and Wright, algorithms 3.5 and 3.6). try(t): {t, f, g, slope}.
+  -- A step that meets the strong Wolfe conditions (Nocedal and Wright, algorithms 3.5 and 3.6).
   local function search(try, start, t, reach, tolerance)
     local ends, tries = bracket(try, start, t)
     if #ends == 1 then return ends[1] end
@@ -112,7 +112,7 @@ return function(_, shared)
     return low
   end
 
-  -- The direction of a step from the history: two loops of Nocedal.
+  -- The direction of the next step, from the history by Nocedal's two loops.
   local function direction(state, g, group)
     local s, y = state.d * state.t, g - state.prev_flat_grad
     local curvature = dot(y, s)

@@ -1,5 +1,5 @@
 --- GradScaler: scales losses in f16 so that small gradients do not become 0. The file returns a
---- function that adds them to flame.optim.
+--- function that adds it to flame.optim.
 local flame = require "flame"
 local objects = require "flame.base.objects"
 local parts = require "flame.autograd.parts"
@@ -44,7 +44,7 @@ return function(optim, shared)
     return out
   end)
 
-  --- The gradients, and the parameters that have one.
+  --- The gradients of opt's parameters, and the parameters that have one, as two lists.
   local function each_gradient(opt)
     local list, params = {}, {}
     for _, group in ipairs(opt.groups) do
@@ -71,7 +71,7 @@ return function(optim, shared)
     for _, seen in pairs(self.seen) do shared.before_change(seen) end
   end
 
-  --- Divides the gradients of opt by the scale, once a step: before clipping them.
+  --- Divides the gradients of opt by the scale, once per step; call it before clipping them.
   put(GradScaler, "GradScaler:unscale(optimizer: Optimizer)", function(self, opt)
     if not self.enabled then return end
     before_change(self)
@@ -132,7 +132,7 @@ return function(optim, shared)
     if self.tracker >= self.interval then self.now, self.tracker = self.now * self.growth, 0 end
   end)
 
-  --- The scale now; 1 where the scaler is not enabled.
+  --- The current scale; 1 if the scaler is not enabled.
   put(GradScaler, "GradScaler:get_scale() -> num",
     function(self) return self.enabled and self.now or 1.0 end)
   --- Is the scaler enabled?

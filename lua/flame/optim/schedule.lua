@@ -19,8 +19,8 @@ return function(optim, shared)
     schedules = true, o = true }
   Schedule.__index, Schedule.__newindex = objects.closed("a schedule", Schedule, fields)
 
-  --- Called before the state changes, so that flame.warmup can restore it; schedules inside this
-  --- one call it themselves.
+  --- Called before this schedule's state changes, so that flame.warmup can restore it; inner
+  --- schedules call it themselves.
   local function before_change(self)
     shared.before_step(self.opt)
     shared.before_change(self)
@@ -171,7 +171,7 @@ return function(optim, shared)
     return start(opt, function(at, base) return at < total and base * by or base end)
   end)
 
-  --- Down to 0 in total_iters steps, as (1 - t)^power.
+  --- Lowers the rate to 0 in total_iters steps: base (1 - step / total_iters)^power.
   put(schedule, [[optim.schedule.polynomial(opt: Optimizer, total_iters = 5, power = 1)
     -> Schedule]], function(opt, total, power)
     check("polynomial", 1, "total_iters", total)
@@ -180,7 +180,7 @@ return function(optim, shared)
     end)
   end)
 
-  -- The function for group i: f itself, or element i of a list.
+  -- The script's function for group i: f itself, or element i of f; name: for messages.
   local function factor(name, f, i)
     if not flame.internal.callable(f) and type(f) == "table" then f = f[i] end
     if not flame.internal.callable(f) then
@@ -215,7 +215,7 @@ return function(optim, shared)
   local function cosine_between(a, b, x) return b + (a - b) / 2 * (math.cos(math.pi * x) + 1) end
   local function line_between(a, b, x) return a + (b - a) * x end
 
-  -- Value of a curve through points {step, value} at a step.
+  -- The value at step 'at' of a curve through points {step, value}; blend(a, b, t) interpolates.
   local function through(points, at, blend)
     for i = 2, #points do
       local a, b = points[i - 1], points[i]

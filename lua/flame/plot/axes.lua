@@ -1,5 +1,5 @@
---- The axes of a plot: ranges from its layers, ticks that fit the room, and
---- functions from values to pixels.
+--- The axes of a plot: ranges from its layers, ticks that fit the space, and
+--- functions from values to positions.
 local scale = require "flame.plot.scale"
 local font = require "flame.plot.font"
 local axes = {}
@@ -73,7 +73,7 @@ local function names_ticks(axis, k)
   return t
 end
 
--- Are labels, of width(text), at their places along 'room', at least 'gap' apart?
+-- Are the labels of ticks t, of width(text), at least 'gap' apart on an axis of length 'room'?
 local function apart(axis, t, room, width, gap)
   local last = -huge
   for i, v in ipairs(t.at) do

@@ -6,7 +6,7 @@
 -- lightness the chroma is the largest that sRGB can show at that hue, up to a bound.
 local colour = {}
 
---- Blue, vermilion, green, purple, orange, sky blue, black; yellow is too light for lines.
+--- Blue, vermilion, green, purple, orange, sky blue, black. (Yellow is too light for lines.)
 colour.palette = { 0x0072B2, 0xD55E00, 0x009E73, 0xCC79A7, 0xE69F00, 0x56B4E9, 0x000000 }
 colour.ink, colour.text, colour.grid, colour.paper, colour.missing = 0x333333, 0x222222, 0xE4E4E4,
   0xFFFFFF, 0xC8C8C8
@@ -47,9 +47,9 @@ function colour.oklch(L, chroma, hue)
 end
 
 local forms = {
-  -- dark violet over blue and green to light yellow
+  -- from dark violet through blue and green to light yellow; t: 0 to 1
   depth = function(t) return colour.oklch(0.22 + 0.73 * t, 0.12, 300 - 190 * t) end,
-  -- black over red and orange to light yellow
+  -- from black through red and orange to light yellow
   heat = function(t) return colour.oklch(0.12 + 0.84 * t, 0.16, 10 + 90 * t) end,
   grey = function(t) return colour.oklch(0.1 + 0.9 * t, 0, 0) end,
   -- for signed values: blue, white at the middle, red
@@ -61,7 +61,7 @@ local forms = {
 colour.maps = "depth, grey, heat or signed"
 
 local tables = {}
---- The 256 colours of a map, from 0 on; nil: there is none of this name.
+--- The 256 colours of the map 'name', at indices from 0; nil if there is no such map.
 function colour.map(name)
   if not forms[name] then return nil end
   if not tables[name] then
@@ -74,7 +74,7 @@ end
 
 function colour.hex(c) return ("#%06X"):format(c) end
 
---- The colour that v is: "#0072B2", 0x0072B2 or a position in the palette; nil: v is not a colour.
+--- The colour for v: "#0072B2", 0x0072B2 or a position in the palette; nil if v is none of these.
 function colour.of(v)
   if math.type(v) == "integer" and v >= 1 and v <= #colour.palette then return colour.palette[v] end
   if math.type(v) == "integer" and v >= 0 and v <= 0xFFFFFF then return v end

@@ -1,7 +1,7 @@
 --- Curves of equal value over a grid: marching squares (Lorensen and Cline's method in two
 -- dimensions). Each cell of four values has up to two strokes between its edges, and strokes are
--- then joined to curves; where two ways are possible the mean of the four values decides. Cells
--- with a value that is not finite have none.
+-- then joined to curves; if strokes can be placed in two ways, the mean of the four values decides.
+-- Cells with a value that is not finite have no strokes.
 local contour = {}
 
 local huge = math.huge
@@ -26,7 +26,7 @@ local function strokes_of(a, b, c, d, level)
   if s then return s[1], s[2] end
 end
 
--- For each edge that a curve crosses the edges that follow it.
+-- For each edge that a curve crosses the list of edges to which strokes join it; list of edges.
 local function links_of(rows, h, w, level)
   local links, order = {}, {}
   local function link(e, f)
@@ -71,7 +71,7 @@ local function crossing(rows, w, edge, level, xs, ys)
   return xs[j], ys[i] + t * (ys[i + 1] - ys[i])
 end
 
--- The path from an edge until no edge follows; removes the links that it uses.
+-- The list of edges of a curve from the edge 'from' on; removes the links that it uses.
 local function walk(links, from)
   local way, at = { from }, from
   while true do

@@ -1,4 +1,4 @@
---- Data of plots: tensors and tables are checked and converted to lists of floats; and thinning, so
+--- Data of plots: checks tensors and tables and converts them to lists of floats; thins points, so
 --- that more points than can be seen cost neither time nor space in a picture.
 local flame = require "flame"
 local internal = flame.internal
@@ -104,11 +104,11 @@ end
 
 -- ---- thinning -----------------------------------------------------------------------------------
 
--- of a line after thinning; each has at most four points
+-- most pixel columns, and runs, of a line after thinning; each has at most four points
 local MOST_COLUMNS, MOST_RUNS = 4000, 1000
 
--- Adds those points of indices first … last that are kept, in order: first, last, lowest and
--- highest.
+-- Appends to 'out' those points first … last that remain after thinning, in order: the first, the
+-- lowest, the highest and the last.
 local function keep(out, px, py, first, last)
   local low, high = first, first
   for i = first + 1, last do

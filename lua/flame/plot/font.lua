@@ -6,7 +6,7 @@
 local font = {}
 
 local CAPITAL = 6                -- cells from the base line to the top of capitals
-local CELLS = 9.5                -- cells per size of a text
+local CELLS = 9.5                -- cells per font size: a cell is size / CELLS pixels
 local SPACE, GAP = 3, 2.2        -- width of a blank, and gap between letters, in cells
 -- relative size of superscripts, and by how many cells they are raised
 local SMALL, RAISED = 0.62, 3.2
@@ -105,7 +105,7 @@ local function strokes_of(text)
 end
 
 local letters = {}
---- {strokes, width in cells, scale, cells that it is raised by} of a character.
+--- A character as {strokes, width in cells, scale, cells by which it is raised}.
 local function letter(c)
   local known = letters[c]
   if not known then
@@ -133,7 +133,7 @@ function font.width(s, size)
   return math.max(0, cells - GAP + 1) * size / CELLS
 end
 
---- The width to reserve for a text, since letters of SVG viewers may be wider than ours.
+--- The width to reserve for a text: the fonts of SVG viewers may be wider than this one.
 function font.room(s, size) return font.width(s, size) * 1.14 end
 
 --- Calls stroke(x0, y0, x1, y1) for each stroke of the text, in pixels to the

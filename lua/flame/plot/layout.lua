@@ -17,7 +17,7 @@ local scale = require "flame.plot.scale"
 local layout = {}
 
 local SMALL, LARGE, BOLD = 12, 14, 1.15      -- sizes of text in pixels; how much wider bold text is
--- free border, length of ticks, width of a colour bar, of a legend's line
+-- in pixels: empty border, length of ticks, width of a colour bar, length of a line in the legend
 local PAD, TICK, BAR, SAMPLE = 8, 4, 14, 22
 local MOST_LEGEND, MOST_APART = 20, 5000
 local floor = math.floor
@@ -32,8 +32,8 @@ end
 
 -- ---- layers -------------------------------------------------------------------------------------
 
--- A function from a value to its place in pixels; places far outside are limited, so that none is
--- infinite.
+-- A function from a value to its pixel on an axis that begins at 'first'; values far outside give a
+-- limited number, never an infinite one.
 local function placer(axis, first, length)
   local at = axis.at
   return function(v) return math.max(-1e12, math.min(1e12, first + at(v) * length)) end
@@ -62,7 +62,7 @@ local function segment_within(x0, y0, x1, y1, b)
   return x0 + t0 * dx, y0 + t0 * dy, x0 + t1 * dx, y0 + t1 * dy
 end
 
---- The pieces of a flat line that are in the box or at most 'border' outside.
+--- The pieces of a line {x, y, x, y, …} that are inside the box, extended by 'border'.
 local function pieces_within(points, box, border)
   local b = { x = box.x - border, y = box.y - border, w = box.w + 2 * border,
     h = box.h + 2 * border }
@@ -266,7 +266,7 @@ local function draw_legend(out, list, x, y, width, height)
   end
 end
 
--- The colour bar of the last layer that has one, with its ticks: what draw_bar takes.
+-- The colour bar (with ticks and width) of the last layer that has one, for draw_bar; or nil.
 local function bar_of(p, height)
   for i = #p.layers, 1, -1 do
     local b = p.layers[i].bar
@@ -299,7 +299,7 @@ end
 
 -- ---- a whole plot ------------------------------------------------------------------------------
 
--- The space for the labels below the axis: names that do not fit side by side are written upwards.
+-- The ticks below the x axis; are labels written upwards (names that do not fit side by side)?
 local function x_labels(x, width)
   local function horizontal(s) return font.room(s, SMALL) end
   local most = math.max(3, floor(width / 48))
@@ -319,7 +319,7 @@ local function x_room(t, upright)
   return most
 end
 
--- The box of the axes within that of the plot, and the parts around it.
+-- The box of the axes within the plot's box, and what is placed around it (ticks, legend, bar).
 local function arrange(p, box, x, y)
   local bare = p.o.axes == false
   local top = PAD + (p.o.title and LARGE + 8 or 0)
@@ -446,7 +446,7 @@ function layout.plot(p, box, out)
   if #a.legend > 0 then draw_legend(out, a.legend, at, inner.y, a.legend_width, inner.h) end
 end
 
---- The picture of plots side by side: {width, height, parts}.
+--- The picture of plots in a grid with this many columns: {width, height, parts}.
 function layout.picture(plots, columns)
   local rows = math.ceil(#plots / columns)
   local widths, heights = {}, {}

@@ -8,7 +8,7 @@ local raster = {}
 
 local floor, ceil, max, min, sqrt = math.floor, math.ceil, math.max, math.min, math.sqrt
 
--- mixes a part t of 'over' into pixel i
+-- Blends the colour 'over' into pixel i, with opacity t.
 local function mix(pixels, i, over, t)
   if t >= 1 then
     pixels[i] = over
@@ -41,7 +41,7 @@ local function stroke(c, cover, x0, y0, x1, y1, half, b)
   for y = max(b[3], floor(min(y0, y1) - reach)), min(b[4] - 1, ceil(max(y0, y1) + reach)) do
     local py = y + 0.5
     local lo, hi = min(x0, x1) - reach, max(x0, x1) + reach
-    if dy ~= 0 then                     -- the columns that the band around the line has in this row
+    if dy ~= 0 then                     -- the columns of this row that the stroke can touch
       local middle, slack = x0 + (py - y0) / dy * dx, reach * sqrt(long) / math.abs(dy)
       lo, hi = max(lo, middle - slack), min(hi, middle + slack)
     end
@@ -59,7 +59,7 @@ local function stroke(c, cover, x0, y0, x1, y1, half, b)
   end
 end
 
--- Mixes the item's colour into the covered pixels; thin strokes are weaker.
+-- Blends the item's colour into the covered pixels; strength < 1 makes thin strokes weaker.
 local function ink(c, cover, item, strength)
   strength = strength * (item.alpha or 1)
   local pixels, over = c.pixels, item.colour
@@ -68,7 +68,7 @@ end
 
 local draw = {}
 
--- The parts of a line that remain with dashes.
+-- The dashes of a line {x, y, …}: pieces of length 'on', 'off' apart, each {x, y, …}.
 local function dashed(points, on, off)
   local out, at, left, drawing = {}, 1, on, true
   local x, y = points[1], points[2]

@@ -1,13 +1,13 @@
 --- Scales of axes: the range of an axis, its ticks and their labels.
 -- Ticks of a linear axis follow Heckbert, "Nice numbers for graph labels" (Graphics Gems, 1990):
 -- the step is 1, 2 or 5 times a power of ten, and ticks are its multiples within the range. A
--- logarithmic axis has ticks at powers of ten if its range contains at least two; otherwise at 1, 2
--- and 5 times powers of ten; otherwise those of a linear axis.
+-- logarithmic axis has ticks at powers of ten if its range contains at least two; else at 1, 2 and
+-- 5 times powers of ten if it contains two of these; else those of a linear axis.
 local scale = {}
 
--- above MOST a sum overflows, below LEAST a step underflows
+-- limits of an axis: above MOST a sum would overflow, below LEAST a step would underflow
 local MOST, LEAST = 1.7e308, 1e-290
-local MARGIN = 0.04                            -- of the range, left free at either end
+local MARGIN = 0.04                            -- fraction of the range left free at each end
 
 local floor, ceil, huge = math.floor, math.ceil, math.huge
 local function log10(v) return math.log(v, 10) end
@@ -46,7 +46,7 @@ function scale.range(lo, hi, o)
   return o.from or a, o.to or b
 end
 
---- A function from values to 0 … 1 along the axis.
+--- A function from a value to its position on the axis: lo gives 0, hi 1.
 function scale.position(lo, hi, log)
   if log then
     local a, b = log10(lo), log10(hi)
@@ -109,13 +109,13 @@ function scale.decimals(v, n)
   return s:find("[1-9]") and s or (s:gsub("^%-", ""))
 end
 
---- v in a few characters, for a number that is not one of a list of ticks.
+--- v in a few characters: the text of a single number that is not a tick.
 function scale.short(v)
   if v ~= v then return "nan" end
   return (("%.4g"):format(v):gsub(",", "."))
 end
 
--- Labels of multiples of 'step', and the factor "×10ⁿ" that they leave out, or "".
+-- The labels of ticks at multiples of 'step', and the factor "×10ⁿ" that the labels omit, or "".
 local function labels_of(ticks, step)
   local most, out = 0, {}
   for _, v in ipairs(ticks) do most = math.max(most, math.abs(v)) end

@@ -64,7 +64,7 @@ end
 
 -- ---- layers -------------------------------------------------------------------------------------
 
--- dashes, in dots on and off, where there are no colours
+-- patterns of dashes without colours: number of dots on, then off
 local patterns = { [0] = { 1, 0 }, { 4, 3 }, { 1, 2 }, { 7, 2 } }
 local samples = { [0] = "⠤⠤⠤", "⠤ ⠤", "⠄⠄⠄", "⠤⠤⠄" }
 
@@ -213,7 +213,7 @@ local function y_labels(y, rows)
   return labels, widest, t
 end
 
--- The line with ticks and the one with their labels.
+-- The x axis: its line with tick marks, and the line with their labels.
 local function x_lines(x, columns)
   local t = axes.ticks(x, columns, width, 2, max(2, columns // 10))
   local line, labels, used = {}, {}, 0

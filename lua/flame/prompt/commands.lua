@@ -97,7 +97,7 @@ local function overview(p)
   print("Each is a function too: prompt.why(x). help(flame.topk) is as :help topk.")
 end
 
--- How many functions each module has, and the modules in order.
+-- A table module -> number of its functions, and the list of modules in order.
 local function modules()
   local count, names = {}, {}
   for _, name in ipairs(told.names()) do
@@ -108,7 +108,7 @@ local function modules()
   return count, names
 end
 
--- The name of a module, from its table.
+-- The name of the module whose table is v, or nil.
 local function module_name(v)
   if type(v) ~= "table" then return nil end
   for name in pairs((modules())) do
@@ -162,7 +162,7 @@ local function tell_value(p, v)
   return true
 end
 
--- Lists the names with texts that contain all the words.
+-- Lists the functions whose names or help texts contain all words of the text.
 local function search(p, text)
   local asked, found = {}, {}
   for w in text:lower():gmatch("[%w_]+") do asked[#asked + 1] = w end
@@ -185,8 +185,8 @@ local function nearest(text)
   return internal.hint(text:match("[%w_]+$") or "", known)
 end
 
---- Help on a function, a class, a value or a name; for other words the nearest name, and the names
---- with texts that contain them.
+--- Help on a function, a class, a value or a name; for other words the nearest name, and the
+--- functions whose help contains them.
 function commands.help(p, what)
   if what == nil then return overview(p) end
   if type(what) ~= "string" then
@@ -233,7 +233,7 @@ end
 
 -- ---- source, adjoint ----------------------------------------------------------------------------
 
--- The Lua functions of a value: those of a class, or one for each form of a declared function.
+-- The Lua functions to show for f: init and forward of a class, or each form of a function.
 local function functions_of(f)
   local class = type(f) == "table" and (rawget(f, "init") and f or getmetatable(f))
   if type(class) == "table" then
@@ -288,7 +288,7 @@ function commands.source(_, f)
   fail("source: need a function, a class or a kernel, got %s", arguments.word(f))
 end
 
---- Shows the adjoint derived from a kernel, without the library's functions before it.
+--- Shows the adjoint kernel derived from a kernel, without the helper functions before it.
 function commands.grad(_, k)
   if not internal.is_kernel(k) then fail("grad: need a kernel, got %s", arguments.word(k)) end
   for part in k:source("adjoint"):gmatch('extern "C".-\n}') do print(part) end
@@ -328,7 +328,7 @@ function commands.time(_, f)
     bytes_text((after.bytes_moved - before.bytes_moved) // n), after.plans - before.plans))
 end
 
--- Names of variables that are tensors, by handle.
+-- A table handle -> name, for the variables that are tensors.
 local function variables(p)
   local by = {}
   for _, t in ipairs { p.environment(), _G } do
@@ -376,7 +376,7 @@ local function node_line(p, k, n)
     n.dtype, tape, n.site ~= "" and "  " .. n.site or "")
 end
 
--- Why a node has a gradient or none, in a sentence.
+-- A sentence that says why the node n of a graph has a gradient or none.
 local function reason(nodes, n)
   if n.leaf then return "it is a leaf that requires grad: backward adds into its .grad" end
   if n.spent then return "what it was made from was freed by a backward: give that retain_graph = true" end

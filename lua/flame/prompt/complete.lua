@@ -10,7 +10,7 @@ local complete = {}
 
 -- ---- looking at values without running scripts --------------------------------------------------
 
--- Is f a function of the library? These may be called, since they only look up fields.
+-- Is f, a metamethod, the library's? Such may be called, since they only look up fields.
 local function is_ours(f)
   if type(f) ~= "function" then return false end
   local facts = debug.getinfo(f, "S")
@@ -74,8 +74,8 @@ end
 
 -- ---- the value before a '.' or ':' --------------------------------------------------------------
 
--- Names a, b, c of the chain a.b:c that ends with word k, which is a name;
--- nil if it begins with something else.
+-- The names {a, b, c} of a chain a.b:c that ends with word k, a name; nil
+-- if the chain begins with something else.
 local function chain(list, k)
   local names = { list[k].text }
   while list[k - 1] and (list[k - 1].text == "." or list[k - 1].text == ":") do
@@ -96,14 +96,14 @@ local function value_of(p, names)
   return v
 end
 
--- ---- candidates: lists of {name, one line, what follows it if it is the only one} --------------
+-- ---- candidates: lists of {name, function that gives a line about it, closing text} ------------
 
 local function told_of(f)
   local name = told.name(f)
   return name and (told.line(name))
 end
 
--- Objects and tables are not shown, since that could run a __tostring.
+-- A line on v. Objects of scripts are not shown, since that could run their __tostring.
 local function line_of(p, v)
   if type(v) == "function" then return told_of(v) or show.line(p, v, 60) end
   local m = debug.getmetatable(v)
@@ -176,8 +176,8 @@ end
 
 -- ---- where the cursor is ------------------------------------------------------------------------
 
--- If the cursor is in the open table of a call's options: the place of the word that names the
--- function; else nil.
+-- If the cursor is in the open table of options of a call, f{…: the index of the word that names
+-- the function; else nil.
 local function options_call(list, last)
   local depth, k = 0, last
   while list[k] do
@@ -236,7 +236,7 @@ local function after_dot(p, list, k, partial)
   local mark, names = list[k].text,
     list[k - 1] and list[k - 1].kind == "name" and chain(list, k - 1)
   local v = names and value_of(p, names) or nil
-  -- the result of a call, which is probably a tensor
+  -- x():name: nothing is known of the call's result, which is probably a tensor
   if v == nil and mark == ":" and not names then
     local found = {}
     for name, f in pairs(internal.methods) do
@@ -314,8 +314,8 @@ local function listing(p, list, columns, rows)
   return table.concat(lines, "\n")
 end
 
--- The candidates for the end of a text, in order, the part that is typed already, and what closes
--- it.
+-- The sorted candidates that complete the end of a text; the part of them that is typed already;
+-- the text that closes a candidate.
 local function fitting(p, text)
   local list, partial, close = candidates(p, text)
   local fit = {}

@@ -56,8 +56,8 @@ local function function_line(f)
   return ("function at %s:%d"):format(facts.short_src, facts.linedefined)
 end
 
--- Text and colour of a value that is shown on one line; nil for a table that is shown with its
--- entries.
+-- The text of a value that is shown on one line, and the key of its colour; nil for a table that is
+-- shown with its entries.
 local function atom(v)
   local kind = type(v)
   if kind == "string" then return quoted(v), "string" end
@@ -78,7 +78,7 @@ local function key_order(a, b)
   return tostring(a) < tostring(b)
 end
 
--- Names of a table besides its list part, sorted.
+-- The keys of a table that are not in its list part, sorted.
 local function names_of(t)
   local n, names = rawlen(t), {}
   for key in next, t do
@@ -267,7 +267,7 @@ local function tensor_text(p, x, columns)
   return table.concat(lines, "\n")
 end
 
---- The text of a value that an entry gave.
+--- The text of a value v that an entry returned, for printing.
 function show.value(p, v, columns)
   if type(v) == "string" then return v end
   if flame.is_tensor(v) then return tensor_text(p, v, columns) end

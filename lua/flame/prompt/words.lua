@@ -1,5 +1,5 @@
---- The words of a Lua text, for the prompt: to find the locals to keep, and what is before the
---- cursor.
+--- Splits a Lua text into words (tokens), for the prompt, which keeps an entry's locals and
+--- completes what is before the cursor.
 local words = {}
 
 local keywords = {}
@@ -20,7 +20,7 @@ local function string_end(text, i)
   return #text, true
 end
 
--- The same for [[…]] and [=[…]=]; nil if none begins at i.
+-- The end of the long bracket [[…]] or [=[…]=] at i, and whether its end is missing; nil: none.
 local function long_end(text, i)
   local equals = text:match("^%[(=*)%[", i)
   if not equals then return nil end
@@ -34,7 +34,7 @@ local function comment_end(text, i)
   return (text:find("\n", i, true) or #text + 1) - 1, false
 end
 
--- Kind and end of the word at i, which is not a blank, and whether its closing quote is missing.
+-- The kind and the end of the word at i (not a blank); true if its closing quote is missing.
 local function word_at(text, i)
   local c = text:sub(i, i)
   local e = select(2, text:find("^[%a_][%w_]*", i))
@@ -81,8 +81,8 @@ local deeper = { ["do"] = 1, ["function"] = 1, ["if"] = 1, ["repeat"] = 1, ["end
   ["until"] = -1 }
 local brackets = { ["("] = 1, ["["] = 1, ["{"] = 1, [")"] = -1, ["]"] = -1, ["}"] = -1 }
 
--- The names after 'local' at k: their list, the place after them, and
--- whether one of them is to be closed.
+-- The names of a 'local', from word k on: their list, the index after
+-- them, and whether one of them has the attribute <close>.
 local function names_after(list, k)
   local names, closed = {}, false
   while list[k] and list[k].kind == "name" do
@@ -99,7 +99,7 @@ local function names_after(list, k)
   return names, k, closed
 end
 
--- The replacement of 'local' at k and its names, and the place after them. nil: the text stays.
+-- The text that replaces 'local' and its names at word k, and the index after them; nil: none.
 local function kept_at(list, k, place)
   local next_word = list[k + 1]
   if next_word and next_word.text == "function" and list[k + 2] and list[k + 2].kind == "name" then
@@ -115,8 +115,8 @@ local function kept_at(list, k, place)
   return table.concat(names, ", ") .. (given and "" or " = nil"), behind, 0
 end
 
---- The chunk with each local of its outermost level written as a field of 'place' ("_ENV.x."), with
---- the same lines. Those with <close> stay.
+--- The text with each local of its outermost level replaced by a field of 'place' ("_ENV.x."), on
+--- the same lines. Locals with <close> stay.
 function words.keep_locals(text, place)
   local list, all, out, done, depth, k = {}, words.of(text), {}, 1, 0, 1
   for _, w in ipairs(all) do if w.kind ~= "comment" then list[#list + 1] = w end end

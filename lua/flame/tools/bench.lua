@@ -30,7 +30,7 @@ local counted = { "launches", "replays", "compiles", "bytes_moved" }
 local Bench = { __name = "flame.Bench" }
 Bench.__index = Bench
 
--- three digits and a unit; the host's locale may write a comma
+-- v with about three digits and a unit; with a point, whatever the host's locale writes
 local function in_units(v, units)
   local i = 1
   while v >= 1000 and i < #units do v, i = v / 1000, i + 1 end
@@ -57,7 +57,7 @@ function Bench:__tostring()
   return table.concat(parts, ", ")
 end
 
---- The value below which a part q of the sorted list lies, between two of them by proportion.
+--- The q-quantile (q from 0 to 1) of a sorted list, interpolated between two elements.
 local function quantile(sorted, q)
   local at = 1 + q * (#sorted - 1)
   local below = at // 1 | 0
@@ -65,8 +65,8 @@ local function quantile(sorted, q)
   return v + (at - below) * ((sorted[below + 1] or v) - v)
 end
 
---- One run: the milliseconds of 'calls' calls until all is done, and their results. The results are
---- held until then, since unneeded values are not computed. Each call is evaluated by itself;
+--- One run: the milliseconds until 'calls' calls are done, and their results. The results are held
+--- until then, since values that nothing holds are not computed. Each call is evaluated by itself;
 --- otherwise equal work of several calls would be one launch.
 local function run(f, calls)
   local results = {}

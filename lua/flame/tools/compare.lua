@@ -6,14 +6,14 @@ local fail, need_tensor, def = arguments.fail, arguments.need_tensor, arguments.
 local is_tensor = flame.is_tensor
 
 -- ---- comparing and describing ------------------------------------------------------------------
---- Do both have the same shape and the same values?
+--- Do both tensors have the same shape and the same values?
 def("equal(x: T, other: T) -> bool", function(a, b)
   local s, t = a.shape, b.shape
   if #s ~= #t then return false end
   for d = 1, #s do if s[d] ~= t[d] then return false end end
   return a:detach():eq(b:detach()):all():item()
 end)
---- Where two tensors differ most among the elements that are not close, and by how much.
+--- A text that says where a and b differ most, except where 'close' is true, and by how much.
 local function difference(a, b, close)
   -- converted first, so that no unsigned number wraps
   local apart = (a:detach():double() - b:detach():double()):abs()
@@ -46,7 +46,7 @@ def("summary(x: T, name?: str) -> str", function(x, name)
   if x:numel() == 0 then return text .. " empty" end
   local v = x:detach():double()
   local nan, inf = v:isnan():sum():item(), v:isinf():sum():item()
-  -- the statistics are those of the finite values
+  -- minimum, maximum, mean and deviation are those of the finite values
   if nan + inf > 0 then v = v:masked_select(v:isfinite()) end
   if v:numel() == 0 then return ("%s nan %d inf %d"):format(text, nan, inf) end
   local numbers = ("min %.6g max %.6g mean %.6g std %.6g"):format(v:amin():item(), v:amax():item(),
@@ -54,7 +54,7 @@ def("summary(x: T, name?: str) -> str", function(x, name)
     v:mean():item(), v:std({ correction = 0 }):item()):gsub(",", ".")
   return ("%s %s nan %d inf %d"):format(text, numbers, nan, inf)
 end)
--- finite, but the product of two such numbers is too large for f32
+-- A magnitude to warn about: finite, but near the square root of f32's largest number (3e38).
 local LARGE <const> = 1e10
 
 --- Adds the float tensors in v with their names to the list: v is a tensor, a module (its
@@ -78,8 +78,8 @@ local function named(v, name, list)
     need_tensor("check_finite", name or "x", v)
   end
 end
---- For each tensor the number of values that are not finite, and the largest of the others, in one
---- read for all.
+--- For each tensor of the list the number of values that are not finite and the largest magnitude
+--- of the others. All are read at once.
 local function extremes(list)
   local facts = {}
   for i, e in ipairs(list) do
@@ -116,8 +116,8 @@ def(".check_finite(...) -> ...", function(...)
   return ...
 end)
 
---- What is alive once all pending work is computed: the number of tensors, their bytes, and the
---- number of recorded values (the tape may keep more values than there are tensors).
+--- Counts what is alive after all pending work is computed and garbage collected: tensors, their
+--- bytes, and recorded values (the tape may keep more values than there are tensors).
 local function alive()
   flame.eval()
   collectgarbage()
@@ -130,7 +130,7 @@ local function more(now, before)
   return now[1] > before[1] or now[2] > before[2] or now[3] > before[3]
 end
 
---- The line with the largest growth of its values: by bytes, or if these are equal by number.
+--- The script's line whose values have grown most since 'before', by bytes, then by number.
 local function grown(before)
   local line, values, bytes = "", 0, 0
   for site, now in pairs(internal.census()) do

@@ -1,6 +1,6 @@
---- flame.info(), the block of facts, and what flame-lua --doctor does: look at the driver, the
--- libraries and the folder of compiled kernels, let each device compute something that can be
--- checked, and say what to do about missing parts.
+--- flame.info(), the facts that FLAME_DEBUG prints, and flame-lua --doctor, which looks at the
+-- driver, the libraries and the folder of compiled kernels, lets each device compute something that
+-- can be checked, and says what to do about missing parts.
 local flame = require "flame"
 local internal = flame.internal
 
@@ -10,8 +10,8 @@ local advice = {
   cuda = "run it with FLAME_CACHE_DIR=off and with another driver, and report the lines of "
     .. "flame-lua --info" }
 
---- Computes a x + y and a product on a device, and compares them with the same in plain Lua. true,
---- or false and why.
+--- Computes a x + y and a matrix product on a device, and compares them with numbers computed in
+--- plain Lua. Returns true, or false and the reason.
 local function self_test(device)
   local function check(what, value, expected)
     if value == expected then return end
@@ -58,7 +58,7 @@ local for_cuda = { nvrtc = true, cublaslt = true, cufft = true, cusolver = true,
 local optional = { blas = true, cufft = true, cusolver = true, cublas = true, cudnn = true,
   nccl = true, nvml = true }
 
---- The lines of the block about CUDA: what was found, and problems with their remedies.
+--- Lines of text about CUDA: what was found, and problems with their remedies.
 local function cuda_lines(deep)
   local lines = {}
   local function add(ok, text)
@@ -77,7 +77,7 @@ local function cuda_lines(deep)
   return lines, blas
 end
 
---- Called when the debug switch is set: writes the block to the standard error, once.
+--- Called if the debug switch is set: writes the lines about CUDA to standard error, once.
 function internal.debug_block()
   if not io then return end
   for _, line in ipairs((cuda_lines(false))) do io.stderr:write(line, "\n") end
@@ -96,7 +96,7 @@ function internal.info()
   table.move(about, 1, #about, #lines + 1, lines)
   lines[#lines + 1] = blas
   local live = flame.memory().live_tensors
-  local ok, text = self_test "cpu"                 -- the block about CUDA has those of GPUs
+  local ok, text = self_test "cpu"                 -- cuda_lines makes the self-tests of GPUs
   lines[#lines + 1] = "self-test cpu: " .. (ok and "passed" or "failed: " .. text)
   for _, device in ipairs(devices()) do
     lines[#lines + 1] = "memory " .. memory_line(device)

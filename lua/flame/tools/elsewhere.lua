@@ -1,5 +1,5 @@
---- What to write instead of names of PyTorch that do not exist here, for the message about an
---- unknown name: a text follows "nn has no 'functional': ".
+--- What to write instead of PyTorch's names that flame does not have: texts for the message about
+--- an unknown name, which follow "nn has no 'functional': ".
 local dtypes = { FloatTensor = "f32", DoubleTensor = "f64", HalfTensor = "f16", LongTensor = "i64",
   IntTensor = "i32", ShortTensor = "i16", CharTensor = "i8", ByteTensor = "u8", BoolTensor = "bool",
   BFloat16Tensor = "bf16" }

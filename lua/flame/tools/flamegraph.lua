@@ -13,8 +13,8 @@ Graph.__index = Graph
 -- the host's locale may write a comma
 local function number(format, v) return (format:format(v):gsub(",", ".")) end
 
---- Stacks with the microseconds spent in their last function itself: "main;step;matmul 120", one
---- per line.
+--- The stacks, one per line, each with the microseconds spent in its last function itself:
+--- "main;step;matmul 120".
 local function folded(self)
   local lines, paths = {}, {}
   for i, node in ipairs(self.nodes) do
@@ -34,7 +34,7 @@ local function escaped(s)
   return (s:gsub("[&<>\"]", { ["&"] = "&amp;", ["<"] = "&lt;", [">"] = "&gt;", ['"'] = "&quot;" }))
 end
 
---- A warm colour that is the same for each function.
+--- A warm colour for a function, always the same for the same name.
 local function colour_of(name)
   local h = 0
   for k = 1, #name do h = (h * 31 + name:byte(k)) % 1009 end
@@ -90,8 +90,8 @@ end
 
 local function write(path, text) internal.io_write(path, "flamegraph", text) end
 
---- The second node, which is f (the first one calls it), and all nodes below it, without the
---- library's.
+--- The second node, which is the script's f (the first one is the library's caller of f), and all
+--- nodes below it.
 local function below_second(nodes)
   local list, place = {}, { [0] = 0 }
   for i, node in ipairs(nodes) do
@@ -103,12 +103,12 @@ local function below_second(nodes)
   return list
 end
 
---- Computes the total time of each node and the children of each, and makes a row for each
---- function.
+--- Completes self: sets each node's total time and children, and makes a row for each function.
+--- The row has calls and own time.
 local function complete(self, nodes)
   local rows, by_name = {}, {}
   for _, node in ipairs(nodes) do node.all, node.below = node.ms, {} end
-  -- callers come before the functions that they call
+  -- from the end, since callers are in the list before the functions that they call
   for i = #nodes, 1, -1 do
     local node = nodes[i]
     local list = node.parent > 0 and nodes[node.parent].below or self.roots
@@ -151,7 +151,7 @@ local function graph_of(path, f, ...)
 end
 
 --- Runs f and notes how long each function takes, by stacks: those of Lua by name, file and line,
---- those of C by name. Returns {ms, folded, [i] = {name, calls, own ms}}, the slowest first, and
+--- C functions by name. Returns {ms, folded, [i] = {name, calls, own ms}}, the slowest first, and
 --- f's results; it prints as a table. folded has the stacks in the form that flamegraph.pl and
 --- speedscope read. With a path a picture is written if it ends in .svg, otherwise folded stacks.
 --- Noting a call takes about a fifth of a microsecond. f may not yield.

@@ -1,4 +1,4 @@
---- flame.generate: how it is called. The loop is models/generate.lua.
+--- flame.generate: its declaration. The work is done in models/generate.lua.
 local flame = require "flame"
 local internal = flame.internal
 local arguments = require "flame.base.arguments"

@@ -17,15 +17,15 @@ local FAR <const>, SMALL <const>, LARGE <const> = 1e2, 1e-4, 1
 local TINY <const>, HUGE <const> = 1e-7, 1e4
 local BARS <const> = { "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█" }
 
---- A vector on the CPU: largest magnitude, norm, the numbers of NaN, infinities and zeros; with
---- decades also the number of the other elements in each decade.
+--- Facts of a gradient as one vector on the CPU: largest magnitude, norm, numbers of NaN,
+--- infinities and zeros; with decades also the number of the other elements in each decade.
 local function facts_of(g, with_decades)
   local v = g:detach()
   v = (v.dtype == "f64" and v or v:float()):reshape(-1):abs()
   local nan, fine = v:isnan(), v:isfinite()
   local clean = flame.where(fine, v, 0.0)
   local most = clean:amax()
-  -- divided before they are squared, since squares of large numbers overflow
+  -- elements are divided by the largest before they are squared: large squares would overflow
   local norm = most * (clean / flame.where(most:gt(0), most, 1.0)):square():sum():sqrt()
   local function count(mask) return mask:sum():double() end
   local none = clean:eq(0)
@@ -84,7 +84,7 @@ local function mark_of(row, median)
 end
 
 -- ---- text -------------------------------------------------------------------------------------
--- the host's locale may write a comma
+-- with a point, whatever the host's locale writes
 local function number(v) return v and (("%.3g"):format(v):gsub(",", ".")) or "" end
 local function counted(n) return n and n > 0 and ("%d"):format(n) or "" end
 
@@ -147,7 +147,7 @@ function Table:__tostring()
   return laid_out(lines)
 end
 
---- {name, tensor} pairs of a module, a list of tensors or a table of them by name.
+--- A list of {name, tensor}, for net: a module, a tensor, or a list or table of tensors.
 local function parameters_of(op, net)
   local list = {}
   if is_tensor(net) then return { { "1", net } } end
@@ -168,7 +168,7 @@ local function parameters_of(op, net)
   return list
 end
 
---- Runs the step, and sets in each row by how much the parameter has changed relative to its norm.
+--- Runs step, and sets each row's ratio: the norm of the parameter's change divided by its norm.
 local function take_step(rows, list, step)
   local before = {}
   for i, e in ipairs(list) do
@@ -247,7 +247,7 @@ end
 
 local watching = false
 
---- Calls f and notes each step of its backwards.
+--- Calls f; adds to self a row for each step of its backward passes, and its gradient to gs.
 local function watched(self, gs, names, f)
   if watching then fail("backward_trace", "one is on already") end
   local _ <close> = setmetatable({}, { __close = function()

@@ -8,7 +8,7 @@ local objects = require "flame.base.objects"
 local fail = arguments.fail
 local help = {}                       -- for the prompt
 
---- name -> text of its block in the stub: comment lines, then "function …".
+--- name -> what the stub has of it: {params = text, comment = lines}, or {of = the aliased name}.
 local blocks
 local function load_blocks()
   if blocks then return end
@@ -33,7 +33,7 @@ local function load_blocks()
   end
 end
 
---- The name of a function, class or word in the stub.
+--- The name in the stub of a function, a class or a word, or nil.
 local function find(what)
   -- for other classes write help("Plot:line")
   local places = { "flame.", "Tensor:", "Module:", "Algebra:", "Distribution:", "Transform:",
@@ -83,7 +83,7 @@ local function declaration_of(name)
   return type(f) == "function" and internal.declaration(f) or nil
 end
 
---- The declaration, one line for each form, under the name that the caller gave.
+--- The declaration of the function 'name' as text, one line for each form; nil: it has none.
 local function declared(name)
   local d, forms = declaration_of(name), {}
   if not d then return nil end
@@ -131,7 +131,7 @@ function help.name(what)
   return find(what)
 end
 
---- The text of such a name: its signature, then what it does.
+--- The help text for a name in the stub: its signature, then what it does.
 function help.text(name)
   load_blocks()
   return text_of(name)
@@ -165,7 +165,7 @@ function help.line(name)
 end
 
 --- The options of a function, a list of {name, text of the default or type}: those in braces in its
---- text, and its optional parameters.
+--- help text, and its optional parameters.
 function help.options(name)
   load_blocks()
   local list, seen, block = {}, {}, block_of(name)

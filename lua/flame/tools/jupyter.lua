@@ -11,7 +11,7 @@ local kernel = {}                     -- native, prompt, config, sockets, sessio
 
 local function list(t) return setmetatable(t or {}, json.list) end
 
--- JSON is UTF-8: other bytes of a text are shown as '?'.
+-- s as valid UTF-8, which JSON needs: in an invalid text each byte above 127 becomes '?'.
 local function clean(s) return utf8.len(s) and s or (s:gsub("[\128-\255]", "?")) end
 
 -- ---- messages -----------------------------------------------------------------------------------
@@ -97,7 +97,7 @@ end
 
 -- ---- entries ------------------------------------------------------------------------------------
 
--- If a cell ends with an expression after statements, that is its value.
+-- The text of a cell; if an expression follows its statements at the end, with 'return' before it.
 local function with_return(text)
   local environment = kernel.prompt.environment()
   local function loads(s) return load(s, "=stdin", "t", environment) end
@@ -113,7 +113,7 @@ local function with_return(text)
   return text
 end
 
--- The forms of a value that a notebook shows.
+-- The values as a notebook shows them: a table MIME type -> content.
 local function forms_of(values)
   local show = require "flame.prompt.show"
   local columns, texts, several = kernel.prompt.size(), {}, false
@@ -178,7 +178,7 @@ local function before_cursor(content)
   return content.code:sub(1, at - 1), content.code:sub(at)
 end
 
-local answers = {}          -- type of a request -> function(content): content of the reply
+local answers = {}          -- type of a request -> function(content) that returns the reply
 
 function answers.kernel_info_request()
   return { status = "ok", protocol_version = "5.3", implementation = "flame-lua",
@@ -275,7 +275,7 @@ local function serve(native, path)
   end
 end
 
--- Registers the kernel with Jupyter: writes kernel.json into a folder of the user's data.
+-- Registers the kernel with Jupyter: writes kernel.json into the user's folder of kernels.
 local function install(program)
   local data = os.getenv "XDG_DATA_HOME" or (os.getenv "HOME" or "") .. "/.local/share"
   local folder = data .. "/jupyter/kernels/flame-lua"

@@ -13,7 +13,7 @@ local counted = { "recorded", "plans", "compiles", "launches", "bytes_moved", "c
 ---@field device_ms number  sum over the rows
 local Profile = { __name = "flame.profile" }
 
--- p.ms and so on; p[i] is row i, p["matmul"] the row of an op.
+-- __index of a profile p: p.ms and so on are fields, p[i] row i, p["matmul"] the row of an op.
 function Profile.__index(self, key)
   if Profile[key] ~= nil then return Profile[key] end
   if type(key) ~= "string" then return nil end
@@ -23,7 +23,7 @@ end
 -- ---- shares of what the device can do ---------------------------------------------------------
 local measured = {}                    -- "cuda:0 f16" -> multiplications and additions per second
 
---- The fastest of three runs of f, in milliseconds on the device, and what it moves and computes.
+--- The milliseconds on the device of the fastest of three runs of f; its bytes and operations.
 local function fastest(f)
   local best
   for _ = 1, 4 do                      -- the first warms up
@@ -41,9 +41,9 @@ local function fastest(f)
   return best
 end
 
---- The rate of the device: with what = "copy" the bytes per second of a large copy, with a dtype
---- the operations per second of a large product. Measured at the first call. nil: the device can
---- not do it.
+--- The peak rate of a device, measured at the first call: bytes per second of a large copy, if what
+--- = "copy"; operations per second of a large matrix product, if what is a dtype. nil: the device
+--- can not do it.
 local function rate_of(device, what)
   local key = device .. " " .. what
   if measured[key] ~= nil or internal.bounded then return measured[key] or nil end
@@ -208,8 +208,8 @@ local function new(path)
   return setmetatable({ path = path, device_ms = 0, ms = 0 }, Profile)
 end
 
---- self.on alone tells that the profile is on: a profile that is lost by an interrupt is ended by
---- the collector.
+--- Begins the profile. It is on as long as self.on holds its handle: if an interrupt loses the
+--- object, the garbage collector ends the profile.
 local function start(self)
   flame.synchronize()
   self.before, self.clock = flame.stats(), flame.timer()
@@ -246,7 +246,7 @@ function Profile:close()
   return self
 end
 Profile.__close = finish
--- in a sandbox a profile stays on until it is closed
+-- no __gc in a sandbox: there a profile stays on until it is closed
 if not internal.bounded then Profile.__gc = finish end
 
 local function profiled(path, f, ...)

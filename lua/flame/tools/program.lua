@@ -1,6 +1,6 @@
 --- flame.export and flame.program: the work that a function records, as a file (docs/programs.md).
--- A trace in C gives the text of one call (src/graph/export.c). Here f is called until two calls
--- give the same text, sizes are varied, and texts of several sizes become one.
+-- The C part (src/graph/export.c) traces one call of f and returns its text. This file calls f
+-- until two calls give the same text, varies sizes, and merges the texts of several sizes.
 local flame = require "flame"
 local internal = flame.internal
 local arguments = require "flame.base.arguments"
@@ -16,7 +16,7 @@ local function port_name(what, name)
   return name
 end
 
---- The results of f as a list, and their names: of a table's keys, or out1, out2, …
+--- The results of f as a list, and their names: the keys if f returned a table, or out1, out2, …
 local function results_of(...)
   local out, list, names = { ... }, {}, {}
   if #out == 1 and type(out[1]) == "table" and not is_tensor(out[1]) then
@@ -40,12 +40,12 @@ local function results_of(...)
   return list, names
 end
 
---- A value for a <close> variable that calls f(x), so that tensors are not held until the collector
---- runs.
+--- A value for a <close> variable, which calls f(x) at its end, so that tensors are released there
+--- and not by the garbage collector.
 local closer = { __close = function(t) t.f(t.x) end }
 local function closing(f, x) return setmetatable({ f = f, x = x }, closer) end
 
---- One call of f: its text, or nil if new states were found.
+--- Traces one call of f: its text, or nil if it wrote to tensors not known as state before.
 local function trace(e, inputs)
   local _ <close> = closing(internal.export_cancel, e.x)
   local list, names = results_of(e.f(table.unpack(internal.export_begin(e.x, inputs))))
@@ -58,7 +58,7 @@ local function lines_of(text)
   return list
 end
 
---- Line i of two texts for a message, with its place in the last trace.
+--- Line i of the texts one and two, for a message, with the script's line that recorded it.
 local function both(e, i, one, two)
   local place = internal.export_place(e.x, i)
   return ("%s'%s' and '%s'"):format(place ~= "" and place .. ": " or "",
@@ -72,7 +72,7 @@ local function first_difference(e, a, b)
   end
 end
 
---- The text that two calls in a row agree on.
+--- Traces f until two calls in a row give the same text, and returns it; raises after four.
 local function steady(e, inputs)
   local last, text
   for _ = 1, 4 do
@@ -86,7 +86,7 @@ end
 
 -- ---- sizes --------------------------------------------------------------------------------------
 
---- x with another size: its elements are repeated, so that positions stay in range.
+--- The input x in another shape; its elements are repeated, so that indices in it stay in range.
 local function resize(name, x, shape)
   if #shape ~= x.ndim then
     fail("export", "a size of %s has %d axes, the example %d", name, #shape, x.ndim)
@@ -117,7 +117,7 @@ local function with_shapes(e, shapes)
   return list
 end
 
---- The examples with n elements along all the axes that vary.
+--- The example inputs with n elements along all axes in 'vary'.
 local function with_size(e, vary, n)
   local shapes = {}
   for name, axes in pairs(vary) do
@@ -152,8 +152,8 @@ local function size_of(e, vary)
   return size or 1
 end
 
---- Merges one word of the three texts made with the sizes n: the word itself, or an integer that is
---- linear in n.
+--- Merges a word w[1], w[2], w[3] of the texts made with sizes n[1], n[2], n[3]: the word itself if
+--- equal, or an expression linear in the size; nil: neither fits.
 local function merge_word(w, n)
   if w[1] == w[2] and w[1] == w[3] then return w[1] end
   local mark, divisor, v = nil, nil, {}
@@ -189,8 +189,8 @@ local function merge(e, texts, n)
   return table.concat(out, "\n") .. "\n"
 end
 
---- A size far from the others, so that rounding down or up shows; inputs of this size are only used
---- for recording, and take at most 64 MB.
+--- A size far from 'first', at which a wrong rounding in a merged text shows. Inputs of this size
+--- are used for recording only, and take at most 64 MB.
 local function far_size(e, vary, first)
   local bytes = 0
   for name in pairs(vary) do
@@ -339,7 +339,7 @@ Program.__call = Program.run
 put("Program:inputs() -> table", function(self)
   return internal.program_ports(block(self), false)
 end)
---- The outputs, in the same form.
+--- The outputs, a list like that of inputs().
 put("Program:outputs() -> table", function(self)
   return internal.program_ports(block(self), true)
 end)
@@ -350,7 +350,7 @@ put("Program:seed(number: int)", function(self, number)
 end)
 --- Resets state and random numbers to those after loading.
 put("Program:reset()", function(self) internal.program_reset(block(self)) end)
---- Frees it, as the end of a <close> variable does.
+--- Frees the program, as the end of a <close> variable does.
 put("Program:close()", function(self)
   if blocks[self] then internal.program_close(blocks[self]) end
   blocks[self] = nil

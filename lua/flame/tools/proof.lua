@@ -1,8 +1,8 @@
---- FLAME_CHECK=grad: on the first backward of a kernel, and of a flame.func of the script, its
--- gradient is compared with differences and, if there is a tangent, with that: <J u, v> = <u, J' v>
--- for directions u of one argument and v of the results. Elements where the function has a kink or
--- a jump between the points are left out of v. Directions come from a hash, so that the script's
--- random numbers do not change.
+--- FLAME_CHECK=grad: at the first backward of a kernel, or of a flame.func of the script, its
+-- gradient is compared with finite differences and, if there is one, with the tangent: <J u, v> =
+-- <u, J' v> for directions u of one argument and v of the results. Elements where the function has
+-- a kink or a jump between the points are left out of v. Directions come from a hash, so that the
+-- script's random numbers do not change.
 local flame = require "flame"
 local internal = flame.internal
 local arguments = require "flame.base.arguments"
@@ -11,11 +11,11 @@ local is_tensor = flame.is_tensor
 
 local ROUNDS = 3                        -- two of them must fail for an error
 local PRECISION = { f64 = 2.3e-16, f32 = 1.2e-7, f16 = 1e-3, bf16 = 8e-3 }
--- relative to the size of the argument; halves are too coarse for differences
+-- step of differences, relative to the argument's size; half types are too coarse for them
 local STEP = { f64 = 2.0 ^ -17, f32 = 2.0 ^ -9 }
 local CLOSE = { f64 = 1e-7, f32 = 1e-3, f16 = 4e-2, bf16 = 0.2 }
 
---- Numbers in [-1.5, -0.5] and [0.5, 1.5], f64, the same for the same seed.
+--- A direction in x's shape: f64 numbers in [-1.5, -0.5] and [0.5, 1.5] that depend on the seed.
 local function direction(x, seed)
   local at = flame.arange(1, math.max(x:numel(), 1), { dtype = "f64", device = x.device })
     :narrow(1, 1, x:numel())
@@ -42,8 +42,8 @@ local function worst(list, of)
   return most
 end
 
--- Differences of the results along 'step' (by which the argument really moved); elements where they
--- are not reliable become 0 in v. Returns seeds, <v, difference>, its square sum, its noise.
+-- Central differences of the results, from base, above and below, at the distance eps; v is set to
+-- 0 where they are not reliable. Returns seeds (v), <v, difference>, its sum of squares, its noise.
 local function differences(base, above, below, eps, v)
   local seeds, total, square, noise2 = {}, 0, 0, 0
   for j, y in ipairs(base) do
@@ -60,7 +60,7 @@ local function differences(base, above, below, eps, v)
   return seeds, total, square, noise2
 end
 
--- Checks one direction of argument i: nil, or how the numbers differ.
+-- Checks the gradient of argument i in one direction: nil, or a text on how the numbers differ.
 local function one_round(f, i, seed)
   local x = f.active[i].x:detach()
   local eps = not f.coarse and STEP[x.dtype] and worst(f.results, PRECISION) <= PRECISION.f32
@@ -103,9 +103,9 @@ local function one_round(f, i, seed)
   end
 end
 
---- f: {name, what, results = tensors, active = {{x, name}}, forward(i, x) -> results,
--- backward(seeds) -> gradients by position in active, tangent(i, u) -> tangents by result, or nil,
--- coarse = it rounds to halves inside}. Raises if a gradient is wrong.
+--- Tests the gradients of f: {name, what, results = tensors, active = {{x, name}}, forward(i, x) ->
+-- results, backward(seeds) -> gradients by position in active, tangent(i, u) -> tangents by result,
+-- or nil, coarse = it computes in half types}. Raises if a gradient is wrong.
 local function prove(f)
   for i, q in ipairs(f.active) do
     local wrong, said = 0, nil
@@ -119,9 +119,9 @@ local function prove(f)
   end
 end
 
---- Calls f once for each key that is not in 'keys' (a table that the kernel or function keeps),
---- before its first backward. What runs again may draw random numbers, so the generator is
---- restored.
+--- prove(f()) if 'key' is not in 'keys', a table of what was tested for a kernel or function. The
+--- test runs it again, which may draw random numbers, so the generator is restored. Errors of the
+--- test are raised.
 local function once(keys, key, f)
   if keys[key] then return end
   keys[key] = true                       -- set first, since f computes gradients too
@@ -133,14 +133,14 @@ end
 
 
 -- ---- kernels ------------------------------------------------------------------------------------
---- Does it compute in halves? They are too coarse for the steps of differences.
+--- Does the kernel's text use half types? They are too coarse for finite differences.
 local function rounds_to_halves(text)
   for _, word in ipairs { "__half", "2half", "bfloat", "%f[%w_]half2" } do
     if text:find(word) then return true end
   end
 end
 
---- What to prove for a call, from its rule, and its gradient of all seeds by active argument.
+--- The argument of 'prove' for a kernel's call, from its gradient rule; backward: see there.
 local function of_kernel(rule, what, backward)
   local name, text, names, active, results = internal.kernel_facts(rule)
   local f = { name = name, what = what, results = results, active = {}, backward = backward,
@@ -150,13 +150,13 @@ local function of_kernel(rule, what, backward)
   function f.forward(n, x) return internal.kernel_again(rule, n, x) end
   function f.tangent(n, u)
     local ok, t = pcall(internal.kernel_tangent, rule, n, u)
-    -- none can be derived if the script gives the vjp
+    -- no tangent can be derived if the script gives the vjp
     return ok and t or nil
   end
   return f
 end
 
---- Called before the first backward of a kernel by these arguments (src/lua/kernel_rule.c).
+--- Tests a derived gradient, once per set of tracked arguments; from src/lua/kernel_rule.c.
 function internal.kernel_prove(rule)
   once({}, 1, function()
     return of_kernel(rule, "its adjoint",
@@ -164,7 +164,7 @@ function internal.kernel_prove(rule)
   end)
 end
 
---- The same for a gradient that the script gives; floats: places of the floating-point results.
+--- Tests a vjp that the script gives; floats: which of its results are floating-point.
 local function of_given(config, active, rule, floats, given)
   config.proven = config.proven or {}
   once(config.proven, table.concat(active, ","), function()
@@ -182,7 +182,7 @@ local function of_given(config, active, rule, floats, given)
 end
 
 -- ---- functions ----------------------------------------------------------------------------------
---- The arguments as they are now, which of them are tensors, and how many elements these have.
+--- Snapshots of the arguments; positions of the tensors among them; number of their elements.
 local function snapshots(args)
   local now, inputs, elements = { n = args.n }, {}, 0
   for j = 1, args.n do
@@ -192,12 +192,12 @@ local function snapshots(args)
   return now, inputs, elements
 end
 
---- What to prove of a call of a script's flame.func: inputs up to 65,536 elements, as they are now.
+--- The argument of 'prove' for a call of a script's flame.func; nil: above 65,536 input elements.
 local function of_func(name, spec, ctx, args, values)
   local now, inputs, elements = snapshots(args)
   if elements > 65536 then return nil end
   local f = { name = name, what = "its backward", results = {}, active = {} }
-  -- places of results among values, and of active arguments among inputs
+  -- positions: of the float results among values; of the active arguments among inputs
   local place, which = {}, {}
   for j = 1, values.n do
     if is_tensor(values[j]) and values[j]:is_floating_point() then

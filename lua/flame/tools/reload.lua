@@ -1,10 +1,10 @@
---- flame.reload, flame.keep and what flame-lua --watch does: a module's file is run again while the
---- program runs. The contents of the table that it returns are put into the existing tables: living
+--- flame.reload, flame.keep and flame-lua --watch: a module's file is run again while the program
+--- runs. The contents of the table that it returns are copied into the existing tables, so existing
 --- objects call the new methods, since their class is the same table.
 --
---- Old and new tables are paired: the module's own, and below it classes with the same key or in
---- the same local of a function. Then, in the locals of new functions, new tables are replaced by
---- the old ones, and the functions are put into the old tables.
+--- Old and new tables are paired: the tables that the module returned, and classes below them with
+--- the same key or in the same local of a function. Then, in the locals of new functions, new
+--- tables are replaced by the old ones, and the functions are copied into the old tables.
 local flame = require "flame"
 local internal = flame.internal
 local arguments = require "flame.base.arguments"
@@ -32,8 +32,8 @@ end
 
 local pair
 
---- Pairs the classes in locals of the same name of two functions, and of the functions in such
---- locals.
+--- Pairs classes in locals (upvalues) of the same name of the functions old and new, and,
+--- recursively, of functions in such locals.
 local function pair_locals(r, old, new)
   if old == new or r.met[new] or not is_lua(old) or not is_lua(new) then return end
   r.met[new] = true
@@ -87,7 +87,7 @@ local function renew_table(r, t)
   elseif type(meta) == "table" then renew(r, meta) end
 end
 
---- Replaces new tables by old ones in everything that v reaches and that this load has made.
+--- Replaces new tables by the old ones paired with them, in all that v reaches and this load made.
 function renew(r, v)
   local kind = type(v)
   if kind ~= "table" and kind ~= "function" or r.seen[v] or r.own[v] or r.live[v] then return end
@@ -97,7 +97,7 @@ end
 
 local plain = { number = true, string = true, boolean = true, ["function"] = true }
 
---- Puts functions and plain values into the old table; objects in it are kept.
+--- Copies functions and plain values into the old table; objects that it has stay.
 local function put(r, old, new)
   for key, v in next, new do
     local have = rawget(old, key)
@@ -110,7 +110,7 @@ local function put(r, old, new)
   end
 end
 
---- Marks what does not belong to the load: the library, the globals, other modules.
+--- The set of tables and functions that the load did not make: the library, globals, other modules.
 local function others(name)
   local own = { [_G] = true, [package.loaded] = true }
   for key, v in pairs(package.loaded) do
@@ -142,8 +142,8 @@ local function path_of(name)
   return package.searchpath(name, package.path)
 end
 
---- A value to close: if the file fails, it restores the kept values and the entry of
---- package.loaded.
+--- A value for a <close> variable: if the file raises, it restores the values of flame.keep and the
+--- entry of package.loaded.
 local function undo(name)
   local before, old = {}, package.loaded[name]
   for file, list in next, kept do
@@ -155,7 +155,7 @@ local function undo(name)
   end })
 end
 
---- Runs the file; an error in it is raised, and then nothing has changed.
+--- Runs the module's file again; if it raises, nothing has changed.
 local function reload(name, path)
   stamps[path] = internal.io_stamp(path)
   local ok, load, where = pcall(package.searchers[2], name)

@@ -14,7 +14,7 @@ local ALL = 0xffffffff
 local Sandbox = { __name = "Sandbox" }
 objects.classes.Sandbox = Sandbox
 Sandbox.__index, Sandbox.__newindex = objects.closed("a sandbox", Sandbox, {})
--- the internal handles, which scripts must not reach
+-- sandbox object -> its internal handle, which scripts must not reach
 local handles = setmetatable({}, { __mode = "k" })
 
 local function handle(self)

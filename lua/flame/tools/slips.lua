@@ -1,6 +1,6 @@
---- Likely mistakes in losses and steps, reported once per line (src/lua/slip.c). Each is reported
---- only if no correct program does the same; spec/nn/slips_spec.lua has correct programs that are
---- similar.
+--- Likely mistakes in losses and optimiser steps, reported once per line of the script
+--- (src/lua/slip.c). Each is reported only if no correct program does the same;
+--- spec/nn/slips_spec.lua has correct programs that are similar.
 local internal = require("flame").internal
 local slips = {}
 
@@ -9,9 +9,9 @@ local function is_column_of(x, y)
     and x.shape[1] == y.shape[1] and not internal.is_view(x)
 end
 
---- An input of shape (n, 1) and a target of (n), or the reverse: broadcasting subtracts all pairs.
---- It counts as intended if the column was made as a view, x:unsqueeze(2), or if nothing is
---- reduced.
+--- Reports an input of shape (n, 1) with a target of (n), or the reverse: broadcasting would
+--- compare all pairs. It counts as intended if the column was made as a view, x:unsqueeze(2), or if
+--- nothing is reduced.
 function slips.pairs(op, input, target, reduction)
   if input.ndim == target.ndim or reduction == "none" or not input.requires_grad then return end
   if is_column_of(input, target) or is_column_of(target, input) then
@@ -24,16 +24,16 @@ end
 local used = 0                           -- number of steps, of all optimisers, with a gradient
 local optimisers = 0
 
---- What an optimiser keeps for this: its number, and the counts at its last step.
+--- A new optimiser's state for these checks: its number, and counters as of its last step.
 function slips.steps_of()
   local walks, reads = internal.walks()
   optimisers = optimisers + 1
   return { number = optimisers, walks = walks, reads = reads, used = used, idle = 0, lost = 0 }
 end
 
---- Called by each step; 'found': did a parameter have a gradient? Reports an optimiser that has
---- made two steps in a row without one, each after a backward, while no other optimiser's step had
---- one; or three such steps if no backward ever ran and a tracked value was read before each.
+--- Called by each step of an optimiser; found: did a parameter have a gradient? Reports two steps
+--- in a row without a gradient, each after a backward, if no other optimiser's step had one in
+--- between; or three such steps if no backward ever ran and a tracked value was read before each.
 function slips.empty(self, found)
   local walks, reads = internal.walks()
   local was = self.seen
@@ -54,7 +54,7 @@ function slips.empty(self, found)
   end
 end
 
---- Called by a step: reports if a backward has added to a gradient that the previous step had used.
+--- Called by an optimiser's step: reports that backward added to a gradient that a step had used.
 function slips.added()
   internal.slip(
     "step: a backward has added to gradients that the step before used; call opt:zero_grad() before backward")

@@ -1,8 +1,8 @@
---- Replacing an op by another function, and finding where two computations first differ. Both use
---- that the functions of the module, the methods of tensors and their operators can be replaced
---- while a script runs. A comparison replaces all of them by functions that note arguments and
---- results; flame.use replaces one by a function of the script. Calls that library functions make
---- through locals or in C belong to the op that the script called.
+--- Replaces an op by another function (flame.use), and finds where two computations first differ
+--- (flame.compare, flame.bisect). Functions in flame, methods of tensors and their operators can be
+--- replaced while a script runs: flame.use replaces one by a function of the script, a comparison
+--- replaces all by functions that note arguments and results. Calls that library functions make
+--- through locals or in C are attributed to the op that the script called.
 local flame = require "flame"
 local internal = flame.internal
 local methods = internal.methods
@@ -18,7 +18,7 @@ local operators = { add = "__add", sub = "__sub", mul = "__mul", div = "__div", 
 local before_swap = { __add = "add", __sub = "sub", __mul = "mul", __div = "div", __pow = "pow",
   __mod = "mod", __idiv = "floordiv", __unm = "neg" }
 
---- The places of an op: get and set for each table that has it.
+--- The places of an op: a list of {get =, set =}, one for each table that holds it.
 local function places_of(name)
   local list = {}
   for _, t in ipairs { flame, methods } do
@@ -38,10 +38,10 @@ end
 -- ---- one op by another -----------------------------------------------------------------------
 local Swap = { __name = "flame.use" }
 Swap.__index = Swap
--- op -> the current swap, which refers to the one that it replaced
+-- op -> its active swap, whose field 'below' is the swap that it replaced
 local swapped = {}
 
---- Restores the op from before the swap; later swaps of it end too.
+--- Restores the op from before the swap; later swaps of the same op end as well.
 function Swap:close()
   if not self.on then return end
   local top = swapped[self.op]
@@ -81,15 +81,15 @@ def(".use(op: str, reference: fn) -> Guard", function(op, reference)
 end)
 
 -- ---- what ran --------------------------------------------------------------------------------
---- Calls that are not ops: they compute nothing, or run functions of the script whose calls are
---- noted.
+--- Functions whose calls are not noted: they compute nothing, or call functions of the script, in
+--- which ops are noted.
 local not_ops = {}
 for name in ([[eval is_tensor no_grad enable_grad inference_mode scope profile use compare bisect
   backward gradients register_hook retain_grad requires_grad_ detach to_dlpack help why timer
   grad vmap checkpoint leakcheck summary info memory stats graph allclose equal
   item totable tolist print size dim numel stride]]):gmatch("%S+") do not_ops[name] = true end
 
---- A note of a tensor: its value as it is now, and its gradient when a backward comes to it.
+--- A note of a tensor: its current value; its gradient is added when backward computes it.
 local function note_of(y, trace)
   local note = { value = y:detach() }
   if trace.eager then flame.eval(y) end
@@ -118,7 +118,7 @@ local function leave(trace, entry, ...)
   return ...
 end
 
---- Calls f and notes the call, unless a noted call is under way.
+--- Calls f and notes the call, unless it is made inside another noted call.
 local function call_noted(trace, name, f, ...)
   if trace.depth > 0 or not trace.on then return f(...) end
   trace.depth = 1
@@ -132,7 +132,7 @@ local function noted(trace, name, f)
   return function(...) return call_noted(trace, name, f, ...) end
 end
 
---- Replaces all ops by noted ones; a function that puts them back.
+--- Replaces all ops by functions that note their calls; returns a function that restores them.
 local function watch_ops(trace)
   local old = {}
   for _, t in ipairs { flame, methods } do
@@ -188,7 +188,7 @@ local function watch_layers(trace, f)
 end
 
 -- ---- one side of a comparison ----------------------------------------------------------------
---- Adds the tensors and numbers in v in a fixed order, with their places: "2", "2.logits".
+--- Appends the tensors and numbers in v to the list in a fixed order, named "2", "2.logits".
 local function flatten(v, name, list)
   if is_tensor(v) then list[#list + 1] = { name = name, x = v }
   elseif type(v) == "number" then
@@ -204,7 +204,7 @@ local function flatten(v, name, list)
   return list
 end
 
---- The arguments of a side: copies on its device and in its dtype; floats become leaves.
+--- The arguments for one side: copies on its device and in its dtype; floats become leaves.
 local function arguments_of(inputs, o, leaves)
   local args = { n = inputs.n }
   for i = 1, inputs.n do
@@ -225,7 +225,7 @@ local function arguments_of(inputs, o, leaves)
   return args
 end
 
---- Seeds for a backward, of different sizes, and the same for both sides.
+--- The seed for the backward of output y: different numbers, the same on both sides.
 local function seed_of(y)
   local n = y:numel()
   return (flame.arange(n, { dtype = "f64" }) * 0.7310585):sin():reshape(y.shape):to(y.dtype)
@@ -289,7 +289,7 @@ end
 local close_to = { f64 = 1e-9, f32 = 1e-4, f16 = 1e-2, bf16 = 3e-2 }
 local order = { "bf16", "f16", "f32" }
 
---- The tolerance for two tensors: that of the coarser dtype, relative to the largest value.
+--- rtol and atol for tensors a and b, from the coarser dtype and the largest value.
 local function tolerance(a, b, o)
   if o.bits then return 0, 0 end
   local dtype = "f64"
@@ -303,7 +303,7 @@ local function tolerance(a, b, o)
   return rtol, o.rtol and 1e-8 or rtol * (large:numel() > 0 and large:amax():item() or 0)
 end
 
---- nil if a and b agree; else how they differ.
+--- nil if tensors a and b agree within o's tolerance; else a text on how they differ.
 local function differ(a, b, o)
   if not a or not b then
     return a ~= b and ("there is one on the %s side alone"):format(a and "first" or "second") or nil
@@ -345,7 +345,7 @@ local function title(e)
   return ("%s at %s%s"):format(e.op, e.line, e.layer and " in layer " .. e.layer or "")
 end
 
---- Pairs of entries of both sides: all entries if the same ops ran, else layers of equal name.
+--- Pairs of notes of both sides: all if the same ops ran, else those of layers of equal name.
 local function pairs_of(p, q)
   local list, same = {}, #p == #q
   for i, e in ipairs(p) do
@@ -390,8 +390,8 @@ local function first_value(list, o, names)
   end
 end
 
---- The ops (or layers, if only these are known) that read the tensor, the last first. The op with a
---- wrong backward is among them.
+--- The ops (or layers, if only these were noted) that read the tensor, the last first. If its
+--- gradient is wrong, one of them has a wrong backward.
 local function readers_of(list, tensor)
   local names, layers = {}, {}
   for i = #list, 1, -1 do
@@ -407,8 +407,8 @@ local function readers_of(list, tensor)
   return #names > 0 and names or layers
 end
 
---- Goes through the entries in the order of backward: the first result with a different gradient
---- got it from the ops that read the result.
+--- The first difference in the order of backward, as a text: a result with different gradients, and
+--- the ops that read it, of which one has a wrong backward.
 local function first_gradient(list, o)
   for i = #list, 1, -1 do
     local e, g = list[i][1], list[i][2]
@@ -438,7 +438,7 @@ local function readers_of_leaf(list, side, name)
   return ""
 end
 
---- Runs both again, noting calls, and tells in a sentence where they first differ.
+--- Runs f and g again, noting calls, and says in a sentence where they first differ.
 local function locate(f, g, inputs, o, outer, how, leaf)
   local p, q = new_trace(o, false), new_trace(o, o.eager)
   local seed = flame.rng_state()
@@ -466,7 +466,7 @@ local function locate(f, g, inputs, o, outer, how, leaf)
   return ("%s differs: %s"):format(outer, how)
 end
 
---- The same function for another side: a module is copied to the side's device and dtype.
+--- f for the other side: a module is copied to that side's device and dtype.
 local function other_side(f, device, dtype)
   if not is_module(f) or not (device or dtype) then return f end
   local g = f:clone()
@@ -538,7 +538,7 @@ end
 -- arguments): the first layer, among the names that both have, with a different result. That layer
 -- is then run on the arguments of the reference's layer and compared with it: this tells which of
 -- its ops differs, or that only its arguments differ. Without a difference in forward, gradients
--- are compared. true; or false and that as a sentence.
+-- are compared. Returns true, or false and what was found as a sentence.
 def([[.bisect(model: table, reference: table, batch: T|table, *, rtol?: num, atol?: num,
     bits = false, backward = true) -> same: bool, where: str]],
 function(model, reference, batch, rtol, atol, bits, backward)
