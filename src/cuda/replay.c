@@ -56,7 +56,7 @@ struct fl_replay {                /* hangs on a plan */
   fl_replay *next, *prev;         /* all of the device */
   fl_cuda *s;                     /* NULL: the device was closed */
   fl_mem *mem;
-  uint8_t *plain;                 /* by step: it cannot be captured */
+  uint8_t *plain;                 /* per step: it cannot be captured */
   int32_t nstep, turn, made;
   struct { int32_t *at; int64_t n, cap; } frozen;      /* indices of inputs; those of results as
                                                        ** ~index */

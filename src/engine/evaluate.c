@@ -22,8 +22,8 @@ typedef struct run {
   fl_program program;
   fl_plan *plan;
   void **ext, **out;
-  fl_buffer **made;              /* by result: the buffer that it will own (a reference), or NULL */
-  fl_buffer **saved;             /* by home: where its old value is saved, or NULL */
+  fl_buffer **made;             /* per result: the buffer that it will own (a reference), or NULL */
+  fl_buffer **saved;             /* per home: where its old value is saved, or NULL */
   fl_buffer **old;               /* by home, when looking for a NaN: a copy of its old value */
   int nan;                       /* there was a NaN: everything is as it was before the run */
   void *block; size_t bytes;

@@ -61,7 +61,7 @@ typedef struct fl_export {
   struct { fl_constant *at; int64_t n, cap; } constant;
   struct { fl_kfunction **at; int64_t n, cap; } kernel;        /* a reference each */
   struct { struct fl_seen { fl_buffer *b; uint32_t site; } *at; int64_t n, cap; } seen;  /* by f */
-  struct { uint32_t *at; int64_t n, cap; } site;            /* by line of the last text: its site */
+  struct { uint32_t *at; int64_t n, cap; } site;           /* per line of the last text: its site */
 } fl_export;
 
 fl_export *fl_export_new(flame_context *c);           /* NULL with the error */

@@ -165,7 +165,7 @@ typedef struct fl_group {
   fl_letter *letter;                     /* letters in transit, at most 2 size */
   int nletter;
   struct fl_header *header;              /* headers of all ranks; its own is what this rank sends */
-  fl_letter *told;                      /* by rank: the letter that tells it that the group broke */
+  fl_letter *told;                     /* per rank: the letter that tells it that the group broke */
   struct { fl_choice *at; int64_t n, cap; } choices;     /* rank 0's */
   fl_asker *asker;
   char broken[FL_CALL_FAULT];            /* why the group is broken; empty: it is not */

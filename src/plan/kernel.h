@@ -104,7 +104,7 @@ typedef struct fl_kernel {
   fl_instr *instr;
   fl_operand *operand;             /* LOAD/GATHER/IOTA maps and stores' targets */
   fl_store *store;
-  uint32_t *scalar;                /* by kernel slot: scalar index in the plan */
+  uint32_t *scalar;                /* per scalar slot: index of the scalar in the plan */
   uint32_t room;                   /* bytes of shared memory that a block may have on the GPU for
                                    ** which it was prepared; 0: what every GPU has */
   /* bytes read and written, as the plan counts them (bytes_moved of docs/contract.md 6) */

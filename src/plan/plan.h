@@ -93,7 +93,7 @@ typedef struct fl_plan {
   uint8_t *key; size_t key_bytes;
   fl_layout **layout;      /* references to the layouts that the key names: 2 per node, 1 per ext */
   fl_layouts *layouts;           /* the table that these layouts are in */
-  uint8_t *live; int32_t nnode;  /* by program node: is it kept (an out)? */
+  uint8_t *live; int32_t nnode;  /* per program node: is it kept (an out)? */
   uint8_t device, checks;        /* checks: a step checks indices */
   int32_t next, nout, nscalar, nstep, step_cap, nfault;
   fl_ext *ext; fl_out *out; fl_step *step; fl_fault_site *fault;
@@ -120,9 +120,9 @@ typedef struct fl_program {
   uint8_t device;
   struct { fl_node **at; int64_t n, cap; } nodes;      /* PENDING, views included */
   struct { fl_node **at; int64_t n, cap; } ext;        /* STORED inputs, in order of first use */
-  struct { int32_t *at; int64_t n, cap; } same;        /* by external i: the first external with the
+  struct { int32_t *at; int64_t n, cap; } same;       /* per external i: the first external with the
                                                        ** same first element */
-  struct { int32_t *at; int64_t n, cap; } uses;        /* by external: how often the nodes name
+  struct { int32_t *at; int64_t n, cap; } uses;        /* per external: how often the nodes name
                                                        ** it */
   /* hash table of externals by their first element: open addressing, -1: none */
   struct { int32_t *at; int64_t n, cap; } bin;

@@ -16,10 +16,10 @@ enum { MANY = 16, LARGE = 1 << 18 };
 
 typedef struct parts {
   const fl_kernel *k;
-  uint16_t of[FL_MAX_INSTR];         /* by instruction: the first of its part */
+  uint16_t of[FL_MAX_INSTR];         /* per instruction: the first of its part */
   uint8_t uniform[FL_MAX_INSTR];     /* of a MAP: the value is made from scalars alone, so each part
                                      ** computes it itself */
-  uint16_t user[FL_MAX_OPERANDS];    /* by operand: an instruction that reads or makes it, + 1 */
+  uint16_t user[FL_MAX_OPERANDS];    /* per operand: an instruction that reads or makes it, + 1 */
 } parts;
 
 static uint16_t first_of(const parts *p, uint16_t v) {

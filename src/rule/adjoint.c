@@ -21,7 +21,7 @@ int64_t fl_kenlarge(int64_t *geometry, const fl_kad *ad) {
 typedef struct adjoint {
   fl_kcall *call;
   fl_node *const *seed;                /* by parameter */
-  uint8_t active[MOST];                /* by parameter: is its gradient needed? */
+  uint8_t active[MOST];                /* per parameter: is its gradient needed? */
   int64_t shared;
   fl_node **gradient;                  /* by parameter */
 } adjoint;

@@ -75,7 +75,7 @@ typedef struct fl_kderived {
   fl_kask ask;                         /* without launched */
   uint8_t deterministic;
   const fl_klimits *limits;            /* the launches for which it is right */
-  /* by parameter: the derivation is right only where these are greater than 0; or NULL */
+  /* per parameter: the derivation is right only where these are greater than 0; or NULL */
   const uint8_t *positive;
   int nparts;
   fl_kprogram *part[2];                /* references; a tangent has one part */
@@ -195,7 +195,7 @@ flame_status fl_kcall_adjoint(fl_kcall *k, int n, const uint8_t *active, fl_node
 ** tangent kernel, which must be released, and where its arguments come from. */
 typedef struct fl_ktangent {
   fl_kcall *call;
-  /* by parameter of the original: its index in the tangent kernel; -1: none */
+  /* per parameter of the original: its index in the tangent kernel; -1: none */
   int8_t of_value[FL_KP_MAX_ARGS];
   int8_t of_tangent[FL_KP_MAX_ARGS];
 } fl_ktangent;

@@ -23,8 +23,8 @@ typedef struct flat {
   int weight; /* the weight's gradient */
   fl_conv_box box; /* of a block of results */
   int64_t blocks0, blocks1, blocks2; /* blocks of an image */
-  int32_t at[MOST_TAPS];    /* by tap: where its run begins in the buffer */
-  int32_t index[MOST_TAPS]; /* by tap: its index in the kernel */
+  int32_t at[MOST_TAPS];    /* per tap: where its run begins in the buffer */
+  int32_t index[MOST_TAPS]; /* per tap: its index in the kernel */
   char *workers;
   int64_t worker_bytes;
 } flat;

@@ -30,7 +30,7 @@ typedef struct shift {
   fl_conv_box box;
   char *a, *workers;
   int64_t worker_bytes;
-  int32_t off[FL_CONV_KC], index[MOST_TAPS];   /* by term: offset in the buffer; by tap: index in
+  int32_t off[FL_CONV_KC], index[MOST_TAPS];   /* per term: offset in the buffer; per tap: index in
                                                ** the kernel */
 } shift;
 

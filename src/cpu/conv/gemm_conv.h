@@ -39,7 +39,7 @@ typedef struct fl_conv_loops {
   int mr, lanes32, lanes64;
   fl_conv_tile32 tile32[FL_CONV_MR][2];
   fl_conv_tile64 tile64[FL_CONV_MR][2];
-  fl_conv_pack pack[4];                 /* by dtype: f64 f32 f16 bf16 */
+  fl_conv_pack pack[4];                 /* per dtype: f64 f32 f16 bf16 */
   void (*narrow)(uint16_t *to, const float *x, int64_t n);         /* rounded to bf16 */
   fl_conv_pairs pairs;                  /* NULL: pack is as good */
   /* y[i] = or += sum over t of w[t] x[t][i]; n is rounded up to whole blocks of 4 vectors */

@@ -8,7 +8,7 @@
 typedef struct fuse {
   fl_prog *g;
   fl_section *sec;
-  int32_t *maker, *uses, *other;   /* by register: operation that computes it (-1), number of
+  int32_t *maker, *uses, *other;   /* per register: operation that computes it (-1), number of
                                    ** readers, readers that are not links */
   int failed;
 } fuse;

@@ -30,8 +30,8 @@ typedef struct lower {
   uint8_t *pass;                /* number of reduction rounds before the value is known */
   uint8_t *need;                /* marks for the current section */
   uint8_t *late;                /* an IOTA that is computed only when a bad index is reported */
-  uint16_t *fill[3];            /* by level and UNI value: the register filled with it; 0: none */
-  uint16_t *spread;             /* by ROW value: its full copy in the current section */
+  uint16_t *fill[3];            /* per level and UNI value: the register filled with it; 0: none */
+  uint16_t *spread;             /* per ROW value: its full copy in the current section */
 } lower;
 
 enum { LINE_ROW = 16, LOAD_ROW = 512 };

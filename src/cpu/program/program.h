@@ -123,7 +123,7 @@ typedef struct fl_draw_info { uint16_t instr; fl_vm_random q; } fl_draw_info;
 typedef struct fl_prog {
   const fl_vm *vm;
   const fl_kernel *k;                 /* 'lean' or 'own' */
-  fl_kernel lean;                     /* the planner's kernel without what has no effect (lean.c) */
+  fl_kernel lean;                     /* the planner's kernel without useless instructions (lean.c) */
   void *lean_at;                      /* its arrays */
   size_t lean_bytes;
   /* for a MAP that is lowered as a ROW or COL kernel: that kernel, with the arrays of 'lean' */
@@ -141,8 +141,8 @@ typedef struct fl_prog {
   struct { fl_draw_info *at; int64_t n, cap; } draw;
   struct { fl_chain *at; int64_t n, cap; } chain;
   fl_access_info *access;             /* one an operand */
-  fl_operand_set *conflict;       /* by store: operands that are read after its value is computed */
-  void **address;                     /* by operand: its address in this run */
+  fl_operand_set *conflict;      /* per store: operands that are read after its value is computed */
+  void **address;                     /* per operand: its address in this run */
   uint8_t *direct;                    /* per store, for this run */
   char *uni;                          /* 8 bytes a register */
   int64_t batch;                      /* WHOLE: rows per tile; COL, boxes: rows of a tile */

@@ -15,7 +15,7 @@ enum { SKEW = 576 };      /* bytes between buffers, so that their low address bi
 
 typedef struct placer {
   fl_prog *g;
-  int32_t *last;          /* by register: last operation of the section that reads it; -1: none */
+  int32_t *last;          /* per register: last operation of the section that reads it; -1: none */
   int64_t *pool[2];       /* free buffers of 4- and 8-byte elements */
   int64_t npool[2], next, most;
 } placer;

@@ -182,7 +182,7 @@ typedef struct places {
   int64_t *out, n, count;
   int size, dtype, rank;
   int64_t side[FL_MAX_AXES];
-  int64_t *first;                 /* by unit: the number of positions found before it */
+  int64_t *first;                 /* per unit: the number of positions found before it */
 } places;
 
 int64_t fl_cpu_scratch_nonzero(const fl_call *call, int workers) {

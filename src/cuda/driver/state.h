@@ -179,8 +179,8 @@ flame_status fl_stage_upload(fl_cuda *s, void *dst, const void *src, int64_t byt
 flame_status fl_stage_download(fl_cuda *s, void *dst, const void *src, int64_t bytes); /* waits */
 
 /* ---- soon.c ---- */
-/* Called when memory is written, and when a run begins: values copied to the host that were there
-** are no longer current. */
+/* Called when memory is written, and when a run begins: the host's copies of values that were in
+** that memory are no longer current. */
 void fl_soon_forget(fl_cuda *s, const void *at, int64_t bytes);
 void fl_soon_forget_all(fl_cuda *s);
 void fl_soon_begin(fl_cuda *s, const fl_plan *p, const fl_binding *b);

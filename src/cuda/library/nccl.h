@@ -51,7 +51,7 @@ typedef struct fl_nccl {
   /* the ranks have exchanged facts (nccl_meet.c); they use NCCL */
   uint8_t decided, serves;
   uint8_t open;                          /* the main stream does not wait for the lane yet */
-  /* values that cannot be undone depend on collectives of the lane */
+  /* values that cannot be restored depend on collectives that may still run on the lane */
   uint8_t spent;
   struct { fl_nccl_kept *at; int64_t n, cap; } kept;
   fl_header first;                       /* of the first kept */
