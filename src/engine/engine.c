@@ -1,7 +1,7 @@
 /*
 ** Contexts and their devices: opening, closing, names, and memory with the policy of
-** docs/design.md 1.11 (out of memory: collect twice, trim, retry once, then an error with asked,
-** free, live).
+** docs/design.md 1.11 (out of memory: collect twice, trim, retry once, then an error with the bytes
+** asked for, free and live).
 */
 #include "engine/engine.h"
 #include "base/env.h"

@@ -1,8 +1,8 @@
 /*
 ** Kernel texts of plans that run on the CPU. Generating text needs no GPU, so it is generated for
 ** every structure that is new to the context: a script's texts can be counted (flame.stats().texts)
-** and looked at (FLAME_DEBUG=4) on any machine, and a spec that a later step generates none holds
-** for both devices. Costs about 20 us per new structure.
+** and looked at (FLAME_DEBUG=4) on any machine, and a test that a later step generates no text
+** holds for both devices. Costs about 20 us per new structure.
 */
 #include "base/hash.h"
 #include "cuda/text/text.h"

@@ -123,7 +123,7 @@ typedef struct fl_draw_info { uint16_t instr; fl_vm_random q; } fl_draw_info;
 typedef struct fl_prog {
   const fl_vm *vm;
   const fl_kernel *k;                 /* 'lean' or 'own' */
-  fl_kernel lean;                     /* the planner's kernel without useless instructions (lean.c) */
+  fl_kernel lean;                 /* the planner's kernel without useless instructions (lean.c) */
   void *lean_at;                      /* its arrays */
   size_t lean_bytes;
   /* for a MAP that is lowered as a ROW or COL kernel: that kernel, with the arrays of 'lean' */

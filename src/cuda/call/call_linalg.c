@@ -1,6 +1,6 @@
 /*
 ** Calls on matrices on a CUDA device, by cuSOLVER and cuBLAS (cusolver_work.h). Without them, and
-** for what they do not support, the call runs on the host (call.c). Statuses stay on the device
+** for what they do not support, the call runs on the host (host.c). Statuses stay on the device
 ** until all matrices are done: then one number is read, and the message names the same matrix as on
 ** the CPU.
 */

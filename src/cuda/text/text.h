@@ -4,7 +4,7 @@
 ** -arch=sm_90 -fmad=false -default-device (IEEE division and square root), entry names extern "C".
 **
 ** How the driver uses it, for a step of 'count' instances (kernels of one structure):
-**   group    instances whose fl_text_key bytes are equal; one launch a group (MAP: always one)
+**   group    instances whose fl_text_key bytes are equal; one launch per group (MAP: always one)
 **   compile  fl_text_prelude, then fl_text_named(k, multi, …) or fl_text_kernel of kernels,
 **            in one NVRTC program; cubins are cached by key + prelude. multi: group size > 1
 **   once     fl_text_geometry of each instance: grid, block, scratch, counters
