@@ -1,7 +1,7 @@
 --- Prints src/lua/chapters.def: the files of lua/flame that add to flame, to tensors, to the groups
--- (flame.linalg …) and to the internals, each with the names that it adds. Run by tools/docs with
--- the program itself: each file is loaded, and the names that are new in the tables afterwards
--- belong to it, except those that a file required by it has added.
+-- (flame.linalg …) and to flame.internal, each with the names that it adds. Run by tools/docs in
+-- flame-lua itself: each file is loaded, and the names that are new in the tables afterwards belong
+-- to it, except those that a file required by it has added.
 local flame = require "flame"
 local internal = flame.internal
 local FOLDERS <const> = "base ops linalg autograd kernel tools"

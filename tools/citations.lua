@@ -1,6 +1,6 @@
---- citations: every document that the tree names is in the tree ("docs/design.md 1.8",
--- "(guide.md#memory)"), and the numbered section of docs/design.md and docs/contract.md that a
--- comment cites is there. Prints what is wrong; exit code 1 then.
+--- citations: checks that every document that the tree names ("docs/design.md 1.8",
+-- "(guide.md#memory)") exists, and so does each numbered section of docs/design.md and
+-- docs/contract.md that a comment cites. Prints what is wrong; exit code 1 then.
 
 local function read(path)
   local f = io.open(path, "rb")
@@ -17,8 +17,8 @@ local function lines_of(command)
   return list
 end
 
--- Sections by number: "## 2. Life of a value" is 2, the item "3. **Tensors
--- are values.**" below "## 1." is 1.3.
+-- The set of a document's section numbers: "## 2. Life of a value" is "2",
+-- the item "3. **Tensors are values.**" below "## 1." is "1.3".
 local function sections_of(text)
   local found, chapter = {}, nil
   for line in text:gmatch("[^\n]+") do
@@ -57,7 +57,7 @@ local function check_line(file, number, line)
   end
 end
 
--- Specs may name pages that they make up.
+-- spec/ is not checked: specs name pages that they invent.
 for _, file in ipairs(lines_of("git ls-files src lua/flame kernels examples docs tools README.md CMakeLists.txt Makefile")) do
   local number = 0
   for line in ((read(file) or "") .. "\n"):gmatch("(.-)\n") do

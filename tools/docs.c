@@ -6,13 +6,13 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The table's own macro makes a string of the rule with #: as an argument of a further macro NOGRAD
-** would be expanded first. */
+/* Does an op have a gradient? rule: the text of its rule in ops.def. (Made with # in the table's
+** macro itself: passed on to another macro, NOGRAD would be expanded first.) */
 static int has(const char *rule) {
   return strcmp(rule, "NOGRAD") != 0 && strcmp(rule, "NULL") != 0;
 }
 
-/* A cell's text; a bar would end the cell. */
+/* Prints the text of a table's cell, with | escaped, which would end the cell. */
 static void put_cell(const char *text) {
   for (; *text; text++) {
     if (*text == '|') putchar('\\');
@@ -123,7 +123,8 @@ static void environment(void) {
 #include "base/env.def"
 }
 
-/* A line of flame.h, with the op's description after it or, where there is no room, before it. */
+/* Prints a prototype for flame.h, with the op's description after it or, if that is too long,
+** before it. */
 static void prototype(const char *name, const char *takes, const char *doc) {
   char line[200];
   const int n = snprintf(line, sizeof line, "FLAME_API flame_tensor *flame_%s(%s);", name, takes);
@@ -136,7 +137,7 @@ static void prototype(const char *name, const char *takes, const char *doc) {
   }
 }
 
-/* The part of flame.h that is made from ops.def. */
+/* Prints the part of flame.h that is generated from ops.def. */
 static void header(void) {
 #define UNARY(name, kind, value, grad, domain, doc) prototype(#name, "flame_tensor *x", doc);
 #define BINARY(name, kind, value, g1, g2, domain, doc) \

@@ -65,7 +65,7 @@ local function read_subjects(file)
   return subjects
 end
 
---- Functions whose comment says their subject and example come after the others of the subject.
+--- Adds functions whose comment has a line ---@example with their subject to that subject's end.
 local function place_declared(subjects, made)
   local names = {}
   for name, e in pairs(made) do if e.example then names[#names + 1] = name end end
@@ -81,7 +81,7 @@ local function place_declared(subjects, made)
   end
 end
 
---- The subjects of a file, and name -> subject; every name of 'made' (name -> entry) has one.
+--- The subjects of a file, and name -> subject; raises if a name in 'made' has no subject.
 local function place(file, made)
   local placed, homeless, subjects = {}, {}, read_subjects(file)
   place_declared(subjects, made)
@@ -109,7 +109,7 @@ local function place(file, made)
   return subjects, placed
 end
 
-local made, modules = {}, {}       -- name -> entry of a function or a method; of nn and optim
+local made, modules = {}, {}       -- name -> entry: functions and methods; names of nn, optim
 for _, e in ipairs(list) do
   local of_module = meta.is_module[e.name:match("^(%w+)%.")]
   if e.kind == "both" or e.kind == "method" or e.kind == "function" and not of_module then
@@ -137,7 +137,7 @@ for _, name in ipairs(order) do
   environment[name] = assert(load("return " .. values[name], "=value", "t", environment))()
 end
 
---- Calls f. Returns the lines that it prints, then its results.
+--- Calls f. Returns the list of lines that it prints, then the results of f.
 local function listen(f)
   local said, real = {}, print
   rawset(_G, "print", function(line) said[#said + 1] = tostring(line) end)
@@ -147,9 +147,9 @@ local function listen(f)
   return said, table.pack(table.unpack(got, 2, got.n))
 end
 
---- An example as an argument of print, the output for its values, and, third, the lines of
---- statements before its last ";;". A list is unpacked. An example that prints and returns nothing
---- is not changed.
+--- Runs an example (code; ";;" separates statements before its last expression). Returns it as an
+--- argument of print, its output, and the lines of these statements. A list is unpacked. An example
+--- that prints and returns nothing is not changed.
 local function shown(text)
   local before, last = text:match("^(.+) ;; (.+)$")
   before = before and before:gsub(" ;; ", "\n")
@@ -187,7 +187,7 @@ end
 local parts = {}
 for _, of_title in ipairs(read_subjects("tools/parts.txt")) do parts[of_title.title] = of_title end
 
---- A section whose examples are in tools/parts.txt.
+--- Prints a section of the page, with its examples from tools/parts.txt.
 local function part(title, what, wanted)
   section(title, what, wanted)
   if parts[title] then put_examples(parts[title]) end
@@ -231,7 +231,7 @@ part("Writes", "Methods that change the value of `x` and return it; also as `fla
 
 -- ---- modules ------------------------------------------------------------------------------------
 
--- Definitions that the examples of modules use, as the page shows them.
+-- Lua code shown on the page: definitions that the examples of modules use.
 local beside = [[
 local nn, optim = require "flame.nn", require "flame.optim"
 local words = flame.randn(2, 5, 8)                            -- batch, time, features

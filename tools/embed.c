@@ -1,5 +1,5 @@
 /*
-** embed: files into C arrays. Built and run by the build itself, so that nothing else is
+** embed: writes files as C arrays. Built and run by the build itself, so that no other tool is
 ** needed on the machine.
 **
 **   embed OUT text   SYMBOL FILE…       const char SYMBOL[] with the C text of the files and a NUL;
@@ -8,11 +8,11 @@
 **   embed OUT table  SYMBOL ROOT FILE…  struct fl_embedded SYMBOL[], names relative to ROOT
 **                       both without comments, indentation and empty lines; with zlib the files of
 **                       a table are deflated, except those with which many kernels start
-**   embed OUT module SYMBOL ROOT FILE…  the same with Lua module names: a/b.lua is "a.b";
+**   embed OUT module SYMBOL ROOT FILE…  like table, with Lua module names: a/b.lua is "a.b";
 **                                       with zlib deflated, with a dictionary of their common
 **                                       pieces, which is the last entry, named ""
-**   embed OUT code   SYMBOL ROOT FILE…  the same, but compiled by the Lua that is linked in:
-**                                       for programs with the same Lua only
+**   embed OUT code   SYMBOL ROOT FILE…  like module, but compiled by the Lua that is linked into
+**                                       this tool: for programs with the same Lua only
 **
 ** OUT is written under a temporary name and renamed. A FILE that is missing in the form
 ** "text" gives an empty text.
@@ -34,7 +34,7 @@ static void die(const char *what, const char *name) {
 }
 
 static void append(bytes *b, const void *p, size_t n) {
-  if (n == 0) return;                            /* an empty file has no bytes to point at */
+  if (n == 0) return;                            /* p may be NULL, for an empty file */
   if (b->n + n > b->room) {
     b->room = 2 * (b->n + n);
     b->p = realloc(b->p, b->room);
@@ -56,7 +56,7 @@ static bytes read_file(const char *path, int may_miss) {
   return b;
 }
 
-/* The end of the literal or comment that begins at s; s if none begins there. */
+/* The position after the C literal or comment that begins at s; s if none begins there. */
 static const char *skipped(const char *s, const char *end, int *is_comment) {
   const char *p = s + 1;
   *is_comment = *s == '/' && p < end && (*p == '*' || *p == '/');
@@ -92,7 +92,7 @@ static bytes bare(bytes text) {
   return b;
 }
 
-/* Deflates text; *size: its bytes before. Without zlib it is unchanged. */
+/* Returns text deflated, and sets *size to its bytes before; without zlib returns it unchanged. */
 static bytes deflated(bytes text, bytes dictionary, size_t *size) {
   *size = 0;
 #ifdef FL_HAVE_ZLIB
@@ -117,10 +117,10 @@ static bytes deflated(bytes text, bytes dictionary, size_t *size) {
 #endif
 }
 
-/* A dictionary for deflate: pieces of the texts with strings that many of the texts contain. A
-** piece's score is the number of texts that each of its grams is in; a piece of which more than
-** half was in better pieces is left out. The best come last, where references to them are
-** shortest. */
+/* A dictionary for deflate, made of pieces of the texts (PIECE bytes) that occur in many of them. A
+** piece's score is the sum, over its grams (GRAM bytes each), of the number of texts that contain
+** the gram; a piece of which more than half was in better pieces is left out. The best come last,
+** where references to them are shortest. */
 enum { GRAM = 8, PIECE = 48, DICTIONARY = 32 << 10, GRAMS = 1 << 16 };
 typedef struct piece { const unsigned char *p; long score; size_t order; } piece;
 
@@ -142,7 +142,7 @@ static int by_score(const void *a, const void *b) {
   return x->order < y->order ? -1 : x->order > y->order;
 }
 
-/* In how many texts each gram is; the number of pieces. */
+/* Counts in texts[] how many of the texts contain each gram (by hash); returns how many pieces. */
 static size_t count_grams(const bytes *text, int count, int *texts) {
   size_t pieces = 0;
   int *last = calloc(GRAMS, sizeof *last);
@@ -187,7 +187,7 @@ static int writer(lua_State *L, const void *p, size_t n, void *b) {
   return 0;
 }
 
-/* The dump of a chunk with its lines and names; its own name is "=flame/nn.lua". */
+/* The bytecode of a Lua text, with debug information; the chunk's name is "=flame/nn.lua". */
 static bytes compiled(bytes text, const char *name) {
   char chunk[256];
   bytes b = { 0 };
@@ -201,7 +201,7 @@ static bytes compiled(bytes text, const char *name) {
   return b;
 }
 
-/* Bytes as decimal numbers: string literals have a length limit in ISO C. */
+/* Writes bytes as decimal numbers, since ISO C limits the length of string literals. */
 static void put_bytes(FILE *out, bytes b) {
   int column = 0;
   for (size_t i = 0; i < b.n; i++) {
@@ -218,7 +218,7 @@ static const char *relative(const char *root, const char *path) {
   return path + n + 1;
 }
 
-/* The entry's name: the relative path, or for a module without ".lua" and with dots. */
+/* Writes an entry's name: the relative path; for a module, without ".lua" and with dots for '/'. */
 static void put_name(FILE *out, const char *name, int module) {
   const size_t n = strlen(name);
   const size_t end = module && n > 4 && !strcmp(name + n - 4, ".lua") ? n - 4 : n;
@@ -229,7 +229,7 @@ static int starts_many(const char *name) {
   return !strcmp(name, "prelude.cu") || !strcmp(name, "steps.cu");
 }
 
-/* The array text_<i>; then b has its size and, as its room, the size before it was deflated. */
+/* Writes b as the array text_<i>; then b->n is its size, b->room the size before deflation. */
 static void put_text(FILE *out, int i, bytes *b, int smaller, bytes dictionary) {
   size_t size = 0;
   if (smaller) *b = deflated(*b, dictionary, &size);

@@ -1,13 +1,13 @@
---- layers: every file of src/ includes only headers of the same folder and of earlier layers,
--- and only src/lua and src/cli include Lua's headers. Prints what is wrong; exit code 1 then.
+--- layers: checks that files of src/ include only headers of the same folder and of earlier layers
+-- ('order'), and Lua's headers only in src/lua and src/cli. Prints what is wrong; exit code 1 then.
 
 local order = { "base", "tensor", "autograd", "kernel", "plan", "device", "group", "cpu", "cuda",
                 "engine", "rule", "io", "text", "graph", "lua", "cli" }
 local rank = {}
 for i, name in ipairs(order) do rank[name] = i end
 
--- Folders inside a layer, in order; files of the layer's own folder may use all of them, and
--- headers there are for other layers and tests.
+-- Folders inside a layer, in the order in which they may use each other. Files directly in the
+-- layer's folder may use all of them; their headers are for other layers and tests.
 local inner = {
   kernel = { "tree", "front", "facts", "ad", "lanes", "text" },
   cpu = { "vm", "state", "program", "gemm", "conv", "linalg", "fft", "sort", "scan", "attention" },
@@ -28,7 +28,7 @@ local function complain(file, line, text)
   io.write(("%s:%d: %s\n"):format(file, line, text))
 end
 
--- The rank of src/<path> among its layer's folders; the highest where it is in none of them.
+-- The rank of src/<path> among its layer's folders; the highest if it is in none of them.
 local function place(path) return inner_rank[path:match("^([^/]+/[^/]+)/") or ""] or math.huge end
 
 local function check_own(file, line, layer, header)

@@ -2,7 +2,7 @@
 -- variables those of docs/environment.md; the rest is written below. Run by tools/docs from the top
 -- of the tree with the program itself: build/flame-lua tools/man.lua PROGRAM
 
---- Escapes a text for roff, so that nothing in it is a request or an escape.
+--- Escapes a text for roff, so that roff takes none of it as a request or an escape.
 local function roff(text)
   text = text:gsub("\\", "\\e"):gsub("%-", "\\-"):gsub("`", "")
   return (text:gsub("\n([.'])", "\n\\&%1"):gsub("^([.'])", "\\&%1"))
@@ -27,7 +27,7 @@ local function options()
   return list
 end
 
---- { { name, default, takes, what }, … } of the page on the environment.
+--- The environment variables, { { name, default, takes, what }, … }, from docs/environment.md.
 local function variables()
   local list = {}
   for line in io.lines("docs/environment.md") do

@@ -10,8 +10,8 @@
 --                               source = "ops.def" | "C" | file }
 local flame = require "flame"
 local internal = flame.internal
---- The lines of the library on the stack when a function was declared, the innermost first: its
---- comment is above one of them, or above the function itself.
+--- function -> the library's lines that were on the stack when it was declared, the innermost
+--- first: its comment is above one of them, or above the function itself.
 local declared_at = {}
 local declare = internal.declare
 function internal.declare(...)
@@ -31,8 +31,8 @@ function internal.declare(...)
 end
 internal.load()                                          -- the functions written in Lua
 local meta = {}
---- Reads a file like tools/fields.txt: name -> { type, text }. A name that appears twice and a line
---- that cannot be read are refused.
+--- Reads a file like tools/fields.txt: name -> { type, text }. Raises if a name appears twice or a
+--- line cannot be read.
 function meta.read_fields(path)
   local fields, number = {}, 0
   for line in io.lines(path) do
@@ -67,7 +67,7 @@ for name in listing:lines() do names_of_files[#names_of_files + 1] = "flame/" ..
 listing:close()
 table.sort(names_of_files)
 
---- The comment block that ends right above a line: doc lines and ---@ lines.
+--- The comment block directly above line 'at': its lines of text, and its ---@ lines, two lists.
 local function comment_above(lines, at)
   local doc, tags, first = {}, {}, at
   while first > 1 and lines[first - 1]:match("^%s*%-%-")
@@ -84,13 +84,13 @@ local function comment_above(lines, at)
   end
   return doc, tags
 end
---- The name that a line declares: def("name(…", def([[linalg.name_?(….
+--- The name that a line of code declares, as def("name(…" or def([[linalg.name_?(…, or nil.
 local function declared_in(line)
   local name = line:match("^[%a_][%w_%.]*%([%['\"]+([%w_%.:]+)%??%(")
   return name and name:gsub("_$", ""):gsub("^[%.:]", "")
 end
 local heads = {}                                         -- file -> head of a declaration -> line
---- The line of a file where the text of a declaration with this head begins, "nn.Linear".
+--- The line of a file where the text of a declaration begins with 'head', such as "nn.Linear".
 local function line_of_head(file, head)
   local lines = lines_of(file)
   if not heads[file] then
@@ -103,7 +103,7 @@ local function line_of_head(file, head)
   end
   return heads[file][head]
 end
---- Line of the statement that defines 'name' by a call: word("name", … at the start of a line.
+--- The line of a statement word("name", … that defines 'name', at the start of a line.
 local function line_of_call(lines, name)
   for i, line in ipairs(lines) do
     local indent, word, given = line:match("^(%s*)([%a_][%w_%.]*)%s*%(?%s*\"([%w_]+)\"")
@@ -118,8 +118,8 @@ local function line_of_function(lines, pattern)
   for i, line in ipairs(lines) do if line:match(pattern) then return i end end
 end
 
---- The function that takes its arguments in order, for a function that was made of it by placed or
---- limit.
+--- The function inside a wrapper that base/objects.lua made (its upvalue 'in_order'); f itself if
+--- it is no wrapper.
 local function in_order(f)
   for i = 1, 8 do
     local name, value = debug.getupvalue(f, i)
@@ -127,8 +127,8 @@ local function in_order(f)
   end
   return f
 end
---- The Lua function behind a public one (functions of the library are wrapped
---- in C: the first upvalue that is one).
+--- The library's Lua function for a public function. Declared functions are C
+--- closures: it is their first upvalue that is a Lua function.
 local function behind(f)
   local info = debug.getinfo(f, "S")
   if info.what ~= "C" then return in_order(f) end
@@ -161,7 +161,7 @@ local types = {
   algebra = "flame.Algebra", kernel = AXES, window = TENSOR .. "?",
   first = "number", last = "number", i = "integer?",
 }
---- Parameters with types: from ---@param lines where these exist, else by the parameter's name.
+--- Parameters with their types: from ---@param lines if there are any, else by usual names.
 local function typed(names, tags)
   local given, out = {}, {}
   for _, tag in ipairs(tags) do
@@ -234,7 +234,7 @@ end
 local OF_ATOM = { T = TENSOR, table = "table", num = "number", int = "integer", bool = "boolean",
   str = "string",
   fn = "function", any = "any", axis = "integer", axes = AXES, dtype = "string", device = "string" }
---- A type of a declaration as LuaLS writes it.
+--- The type of a declaration, such as "T|num", in LuaLS's notation.
 local function stub_type(text)
   local out = {}
   for atom in text:gmatch("[^|]+") do
@@ -259,7 +259,7 @@ local function doc_above(f)
   end
   return {}, declared_at[f] and declared_at[f][1] and declared_at[f][1].file
 end
---- Parameters and results of the first form; the texts of all.
+--- A declaration as an entry: parameters and results of its first form, the texts of all forms.
 local function entry_of_declaration(d)
   local e = { params = {}, returns = {}, forms = {}, options = {},
     all_named = d[1].self or d[1].options_first }
@@ -306,15 +306,15 @@ local function first_line(lines, at, name)
   end
   return at
 end
---- The entry of a function of this name from the Lua sources; nil: there is no comment. declared:
---- the name in its declaration, if it has one.
+--- The entry of the function f, named 'name', from the comment above it in the Lua sources; nil if
+--- it has none. declared: the name in its declaration, if it has one.
 local function entry_of_lua(name, f, declared)
   local base, at, where = declared or name:match("([%w_]+)$"), nil, nil
   local info = debug.getinfo(f, "S")
   local own = info.source:gsub("^[=@]", ""):gsub("^.*lua/flame/", "flame/")
   local order = { own, table.unpack(names_of_files) }
   local method = name:find(":", 1, true) or name:find("^plot%.") or name:find("^image%.")
-  -- a function of the same name in another file is a different one
+  -- for these, only f's own file counts: other files have other functions of the same name
   if method and lines_of(own) then
     at = line_of_function(lines_of(own), "^%s*function [%w_]+[%.:]" .. base .. "%s*%(")
     if at then where, order = own, {} end
@@ -375,7 +375,7 @@ local function doc_of_declared(d, f, full)
     own
 end
 
---- The plain name of a function that has several: f -> name.
+--- function -> its name; for a function with several names the first one in alphabetical order.
 local plain = {}
 for name, f in pairs(flame) do
   local known = type(f) == "function" and ops[name]
@@ -384,7 +384,7 @@ end
 
 --- Modules whose function has another name.
 local function_of = { Unfold = "im2col" }
---- nn.ReLU and similar modules without a comment are modules of the function of that name.
+--- The text for a module without a comment: nn.ReLU is "The module of flame.relu."
 local function text_of_class(name)
   if function_of[name] then return "The module of flame." .. function_of[name] .. "." end
   local words = name:gsub("ELU$", "Elu"):gsub("SiLU", "Silu"):gsub("GLU",
@@ -399,13 +399,13 @@ local function text_of_class(name)
   return ""
 end
 
---- Modules that scripts require, by their own names.
+--- Modules that scripts can require, as a set: is_module["nn"].
 local modules = internal.chapters
 local is_module = {}
 for _, name in ipairs(modules) do is_module[name] = true end
 meta.is_module = is_module
 
---- name: as it is called; kind: module, method, both.
+--- Makes the entry of a function f. name: as scripts write it; kind: see the head of this file.
 local describe
 function describe(name, f, kind)
   local base = name:match("([%w_]+)$")
@@ -465,7 +465,7 @@ local function is_class(v, name)
   return rawget(v, "init") ~= nil or rawget(v, "forward") ~= nil or rawget(v, "step") ~= nil
 end
 
---- Classes whose methods are documented, as they are called: local p = data.progress(…); p:tick(…).
+--- Name -> class, for classes whose methods are documented: local p = data.progress(…); p:tick(…).
 local function classes()
   local found = { Plot = require("flame.plot").Plot,
     Algebra = require("flame.clifford").Algebra,
@@ -482,7 +482,7 @@ local function classes()
   return found
 end
 
---- The names in the table flame and in its groups.
+--- Calls put(entry) for each function in the table flame and in its groups.
 local function collect_functions(put)
   for name, f in pairs(flame) do
     if type(f) == "function" then
@@ -495,7 +495,7 @@ local function collect_functions(put)
   end
 end
 
---- Fields and methods of tensors. Methods that write (name_) have no text.
+--- Calls put(entry) for fields and methods of tensors. In-place methods (name_) have no text.
 local function collect_methods(put)
   local methods = internal.methods
   for name, f in pairs(methods) do
@@ -521,7 +521,7 @@ local function collect_methods(put)
   end
 end
 
---- The functions of a table that are public, each as prefix .. key.
+--- Calls put(entry) for each public function of a table, with the name prefix .. key.
 local function collect_table(put, prefix, t, kind)
   for key, g in pairs(t) do
     if type(g) == "function" and type(key) == "string" and not key:find("^_") then
@@ -531,7 +531,7 @@ local function collect_table(put, prefix, t, kind)
   end
 end
 
---- plot.line(x, …), which is plot.new():line(x, …).
+--- The entry of the function plot.line(x, …), made from that of the method Plot:line.
 local function entry_of_plot(name, f)
   local e = describe("Plot:" .. name, require("flame.plot").Plot[name], "member")
   e.name, e.kind, e.value = "plot." .. name, "function", f
@@ -540,7 +540,7 @@ local function entry_of_plot(name, f)
   return e
 end
 
---- The entries of a declared class of modules besides its constructor: its call and its methods.
+--- Adds to the entry e of a class of modules its call, and puts the entries of its methods.
 local function put_class(put, e, class, prefix)
   local base = e.name:match("[%w_]+$")
   local call = rawget(class, "forward")
@@ -601,7 +601,7 @@ function meta.collect()
   return list
 end
 
---- An entry's signature, as "topk(x, k[, d, o])"; for a declared function its declaration.
+--- The signature of an entry: the declaration, or else a text such as "topk(x, k[, d, o])".
 function meta.signature(e)
   if e.forms then
     local texts = {}
@@ -623,8 +623,8 @@ function meta.signature(e)
 end
 
 -- ---- the stub -----------------------------------------------------------------------------------
---- Writes the class of a declaration's table of options; returns its name, nil: there are no
---- options.
+--- Writes the LuaLS class for a declaration's table of options; returns the class's name, or nil if
+--- there are no options.
 local function put_options(out, e)
   if #e.options == 0 then return end
   local class = "flame.options." .. e.name
@@ -681,7 +681,7 @@ local function put_tensor(out, list)
   out[#out + 1] = ""
 end
 
---- The tables that contain the functions: flame.linalg, nn, nn.init, …
+--- Writes the tables that contain functions: flame.linalg, nn, nn.init, …
 local function put_groups(out, list)
   local groups = {}
   for _, e in ipairs(list) do
@@ -697,7 +697,7 @@ local function put_groups(out, list)
   end
 end
 
---- The classes of modules: the parameters of their call, and a table for classes with methods.
+--- Writes the classes of modules: the parameters of their call, and a table for their methods.
 local function put_classes(out, list)
   local own = {}
   for _, e in ipairs(list) do

@@ -1,16 +1,16 @@
 /*
-** ulp: the tables of docs/accuracy.md. Largest error of each f32 function of tensor/math.h
-** against the C library in double, in units in the last place (ulp) of the exact result; and of
-** the f64 functions against the C library in long double, which must have a significand of 64 bits
-** or more.
+** ulp: prints the tables of docs/accuracy.md: the largest error of each f32 function of
+** tensor/math.h against the C library in double, in units in the last place (ulp) of the exact
+** result; and of the f64 functions against the C library in long double, which must have a
+** significand of 64 bits or more.
 **
 **   cc -O2 -mfma -ffp-contract=off -D_GNU_SOURCE -Isrc tools/ulp.c -o ulp -lm && ./ulp [step | f64]
 **
-** Functions of one argument: every step-th of the 2^32 bit patterns (default 251; 1: all of them,
-** some minutes for each function). Of two arguments: as many random pairs, half of them of any
-** bits, half of moderate size. Results below 2^-126 are counted in units of 2^-149; a wrong NaN,
-** infinity or sign of zero counts as 1e9. f64: 20 million values for each function, half of them of
-** any bits, the others below 1, 16 and 1024.
+** Functions of one argument get every step-th of the 2^32 bit patterns (default 251; 1: all of
+** them, some minutes for each function). Those of two arguments get as many random pairs, half of
+** them of random bits, half of moderate size. Results below 2^-126 are counted in units of 2^-149;
+** a wrong NaN, infinity or sign of zero counts as 1e9. f64 functions get 20 million values each,
+** half of them of random bits, the others below 1, 16 and 1024.
 */
 #include "tensor/math.h"
 #include "../spec/c/ulp.h"

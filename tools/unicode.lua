@@ -3,8 +3,8 @@
 --   lua5.4 tools/unicode.lua FOLDER > src/text/unicode.def
 -- The library tokenizers (0.23) uses the categories of Unicode 16.0 in patterns, lower case of
 -- 17.0, the normal forms of 9.0 and, in BERT's pre-tokenizer and Punctuation, the categories of
--- 8.0. The folder must have version 17.0. Categories of older versions are those of characters that
--- existed then (their age), except for those of CHANGED and LATER.
+-- 8.0. The folder must have version 17.0. A character's category in an older version is the one in
+-- 17.0 if it existed then (its age), except for the characters in CHANGED and LATER.
 local folder = assert(arg[1], "usage: unicode.lua FOLDER")
 local TOP = 0x110000
 
@@ -13,10 +13,10 @@ local CATEGORIES = { "Cn", "Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd",
   "Co" }
 local SCRIPTS = { "Han", "Hiragana", "Katakana", "Hangul", "Latin", "Greek", "Cyrillic", "Arabic",
   "Hebrew", "Thai", "Devanagari", "Bopomofo", "Armenian", "Georgian", "Bengali" }
--- Characters of 8.0 that have another category today, as far as it matters for these uses.
+-- Characters that had another category in 8.0, with that category; only those that matter here.
 local CHANGED = { [0x166D] = "Po", [0x1734] = "Mn", [0x1885] = "Lo", [0x1886] = "Lo",
   [0x1CF2] = "Mc", [0x1CF3] = "Mc", [0xA9BD] = "Mc", [0x111C9] = "Po", [0x1171E] = "Mn" }
--- The version of categories, and characters that a later one changed.
+-- The version whose categories patterns use; characters whose category a later version changed.
 local NEWEST <const>, LATER <const> = 16, { [0x295] = "Ll" }
 local number_of, script_of = {}, {}
 for i, name in ipairs(CATEGORIES) do number_of[name] = i - 1 end
@@ -98,8 +98,8 @@ for c = 0, TOP - 1 do
 end
 list("uint32_t", "uc_runs", runs)
 
--- Runs of marks, punctuation and controls that 9.0 lacked (2) or 8.0 lacked (1): first code point |
--- which << 21; those that had another category (3): that category << 24.
+-- Runs of marks, punctuation and controls that did not exist in 9.0 (kind 2) or in 8.0 (kind 1) or
+-- had another category in 8.0 (kind 3): first code point | kind << 21 | that category << 24.
 runs, last = {}, 0
 for c = 0, TOP - 1 do
   local kind = CATEGORIES[(category[c] or 0) + 1]
@@ -120,7 +120,7 @@ for c = 0, TOP - 1 do
 end
 list("uint32_t", "uc_classes", runs)
 
--- Lower case, runs of { first, count, step, difference }.
+-- Runs of characters with a lower case: { first, count, step, difference to the lower case }.
 local from, pairs_of = {}, {}
 for c in pairs(lower) do from[#from + 1] = c end
 table.sort(from)
@@ -137,9 +137,9 @@ while i <= #from do
 end
 list("uc_lower", "uc_lowers", pairs_of)
 
--- One step of decomposition: the low bits of the code point, and how many parts | compatibility
--- << 7. uc_planes: the first place of each plane. The parts, in UTF-16, are in uc_parts, where
--- those of every 32nd character have their place in uc_places.
+-- One step of decomposition, by character: the low bits of its code point (heads), and its number
+-- of parts | compatibility << 7 (kinds). uc_planes: index of the first character of each plane. The
+-- parts are in uc_parts, in UTF-16; uc_places has the index of those of every 32nd character.
 local heads, kinds, planes, places, parts = {}, {}, { 0 }, {}, {}
 from = {}
 for c in pairs(maps) do from[#from + 1] = c end
@@ -164,7 +164,7 @@ list("uint16_t", "uc_planes", planes)
 list("uint16_t", "uc_places", places)
 list("uint16_t", "uc_parts", parts)
 
--- Compositions: places in uc_maps, in the order of the two characters that are composed.
+-- Compositions: indices in uc_maps, sorted by the two characters that are composed.
 local both = {}
 for k, c in ipairs(from) do
   local m = maps[c]

@@ -1,13 +1,13 @@
---- width: no line of C, CUDA or Lua has more than 100 columns, C code has i++ where the value of an
--- increment is not used; no function of C or CUDA has more than 40 lines; and no file of src/,
--- lua/flame/, kernels/ or spec/ has more than 600 lines, except tables of cases ('tables'). Prints
--- what is wrong; exit code 1 then. Before that it must find faults planted here, and accept correct
--- lines.
+--- width: checks that no line of C, CUDA or Lua has more than 100 columns; that C code has i++
+-- where the value of an increment is not used; that no function of C or CUDA has more than 40
+-- lines, and no file of src/, lua/flame/, kernels/ or spec/ more than 600, except tables of cases
+-- ('tables'). Prints what is wrong; exit code 1 then. Before that it must find faults planted here,
+-- and accept correct lines.
 --
 -- A function begins with the last line in column 1 before its brace, and ends with a brace in
 -- column 1. Lines of the preprocessor are not counted, such as those that include a table (*.def).
 --
--- A line may be longer where nothing can be broken:
+-- A line may be longer if it can not be broken:
 --   a literal that begins by column 40, with at most 16 columns after it (what closes it, the head
 --     of a function): the text of a message, of a kernel, the title of a test
 --   a long string of Lua at column 101; a single word, as an address
@@ -48,7 +48,7 @@ local function long_strings(text)
   end
 end
 
---- Is it a literal that makes the line long?
+--- Is the line too long only because of a string literal (see above)?
 local function is_literal(line)
   local at = 1
   while true do
@@ -68,7 +68,7 @@ end
 
 local function columns(line) return utf8.len(line) or #line end
 
---- first: position of the line in its file; long: positions of the file's long strings.
+--- Is the line too long? first: its position in the file; long: the file's long strings.
 local function is_wide(line, first, long)
   if columns(line) <= MOST then return false end
   local comment = line:find("^%s*%-%-") or line:find("^%s*/%*") or line:find("^%s*%*%*")
@@ -81,7 +81,7 @@ local function is_wide(line, first, long)
   return true
 end
 
---- Does a line of C have ++i where the value is not used?
+--- Does a line of C have ++i (or --i) whose value is not used?
 local function is_prefix(line)
   local code = line:gsub('"[^"]*"', '""'):gsub("/%*.*", "")
   if code:find("^%*%*") or code:find("^%s*#") or code:find("\\$") then return false end
@@ -95,7 +95,7 @@ local function is_prefix(line)
     or code:find("[;{})]%s+%-%-[%a_*][^=(]*;") ~= nil
 end
 
---- Functions of C or CUDA that are too long: added to a list of { line, what }.
+--- Appends { line, what } to 'found' for each function of C or CUDA that is too long.
 local function long_functions(text, found)
   local number, head, lines, inside, macro = 0, 1, 0, nil, nil
   for line in (text .. "\n"):gmatch("(.-)\n") do
@@ -118,7 +118,7 @@ local function long_functions(text, found)
   end
 end
 
---- Is it one of the files that have a limit of lines?
+--- Does the limit of 600 lines apply to the file 'name'?
 local function is_short(name)
   for _, pattern in ipairs(tables) do
     if name:find(pattern) and not name:find("_spec%.lua$") then return false end

@@ -1,6 +1,6 @@
---- words: comments, docs, messages and titles of specs are plain English: a phrase of the table
--- below is refused, with what to write instead. Prints what is found; exit code 1 then. Before that
--- each row must find its own planted sentences, and nothing in sentences that are correct.
+--- words: checks that comments, docs, messages and titles of specs are plain English: refuses the
+-- phrases of the table below, and says what to write instead. Exit code 1 if it finds one. Before
+-- that each row must find its own planted sentences, and nothing in sentences that are correct.
 --   lua5.4 tools/words.lua           all files of the tree
 --   lua5.4 tools/words.lua FILE…     these
 -- A phrase may be broken over two lines. Patterns are in small letters and find whole words.
@@ -64,7 +64,7 @@ local function find(row, text, init)
   return text:find("%f[%w]" .. row[1] .. "%f[%W]", init)
 end
 
---- The line without what makes it a comment or a quotation.
+--- The line without the marks of a comment or quotation at its beginning.
 local function bare(line) return (line:gsub("^[%s%-*/#>|]+", "")) end
 
 --- What is wrong in a text: list of { line, phrase, instead }. A phrase that begins in a line may

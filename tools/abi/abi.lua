@@ -1,10 +1,10 @@
 --- abi write|check: the binary interface. tools/abi/list.txt lists every function of flame.h and
 -- flame_lua.h with the version that brought it, the libraries that have it and its prototype, and
--- every public struct with the places of its fields. What is listed is never changed: 'write' adds
--- new functions, and refuses when a prototype has changed, a function is gone, or a struct is not
--- the old one with further fields at the end. From the list come the version scripts of the
--- libraries (tools/abi/*.map) and the table of functions for C modules (src/lua/flame_api.h). Run
--- from the top of the tree.
+-- every public struct with the offsets of its fields. What is listed is never changed: 'write' adds
+-- new functions, and refuses if a prototype has changed, a function is missing, or a struct differs
+-- from the old one by more than further fields at its end. From the list it makes the version
+-- scripts of the libraries (tools/abi/*.map) and the table of functions for C modules
+-- (src/lua/flame_api.h). Run from the top of the tree.
 local mode = arg[1] or "check"
 local list_name = "tools/abi/list.txt"
 
@@ -32,7 +32,7 @@ local function prototypes(name)
   return out
 end
 
---- The functions that only libflame-full has: those between "not in libflame" and the next part of
+--- The functions that only libflame-full has: those between the comments <full> and </full> of
 --- flame.h.
 local function full_names()
   local part = read("src/flame.h"):match("/%* <full> %*/(.-)/%* </full> %*/")
@@ -54,7 +54,7 @@ local function functions()
   return out
 end
 
---- Public structs with the places of their fields, as the C compiler of this machine places them.
+--- Public structs with the offsets of their fields, as this machine's C compiler lays them out.
 local function structs()
   local text = read("src/flame.h"):gsub("/%*.-%*/", " ")
   local c = { "#include <stddef.h>", "#include <stdio.h>", "#include <flame.h>",
@@ -122,7 +122,7 @@ local function version()
   return "FLAME_" .. read("src/flame.h"):match('FLAME_VERSION "(%d+%.%d+)')
 end
 
---- The list with the additions of the headers.
+--- The list with the functions and fields added that only the headers have so far.
 local function merged()
   local list, there = read_list(), {}
   for _, p in ipairs(functions()) do
@@ -179,7 +179,7 @@ local function text_of(list)
   return table.concat(out)
 end
 
---- A version script: the functions of the parts, by version; all else is local.
+--- A linker's version script: exports the functions of 'parts', by version, and nothing else.
 local function map_of(list, parts)
   local out, versions, names = {}, {}, {}
   for _, p in ipairs(list.functions) do

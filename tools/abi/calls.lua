@@ -11,7 +11,7 @@ for line in io.lines("tools/abi/list.txt") do
   end
 end
 
---- "const int64_t *shape, void (*f)(void *a, int b)" at its outer commas.
+--- Splits parameters, as "const int64_t *shape, void (*f)(void *a, int b)", at outer commas.
 local function split(params)
   local list, depth, from = {}, 0, 1
   if params == "void" then return list end
@@ -30,7 +30,7 @@ local function name_of(param)
   return param:match("%(%*([%w_]+)%)") or param:gsub("%[.-%]", ""):match("([%w_]+)$")
 end
 
--- Classifies a call: refused() decides by its result, or by its first argument where it has none.
+-- C code of the header, which counts calls by outcome: correct, refused (see below), no memory.
 local PRELUDE = [[
 /* Written by tools/abi/calls.lua. */
 #include "engine/engine.h"
@@ -83,7 +83,7 @@ static void see_write(void) {
 __attribute__((constructor)) static void see_begin(void) { atexit(see_write); }
 ]]
 
--- Functions for which the result's type does not decide whether the call was refused.
+-- C expressions: was the call refused? For functions whose result's type does not tell that.
 local REFUSED = { flame_open = "!r_ ? NO_MEMORY : r_->err.code != 0", flame_fail = "r_ != code",
   flame_dtype_name = "!*r_", flame_dtype_size = "r_ == 0", flame_values_free = "!v" }
 

@@ -1,5 +1,5 @@
 --- highlight: code as HTML with a class for each kind of token: k keyword, b name of the language's
--- library, s string, n number, c comment, o output (what stands behind "-->" on a page), p prompt.
+-- library, s string, n number, c comment, o output (what follows "-->" on a page), p prompt.
 -- A string of Lua that holds a kernel is coloured as C.
 --
 --   highlight(word, lines) -> HTML of a block whose fence says 'word' (lua, c, sh, prompt, …)
@@ -33,7 +33,7 @@ end
 
 local scan
 
---- A comment or string of Lua at 'at': class and last place.
+--- The class and the last position of the Lua comment or string that begins at 'at'.
 local function lua_token(text, at)
   local level = text:match("^%-%-%[(=*)%[", at) or text:match("^%[(=*)%[", at)
   if level then
@@ -63,7 +63,7 @@ local function string_end(text, at)
   return #text
 end
 
---- A long string: a kernel's text is C between its brackets.
+--- HTML of a long string; if it holds a kernel, what is between its brackets is coloured as C.
 local function long_string(text)
   local open, inner, close = text:match("^(%[=*%[)(.*)(%]=*%])$")
   if not open or not inner:find("__%l+__ ") then
@@ -114,7 +114,7 @@ function ways.sh(lines)
     return before and escape(before) .. span("c", comment) or escape(line)
   end)
 end
---- Input at a prompt is Lua; other lines are output.
+--- HTML of a block 'prompt': lines that begin with > or >> are Lua, others are output.
 function ways.prompt(lines)
   return each_line(lines, function(line)
     local mark, typed = line:match("^(>>? ?)(.*)$")

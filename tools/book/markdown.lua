@@ -28,7 +28,7 @@ local function marker_of(line)
   return mark, rest
 end
 
---- The cells of a row. As on GitHub a bar ends a cell inside of code, too, unless it is "\|".
+--- The cells of a table's row. As on GitHub, a bar ends a cell even inside code, unless it is "\|".
 local function cells_of(line)
   local cells = {}
   local inner = line:match("^%s*|(.*)|%s*$"):gsub("\\|", "\0")
@@ -50,7 +50,7 @@ end
 
 local readers = {}
 
---- Each reader looks at lines[at] and returns a block (or true for nothing) and the next line.
+--- A reader returns the block at lines[at] (true: nothing to show) and the next line, or nil.
 function readers.comment(lines, at)
   if not lines[at]:match("^<!%-%-") then return nil end
   while not lines[at]:find("-->", 1, true) and lines[at + 1] do at = at + 1 end
@@ -108,7 +108,7 @@ function readers.quote(lines, at, state)
   return { kind = "quote", blocks = markdown.blocks(inner, state, first) }, at
 end
 
---- The lines of one item, without its indent; also the next line, and whether a blank was inside.
+--- The lines of a list item, without its indent; the next line; whether there was a blank line.
 local function item_of(lines, at)
   local mark, rest = marker_of(lines[at])
   local inner, blank = { rest }, false
@@ -197,7 +197,7 @@ local entities = { ["&"] = "&amp;", ["<"] = "&lt;", [">"] = "&gt;", ['"'] = "&qu
 function markdown.escape(text) return (text:gsub('[&<>"]', entities)) end
 local escape = markdown.escape
 
---- The place after the bracket that closes the one at 'at'.
+--- The position of the bracket that closes the one at 'at', outside of code; nil if there is none.
 local function closing(text, at)
   local depth, i = 0, at
   while i <= #text do
@@ -215,7 +215,7 @@ local function closing(text, at)
   end
 end
 
---- A link or image at 'at': its parts and the place after it.
+--- The parts of the link or image that begins at 'at', and the position after it; nil: none does.
 local function link_at(text, at)
   local image = text:sub(at, at) == "!"
   local open = image and at + 1 or at
@@ -227,8 +227,8 @@ local function link_at(text, at)
     close + #target + 3
 end
 
---- The end of an emphasis whose mark stands at 'at', or nil. A mark between a word and a sign
---- ("scatter*, index_*") opens nothing.
+--- The end of the emphasis that the mark (* or **) at 'at' opens, or nil. A mark between a word and
+--- punctuation ("scatter*, index_*") opens none.
 local function emphasis_at(text, at, mark)
   local after, before = text:sub(at + #mark, at + #mark), text:sub(at - 1, at - 1)
   if after:match("^[%s*]?$") or after:match("^%p") and after ~= "`" and before:match("%w") then
@@ -250,7 +250,7 @@ local function emphasis_at(text, at, mark)
   end
 end
 
---- A span of code at 'at' and the place after it.
+--- The text of the code span that begins at 'at', and the position after it; nil: none does.
 local function code_at(text, at)
   local ticks = text:match("^`+", at)
   local first, last = text:find("%f[`]" .. ticks .. "%f[^`]", at + #ticks)

@@ -2,7 +2,7 @@
 --
 --   order.read() -> list of { title =, { name = "guide.md", about = "…" }, … }; pages that are not
 --                   in docs/ are left out
---   lua5.4 tools/book/order.lua FILE -> the text of FILE, its lists written again between the lines
+--   lua5.4 tools/book/order.lua FILE prints FILE's text, with new lists of pages between the lines
 --                   "<!-- pages -->" and "<!-- end of pages -->"
 local order = {}
 
@@ -31,7 +31,7 @@ function order.read()
   return parts
 end
 
---- The lists of all parts, as they stand in docs/README.md.
+--- The tables of pages of all parts, as Markdown for docs/README.md.
 function order.tables()
   local out = {}
   for _, part in ipairs(order.read()) do

@@ -1,6 +1,6 @@
---- pictures: runs the Lua of each page that shows pictures, in an empty folder and on the CPU, and
--- copies what it wrote to where the page shows it. A page may show a picture of another page. Run
--- by tools/pictures from the top of the tree.
+--- pictures: runs the Lua code of each page that shows pictures, in an empty folder and on the CPU,
+-- and copies the picture files that it wrote into docs/. A page may show a picture of another page.
+-- Run by tools/pictures from the top of the tree.
 local markdown = dofile "tools/book/markdown.lua"
 local program = assert(arg[1], "usage: pictures.lua PROGRAM")
 
@@ -16,7 +16,7 @@ local function write(path, text)
   f:write(text)
 end
 
---- The lines of a page's program; blocks marked "norun" are fragments.
+--- The program of a page: its Lua blocks joined, except those that are marked, as "norun" is.
 local function program_of(blocks)
   local out = {}
   for _, block in ipairs(blocks) do

@@ -23,7 +23,7 @@ end
 
 -- ---- the pages ----------------------------------------------------------------------------------
 
---- Page of a file in docs/: { name, html, title, blocks, part }.
+--- Reads a file of docs/ as a page: { name, html, title, blocks, part }.
 local function page_of(name, part)
   local blocks = markdown.parse(read("docs/" .. name))
   local title
@@ -49,7 +49,7 @@ end
 local shown, shown_list = {}, {}         -- files of the tree that get a page: path -> its name
 local wrong = {}
 
---- A path relative to docs/ as one from the top: "../examples/fit.lua" -> "examples/fit.lua".
+--- A path relative to docs/, relative to the tree: "../examples/fit.lua" -> "examples/fit.lua".
 local function from_top(path)
   local up, rest = path:match("^(%.%./)(.*)$")
   return up and rest or "docs/" .. path
@@ -61,7 +61,7 @@ local function exists(path)
   return f ~= nil
 end
 
---- The page that shows a file of the tree.
+--- The name of the HTML page that shows a file of the tree; notes the file in 'shown'.
 local function file_page(path)
   if not shown[path] then
     shown[path] = "file-" .. path:gsub("[/.]", "-") .. ".html"
@@ -166,7 +166,7 @@ local function navigation(page)
   return table.concat(out, "\n")
 end
 
---- The sections of the page, for the column at the right.
+--- HTML of the list of a page's sections, for the column at the right.
 local function contents(page)
   local out = {}
   for _, block in ipairs(page.blocks) do
@@ -213,7 +213,7 @@ local function words_of(block)
   return table.concat(out, "\n")
 end
 
---- The subjects of a table's rows: the first word of each first cell, "nn.Linear" of a call.
+--- Appends the search terms of a table: the first name in each row, "nn.Linear" of a call.
 local function terms_of(block, out)
   for _, row in ipairs(block.rows or {}) do
     out[#out + 1] = markdown.plain(row[1] or ""):match("^[%w_.:]+")

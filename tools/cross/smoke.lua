@@ -1,5 +1,5 @@
--- smoke: does a build for another processor compute correctly? Run by tools/cross/aarch64 under
--- qemu; needs nothing but the interpreter. Expected values are computed by plain Lua, or by other
+-- smoke: tests whether a build for another processor computes correctly. Run by tools/cross/aarch64
+-- under qemu; needs nothing but flame-lua. Expected values are computed in plain Lua, or by other
 -- ops.
 local flame = require "flame"
 local passed, failed = 0, 0
@@ -13,7 +13,7 @@ local function near(x, y, what, tolerance)
   check((x - y):abs():amax():item() <= (tolerance or 1e-5), what)
 end
 
---- Ops of one argument against Lua's own functions, in three dtypes.
+--- Compares ops of one argument with Lua's math functions, in three dtypes.
 local known = { exp = math.exp, sin = math.sin, cos = math.cos, sqrt = math.sqrt, abs = math.abs,
   floor = math.floor, ceil = math.ceil, atan = math.atan, square = function(v) return v * v end,
   sigmoid = function(v) return 1 / (1 + math.exp(-v)) end, log = math.log }
@@ -31,7 +31,7 @@ for name, f in pairs(known) do
   end
 end
 
---- Products of every small size against a loop.
+--- Compares matrix products of several small sizes with loops in Lua.
 for _, n in ipairs { 1, 2, 3, 5, 7, 17, 33, 65 } do
   local a, b = flame.randn(n, n + 1), flame.randn(n + 1, 3)
   local p, q, y = a:totable(), b:totable(), a:matmul(b):totable()
@@ -46,7 +46,7 @@ for _, n in ipairs { 1, 2, 3, 5, 7, 17, 33, 65 } do
   check(worst < 1e-4, "matmul " .. n)
 end
 
---- Gradients against differences, for the parts of networks.
+--- Compares f's gradient with central differences, for layers and losses.
 local function slope(name, f, x)
   x = x:double():detach():requires_grad_()
   f(x):backward()
@@ -76,7 +76,7 @@ slope("solve", function(x)
   return flame.linalg.solve(a, x):sum()
 end, flame.randn(3, 3))
 
---- A user kernel, its gradient, atomics and shared memory.
+--- Tests a user kernel with atomics and shared memory, and its gradient.
 local sums = flame.kernel { source = [[
   __global__ void sums(const float *x, float *y, int n) {
     __shared__ float part[64];

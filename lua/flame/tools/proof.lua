@@ -119,9 +119,9 @@ local function prove(f)
   end
 end
 
---- prove(f()) if 'key' is not in 'keys', a table of what was tested for a kernel or function. The
---- test runs it again, which may draw random numbers, so the generator is restored. Errors of the
---- test are raised.
+--- Runs prove(f()) unless 'key' is in 'keys', the set of what was tested for a kernel or function;
+--- called before a backward. The test runs the kernel or function again, which may draw random
+--- numbers, so the generator is restored.
 local function once(keys, key, f)
   if keys[key] then return end
   keys[key] = true                       -- set first, since f computes gradients too
