@@ -1,6 +1,6 @@
 --- Clifford (geometric) algebras: multivectors, their products, and layers that commute with
--- rotations, reflections and, in G(3,0,1), motions. Made of ordinary ops: everything
--- differentiates and runs on each device.
+-- rotations, reflections and, in G(3,0,1), motions. All are composed of ordinary ops, so they are
+-- differentiable and run on every device.
 --
 -- A multivector is a tensor whose axis 1 holds its components, by grade: 1, e1, e2, e3, e12, e13,
 -- e23, e123 for Cl(3,0). Between it and the last axis, the features, there may be batch axes:

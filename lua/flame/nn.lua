@@ -161,10 +161,10 @@ put(Module, "Module:register_forward_pre_hook(f: fn) -> table",
 
 -- ---- modules and parameters of a tree ----------------------------------------------------------
 
--- Visits every (path, value) below a module in order: tensors that are marked, and modules; with
--- prefix nil all paths are nil, which is most of the work.
--- Shared ones are visited once; 'again', if given, is called with the further names of tensors, and
--- 'above' are the shared modules that are being walked for that.
+-- Calls visit(path, value) for every marked tensor and module below a module, in order. With prefix
+-- nil paths are nil, which saves most of the work. Shared values are visited once; 'again', if
+-- given, is called with the further paths of shared tensors. 'above': the shared modules that are
+-- being walked for these paths.
 local function walk(self, visit, prefix, seen, again, above)
   local function item(path, value)
     local tensor = marked(value)

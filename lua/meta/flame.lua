@@ -7484,8 +7484,8 @@ function flame.linalg.lu_factor_ex(x, pivot) end
 ---@field left? boolean  true
 ---@field adjoint? boolean  false
 
---- The solution of a x = b (or x a = b with left = false; adjoint: of a
---- transposed) from lu_factor's result.
+--- The solution of a x = b, or x a = b with left = false, from lu_factor's result for a. adjoint:
+--- with a' in place of a.
 ---@param lu flame.Tensor
 ---@param pivots flame.Tensor
 ---@param b flame.Tensor
@@ -8089,7 +8089,7 @@ flame.lt_ = flame.lt
 ---@field pivot? boolean  true
 ---@field get_infos? boolean  false
 
---- linalg.lu_factor as torch.lu has it; get_infos: as lu_factor_ex.
+--- linalg.lu_factor in the form of torch.lu; get_infos: linalg.lu_factor_ex.
 ---@param x flame.Tensor
 ---@param pivot? boolean|flame.options.lu  true
 ---@param get_infos? boolean|flame.options.lu  false
@@ -11888,7 +11888,7 @@ function nn.utils.is_parametrized(module, name) end
 ---@field batch_first? boolean  false
 ---@field enforce_sorted? boolean  true
 
---- Packs x (steps, n, …), padded after the lengths, a tensor or a list.
+--- Packs x (steps, n, …), n sequences that are padded after these lengths (a tensor or a list).
 ---@param x flame.Tensor
 ---@param lengths flame.Tensor|integer[]
 ---@param batch_first? boolean|flame.options.nn.utils.pack_padded_sequence  false

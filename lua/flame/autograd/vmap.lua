@@ -72,7 +72,7 @@ local function one_launch(calls, info)
         same = same and rawequal(call[i], calls[1][i])
       end
       if not is_tensor(list[1]) or same and q.role ~= "inout" then args[i] = list[1]
-      elseif not q.pointer or i > 64 then return nil        -- a number is the same in a launch
+      elseif not q.pointer or i > 64 then return nil        -- a launch has one value per number
       else args[i], bits = joined(list):contiguous(), bits | 1 << i - 1 end
     end
   end

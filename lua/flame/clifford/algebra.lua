@@ -88,7 +88,7 @@ end
 ---   terms         { x =, y =, r =, c =, p = }: component x times component y is c (1
 ---                 or -1) times component r; p is the number of the path
 ---   paths         { grade of x, of y, of the result }
---- metric        by component: scalar part of blade times its reverse; definite: all are 1
+---   metric        by component: scalar part of blade times its reverse; definite: all are 1
 ---   reverse_signs, involute_signs   by component: its sign in the reverse, in the involution
 ---   is_scalar, null   by component, 1 or 0: is its grade 0; do all blades of its grade square to 0
 ---   even          the even grades

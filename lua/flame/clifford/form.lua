@@ -110,7 +110,7 @@ local function is_short(sums, others)
   return true
 end
 
---- Splits sums that are too long for one op: the first MOST terms, the others, are there others.
+--- Splits sums too long for one op: their first MOST terms; the rest; whether there is a rest.
 local function split(sums, others)
   local now, later, more = {}, {}, false
   if is_short(sums, others) then return sums, later, more end

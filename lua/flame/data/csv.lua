@@ -8,8 +8,8 @@ return function(data, shared)
   local fail, put = shared.fail, shared.put
 
   -- ---- fields -----------------------------------------------------------------------------------
-  -- s without blanks at its ends, in linear time: a pattern that ends in %s*$ takes quadratic
-  -- time.
+  -- s without blanks at its ends. This takes linear time, while a pattern that ends in %s*$
+  -- takes quadratic time.
   local function trimmed(s)
     local first, last = s:find("%S"), #s
     if not first then return "" end

@@ -154,7 +154,7 @@ end
 function items.parts(get, i, seed, epoch)
   local own, before = seed_of(seed, epoch, i), flame.rng_state()
   flame.rng_state({ seed = own, counter = 0 })
-  if items.alone then math.randomseed(own) end           -- in a worker only: a script owns its own
+  if items.alone then math.randomseed(own) end           -- only in a worker's Lua state
   return settled(before, i, pcall(get, i, items.generator(own)))
 end
 

@@ -3,10 +3,10 @@
 --
 -- A gamma variate is drawn by Marsaglia and Tsang's method ("A simple method for generating gamma
 -- variables", 2000) as its logarithm, which does not underflow for small concentrations, in f64.
--- Rejection is a fixed number of rounds for all elements at once, of which the last that accepted
--- counts: nothing looks at a value, and draws fuse into one kernel. A round accepts with a chance
--- of 0.95 or more; if none of 8 does, which happens once in 3e10 draws, the mode of the hat is
--- taken.
+-- There is a fixed number of rounds of rejection for all elements at once, and the last accepted
+-- candidate is taken, so no value is read and draws fuse into one kernel. A round accepts with
+-- probability 0.95 or more; if none of 8 does, which happens once in 3e10 draws, the result is that
+-- of the most likely candidate.
 local flame = require "flame"
 local dtypes = require "flame.base.dtypes"
 local where = flame.where

@@ -103,7 +103,7 @@ local function gamma_slope(a, log)
 end
 
 -- ---- the incomplete beta function ---------------------------------------------------------------
-local STEPS <const> = 160                                -- enough for a and b up to some 10^4
+local STEPS <const> = 160                                -- enough for a and b up to about 10^4
 
 local function log_beta(a, b) return a:lgamma() + b:lgamma() - (a + b):lgamma() end
 
@@ -126,7 +126,7 @@ local function beta_fraction(a, b, x)
   return h
 end
 
---- I(x; a, b) and 1 - I, from x and y = 1 - x, each exact where it is small.
+--- The incomplete beta function I(x; a, b) and 1 - I, each exact where it is small; y is 1 - x.
 local function beta_shares(a, b, x, y)
   local inside = x:gt(0):logical_and(y:gt(0))
   local u, v = where(inside, x, 0.5), where(inside, y, 0.5)

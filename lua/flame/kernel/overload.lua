@@ -55,7 +55,7 @@ local function instance(state, types)
   return k
 end
 
---- The instance for the tensors' dtypes in a call; '...' has argument i at [where] + first - 1.
+--- The instance for the dtypes of tensors in '...'; where: the field of 'places' to find them.
 local function chosen(self, where, first, ...)
   local state, types = state_of(self), {}
   for _, p in ipairs(state.template.parameters) do

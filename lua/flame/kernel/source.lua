@@ -367,7 +367,7 @@ local function parameters_of(text)
   return list
 end
 
---- Makes the arguments of "k<auto, 2>" defaults, but for auto; nil if there are too many.
+--- Makes given arguments (2 in "k<auto, 2>") the parameters' defaults; nil if there are too many.
 local function give(parameters, given)
   for i, text in ipairs(given) do
     if not parameters[i] then return nil end
@@ -378,8 +378,8 @@ local function give(parameters, given)
   return parameters
 end
 
---- If the entry is a template named without arguments, or with "auto" among them: {name
---- =, parameters =, formals =}. nil if it is another kind of kernel, or if several
+--- For an entry that is a template named without arguments, or with "auto" among them: its
+--- {name, parameters, formals}. nil for another kind of kernel, or if several templates
 --- match.
 local function template_of(source, constants, entry)
   if not source:find("%f[%w_]template%s*<") then return nil end

@@ -78,15 +78,15 @@ function(x, pivot)
   local lu, pivots = linalg.lu_factor(x, pivot)
   return lu, pivots, info_of(lu:detach())
 end)
---- linalg.lu_factor as torch.lu has it; get_infos: as lu_factor_ex.
+--- linalg.lu_factor in the form of torch.lu; get_infos: linalg.lu_factor_ex.
 def([[lu(x: T, pivot = true, get_infos = false)
     -> LU: T, pivots: T, info: T if get_infos @neutral]], function(x, pivot, get_infos)
   solve.need_pivot("lu", pivot)
   if get_infos then return linalg.lu_factor_ex(x) end
   return linalg.lu_factor(x)
 end)
---- The solution of a x = b (or x a = b with left = false; adjoint: of a
---- transposed) from lu_factor's result.
+--- The solution of a x = b, or x a = b with left = false, from lu_factor's result for a. adjoint:
+--- with a' in place of a.
 def("linalg.lu_solve(lu: T, pivots: T, b: T, *, left = true, adjoint = false) -> T @neutral",
 function(lu, pivots, b, left, adjoint)
   local op = "lu_solve"
@@ -316,8 +316,8 @@ end
 local function bunch_kaufman(a, n)
   local alpha <const>, pivots, info, k = (1 + math.sqrt(17)) / 8, {}, 0, 1
   local function at(i, j) return math.abs(i >= j and a[i][j] or a[j][i]) end
-  --- The row and the size of the largest element in column j below row 'first' - 1, except row
-  --- j.
+  --- The row and the size of the largest element in column j among the rows from 'first' on,
+  --- without row j.
   local function largest(j, first)
     local best, size = j, 0
     for i = first, n do if i ~= j and at(i, j) > size then best, size = i, at(i, j) end end

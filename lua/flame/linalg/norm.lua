@@ -19,9 +19,9 @@ end
 -- ---- norms -----------------------------------------------------------------------------------
 local root, flat_at_0 = reductions.root, reductions.flat_at_0
 
---- The p-norm of x over the axes d (a number or a list; nil: all). Its slope at 0 is 0, as in
---- PyTorch. Half types are computed in f32, since powers leave their range long before the norm
---- does.
+--- The p-norm of x over the axes d (a number or a list; nil: all). Its gradient at 0 is 0, as in
+--- PyTorch. Half types are computed in f32, since powers of elements overflow a half type long
+--- before the norm does.
 local vector_norm_of
 function vector_norm_of(x, p, d, keepdim)
   need_float("norm", x)
@@ -75,8 +75,8 @@ local function two_axes(op, x, d)
   return a, b
 end
 
---- x with axes a and b moved to the end, a before
---- b.
+--- x with axes a and b moved to the end, a before b: matrix_norm reduces the
+--- last two axes.
 local function brought_last(x, a, b)
   local order = {}
   for k = 1, x.ndim do if k ~= a and k ~= b then order[#order + 1] = k end end

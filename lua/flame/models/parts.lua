@@ -149,7 +149,7 @@ function ModelCache:__tostring()
 end
 objects.classes.ModelCache = ModelCache
 
---- A cache with keys and values for each layer; layer(i) makes that of layer i.
+--- A cache of up to 'length' positions of a batch; layers: the list of the layers' caches.
 function parts.cache(batch, length, layers)
   return setmetatable({ batch = batch, length = length, seen = 0, layers = layers }, ModelCache)
 end

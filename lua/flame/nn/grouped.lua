@@ -1,6 +1,6 @@
---- Grouped-query attention with rotary positions and a cache: the attention of Llama, Mistral,
--- Qwen.
--- The file returns a function that adds them to flame.nn.
+--- Grouped-query attention with rotary positions and a cache of keys and values: the attention
+-- of Llama, Mistral and Qwen. The file returns a function that adds the module to
+-- flame.nn.
 local flame = require "flame"
 
 return function(nn, shared)

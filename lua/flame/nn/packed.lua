@@ -53,7 +53,7 @@ return function(nn, shared)
       unsorted_indices = positions(place, x.device) }, Packed)
   end
 
-  --- Packs x (steps, n, …), padded after the lengths, a tensor or a list.
+  --- Packs x (steps, n, …), n sequences that are padded after these lengths (a tensor or a list).
   put(utils, [[nn.utils.pack_padded_sequence(x: T, lengths: T|int[], batch_first = false,
     enforce_sorted = true) -> PackedSequence]], function(x, lengths, batch_first, sorted)
     local op = "pack_padded_sequence"

@@ -162,7 +162,7 @@ return function(nn, shared)
     end
   end
 
-  --- A call with a packed sequence, which gives a packed one.
+  --- Runs a layer on a packed sequence x; returns a packed sequence and the last states.
   local function over_packed(self, name, x, given)
     if x.data.ndim ~= 2 or x.data.shape[2] ~= self.input_size then
       fail("%s: x has shape %s, need %d inputs on the last axis", name, text(x.data),
@@ -171,7 +171,7 @@ return function(nn, shared)
     return shared.over_packed(x, function(v, masks) return forward(self, name, v, given, masks) end)
   end
 
-  --- A call with a tensor, with the batch on the axis that the layer expects, or without a batch.
+  --- Runs a layer on a tensor x, with the batch on the axis that the layer expects or without one.
   local function over_tensor(self, name, x, given)
     if x.ndim ~= 2 and x.ndim ~= 3 then
       fail("%s: x has shape %s, need 3 axes, or 2 without a batch", name, text(x))

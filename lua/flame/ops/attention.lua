@@ -160,7 +160,7 @@ function(q, k, v, attn_mask, dropout_p, is_causal, scale, enable_gqa)
 end)
 
 -- ---- rotary positions (Su et al. 2021), as in Llama: feature i is rotated with feature i + d / 2
--- ---- Angles (t, d / 2) of the positions from 'offset' on, which counts from 0.
+-- The angles (t, d / 2) of t positions, from 'offset' on, which counts from 0.
 local function angles(t, d, base, offset, device)
   local rate =
     (flame.arange(0, d - 2, 2, { dtype = "f64", device = device }) * (-math.log(base) / d)):exp()

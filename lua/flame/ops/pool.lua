@@ -310,7 +310,7 @@ end
 --- Positions, from 0, in the planes of v of all elements of windows: (n, c, out…, k…).
 local function windows_at(v, n, u, k, out)
   local at
-  -- torch draws in the order w, h for two axes
+  -- torch draws the random numbers of two axes in the order w, h
   for i = 1, n do
     local size = v.shape[i + 2]
     local first = places(u:narrow(3, n == 2 and 3 - i or i, 1), size, out[i], k[i])

@@ -351,7 +351,7 @@ def("gcd_?(x: T|int, y: T|int) -> T", function(x, y)
   x, y = integers("gcd", x, y)
   local a, b = x + y * 0, y + x * 0
   while b:ne(0):any():item() do
-    -- where b is 0 the remainder is not used
+    -- where b is 0 the next line does not take this remainder
     local rest = a:fmod(b)
     a, b = where(b:eq(0), a, b), where(b:eq(0), 0, rest)
   end

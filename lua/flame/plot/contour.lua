@@ -26,7 +26,7 @@ local function strokes_of(a, b, c, d, level)
   if s then return s[1], s[2] end
 end
 
--- For each edge that a curve crosses the list of edges to which strokes join it; list of edges.
+-- links: edge that a curve crosses -> the edges that strokes join it to; list of all such edges.
 local function links_of(rows, h, w, level)
   local links, order = {}, {}
   local function link(e, f)

@@ -214,7 +214,7 @@ end
 
 -- ---- tensors ------------------------------------------------------------------------------------
 
--- A row of values in columns of equal width, without its middle.
+-- A row of values in columns of equal width; of a long row only its first and last values.
 local function narrow_row(line, columns)
   local values, wide = {}, 1
   for value in line:gmatch("%S+") do values[#values + 1] = value end
