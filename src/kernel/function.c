@@ -370,13 +370,14 @@ static int names_groups(const fl_kunit *u) {
 
 static int has_memory(const fl_kfunc *f) {
   int n = 0;
-  for (int i = 0; i < f->n_params; i++) n += f->params[i].of_file || f->params[i].list_of;
+  for (int i = 0; i < f->n_params; i++)
+    n += f->params[i].of_file || f->params[i].list_of || f->params[i].is_texture;
   return n;
 }
 
 /* A kernel with its text as written. Kernels with cooperative groups and similar libraries (NVRTC
 ** rarely finds their headers), variables of file scope, or host code beside them are printed from
-** the tree instead; so are lists of arrays. */
+** the tree instead; so are lists of arrays and textures. */
 fl_kfunction *fl_kfunction_given(fl_kunit *u, fl_kfunc *f) {
   fl_text t;
   fl_text_init(&t, u->mem);
@@ -408,12 +409,12 @@ fl_kfunction *fl_kfunction_derived(fl_kunit *u, fl_kad *ad, int exact) {
   return k;
 }
 
-/* Was the tree read with facts of a call (null pointers, lengths of lists), so that the text alone
-** is another kernel? */
+/* Was the tree read with facts of a call (null pointers, lengths of lists), or with a texture as an
+** array, so that the text alone is another kernel? */
 static int is_formed(const fl_kfunc *f) {
   int n = 0;
   for (int i = 0; i < f->n_params && f->has_body; i++)
-    n += f->params[i].is_null || f->params[i].list_of;
+    n += f->params[i].is_null || f->params[i].list_of || f->params[i].is_texture;
   return n;
 }
 

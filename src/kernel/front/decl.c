@@ -184,6 +184,7 @@ static const fl_ctype *base_type(fl_front *p, fl_specifiers *s) {
     fl_refuse(p, t->line, "%s outside the language", why);
     return NULL;
   }
+  if (fl_texture_old(p)) return NULL;
   const fl_symbol *known = t->kind == FL_TOK_NAME ? fl_front_find(p, t->text, t->n) : NULL;
   if (known && known->kind == FL_SYM_TEMPLATE && fl_front_is_at(p, 1, '<'))
     return inner_type(p, known);

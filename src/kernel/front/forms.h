@@ -1,5 +1,5 @@
-/* Unions, operators of structs, printf, lists of arrays: the functions of union.c, operator.c and
-** printf.c, with some of value.c and turn.c. */
+/* Unions, operators of structs, printf, lists of arrays, textures: the functions of union.c,
+** operator.c, printf.c and texture.c, with some of parameter.c, value.c and turn.c. */
 #ifndef FL_KERNEL_FORMS_H
 #define FL_KERNEL_FORMS_H
 #include "kernel/front/front.h"
@@ -18,6 +18,8 @@ fl_cvalue fl_operator_update(fl_front *p, int op, fl_cvalue to, fl_cvalue from, 
 /* parameter.c: reads the parameters of kernel f, from after its '(' to its ')'. *types: the type of
 ** each; NULL: unknown. */
 void fl_front_parameters(fl_front *p, fl_kfunc *f, const fl_ctype ***types);
+/* Sets what 'out' says of its type, which is t. */
+void fl_front_describe(fl_front *p, fl_kparam *out, const fl_ctype *t);
 /* source.c: notes that the body of f is outside the language, with the reason for which p refused
 ** it. */
 void fl_refuse_body(fl_front *p, fl_kfunc *f);
@@ -25,6 +27,11 @@ void fl_refuse_body(fl_front *p, fl_kfunc *f);
 fl_kstmt *fl_val_must(fl_front *p, fl_kexpr *is, const char *what, int32_t line);
 /* Pointer number 'at' of a list of n arrays, of which 'first' points to the first. */
 fl_cvalue fl_turn_list(fl_front *p, fl_cvalue first, int n, fl_kexpr *at, int32_t line);
+
+int fl_texture_is(const fl_ctype *t);        /* is it cudaTextureObject_t? */
+/* At a name: 1: it is a function that reads textures, *out is its value (no value: refused). */
+int fl_texture_call(fl_front *p, fl_cvalue *out);
+int fl_texture_old(fl_front *p);             /* at "texture<": refuses it, 1 */
 
 void fl_call_printf(fl_front *p, const fl_ktok *name);
 /* Takes "name = "text";" at the '=' after "const char *name", and makes 'name' stand for the

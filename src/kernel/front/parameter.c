@@ -46,7 +46,7 @@ static const char *type_name(fl_front *p, const fl_ctype *t) {
   return fl_ctype_text(p->a, t);
 }
 
-static void describe_parameter(fl_front *p, fl_kparam *out, const fl_ctype *t) {
+void fl_front_describe(fl_front *p, fl_kparam *out, const fl_ctype *t) {
   int64_t n = 1;
   const fl_ctype *of = t->kind == FL_C_POINTER ? t->of : t;
   out->known = 1;
@@ -101,7 +101,10 @@ static const fl_ctype *parameter(fl_front *p, fl_kfunc *f, fl_kparam *out) {
   if (p->a->failed) return NULL;
   if (p->failed || !t) { unknown_parameter(p, f, out, from); return NULL; }
   out->name = name ? name : "unnamed";
-  describe_parameter(p, out, list ? t->of : t);
+  out->is_texture = (uint8_t)fl_texture_is(t);
+  fl_front_describe(p, out, out->is_texture
+                            ? fl_ctype_pointer(p->a, fl_ctype_scalar(FL_KT_F32), 1)
+                            : list ? t->of : t);
   if (list) out->list_of = name;
   return t;
 }

@@ -285,6 +285,7 @@ static void bind_parameter(fl_front *p, fl_kfunc *f, int i, const fl_ctype *t) {
   q->n_vars = n;
   for (int k = 0; k < n; k++)
     if (add_leaf(p, f, i, &fields[k]) < 0) return;
+  if (q->is_texture) f->vars[q->first_var].type = q->type;
   if (t->kind != FL_C_POINTER) {
     fl_front_bind(p, q->name, FL_SYM_OBJECT,
                   (fl_cvalue){ .kind = FL_V_PLACE, .type = t, .var = q->first_var });

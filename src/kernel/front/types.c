@@ -21,6 +21,13 @@ const fl_ctype *fl_ctype_function(void) {
   return &function;
 }
 
+/* What it points to differs from void by 'scalar'. */
+const fl_ctype *fl_ctype_texture(void) {
+  static const fl_ctype texel = { .kind = FL_C_VOID, .scalar = FL_KT_BOOL, .depth = 1 },
+                        texture = { .kind = FL_C_POINTER, .const_of = 1, .of = &texel, .depth = 2 };
+  return &texture;
+}
+
 fl_ctype *fl_ctype_pointer(fl_karena *a, const fl_ctype *of, int const_of) {
   fl_ctype *t = fl_karena_new(a, sizeof *t);
   if (!t) return NULL;
@@ -197,6 +204,7 @@ const fl_ctype *fl_ctype_named(fl_karena *a, const char *name, int32_t n) {
   for (size_t i = 0; i < sizeof words / sizeof *words; i++)
     if (strlen(words[i].name) == (size_t)n && !memcmp(words[i].name, name, (size_t)n))
       return fl_ctype_scalar(words[i].type);
+  if (n == 19 && !memcmp(name, "cudaTextureObject_t", 19)) return fl_ctype_texture();
   if (n == 4 && !memcmp(name, "dim3", 4)) return vector(a, "dim3", FL_KT_U32, 3);
   const int width = name[n - 1] - '0';
   if (width < 1 || width > 4) return NULL;
@@ -258,6 +266,7 @@ const char *fl_ctype_text(fl_karena *a, const fl_ctype *t) {
     /* (library.c) */
     case FL_C_STRUCT: return strncmp(t->s->name, "fl_cg_", 6) ? t->s->name : t->s->name + 6;
     case FL_C_POINTER: {
+      if (fl_ctype_same(t, fl_ctype_texture())) return "cudaTextureObject_t";
       const char *of = t->of->kind == FL_C_POINTER ? "pointer" : fl_ctype_text(a, t->of);
       return fl_karena_printf(a, "%s%s *", t->const_of ? "const " : "", of ? of : "?");
     }
@@ -269,6 +278,6 @@ const char *fl_ctype_text(fl_karena *a, const fl_ctype *t) {
       const char *of = fl_ctype_text(a, e);
       return fl_karena_printf(a, "%s%s", of ? of : "?", sizes ? sizes : "[]");
     }
-    default: return "void";
+    default: return t->scalar ? "element of a texture" : "void";
   }
 }

@@ -44,6 +44,7 @@ typedef struct fl_cstruct {      /* vectors too */
 
 const fl_ctype *fl_ctype_scalar(int type);                     /* static */
 const fl_ctype *fl_ctype_void(void);
+const fl_ctype *fl_ctype_texture(void);        /* cudaTextureObject_t: a pointer (texture.c) */
 const fl_ctype *fl_ctype_function(void);       /* all pointers to functions have this type */
 fl_ctype *fl_ctype_pointer(fl_karena *a, const fl_ctype *of, int const_of);
 fl_ctype *fl_ctype_array(fl_karena *a, const fl_ctype *of, int64_t count);

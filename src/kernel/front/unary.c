@@ -1,4 +1,5 @@
 /* Unary, postfix and primary expressions, casts. */
+#include "kernel/front/forms.h"
 #include "kernel/front/template.h"
 #include <math.h>
 #include <string.h>
@@ -60,6 +61,8 @@ static fl_cvalue cast_pointer(fl_front *p, const fl_ctype *to, int const_of, fl_
   if (!p->failed && to->kind == FL_C_VOID) return v;        /* of what it is, unseen */
   if (v.null) v.type = to;
   if (p->failed || v.null) return v;
+  if (v.type == fl_ctype_texture()->of)
+    return fl_val_refuse(p, line, "a texture is read by tex1Dfetch, not through a pointer");
   v.sym = 0;
   v.is_const |= (uint8_t)const_of;
   if (fl_ctype_same(v.type, to)) {
@@ -323,6 +326,8 @@ static fl_cvalue name(fl_front *p) {
   if (fl_decl_starts(p, 0) && !fl_front_is(p, FL_PU_SCOPE)) return constructed(p);
   if (fl_scope_prefix(p, &inner, &n)) return qualified(p, inner, n);
   const fl_ktok *t = fl_front_tok(p);
+  fl_cvalue texel;
+  if (fl_texture_call(p, &texel)) return texel;
   const char *why = fl_front_reserved(t);
   if (why && !fl_front_find(p, t->text, t->n))
     return fl_val_refuse(p, t->line, "%s outside the language", why);

@@ -283,7 +283,9 @@ fl_cvalue fl_val_deref(fl_front *p, fl_cvalue v, int32_t line) {
   if (null && v.type->kind != FL_C_VOID && p->b) return null_place(p, v.type, line);
   if (null) fl_refuse(p, line, "the null pointer is read");
   if (v.when && p->b) not_null(p, v.when, line);
-  if (v.type->kind == FL_C_VOID) fl_refuse(p, line, "a void pointer is read");
+  if (v.type->kind == FL_C_VOID)
+    fl_refuse(p, line, v.type == fl_ctype_void() ? "a void pointer is read"
+                                                  : "a texture is read by tex1Dfetch");
   if (v.type->kind == FL_C_POINTER)
     fl_refuse(p, line, "pointers stored in memory are outside the language");
   v.kind = FL_V_PLACE;

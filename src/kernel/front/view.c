@@ -290,8 +290,11 @@ int64_t fl_view_units(fl_front *p, const fl_cvalue *v, const fl_ctype *t, int32_
   int64_t n;
   const int bytes = t->kind != FL_C_VOID && own_size(p, v) == 1;
   if (bytes || fl_ctype_element(t, &n) != FL_KT_VOID) return fl_ctype_size(t) / unit_of(p, v);
-  fl_refuse(p, line, "memory of type '%s': its members are not all of one type",
-            fl_ctype_text(p->a, t));
+  if (t->kind == FL_C_VOID && t != fl_ctype_void())
+    fl_refuse(p, line, "a texture is read by tex1Dfetch");
+  else
+    fl_refuse(p, line, "memory of type '%s': its members are not all of one type",
+              fl_ctype_text(p->a, t));
   return 1;
 }
 

@@ -260,6 +260,8 @@ typedef struct fl_kparam {
                              ** exists; 2: one that begins as zeros */
   uint8_t shared;            /* of_file: other kernels have it too, and one of them writes it */
   int64_t count;             /* of_file: its elements */
+  uint8_t is_texture;        /* a cudaTextureObject_t, here an array that is read (texture.c) */
+  int32_t fetched;           /* is_texture: line of the fetch that sets its type; 0: float */
   const char *list_of;       /* one array of a list of arrays, "T *const *xs": the name of the list;
                              ** NULL: it is none. 'name' is "xs[2]" */
   int32_t list, lists;       /* its number in the list, from 1, and the list's length; 0: it is not
