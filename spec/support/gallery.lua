@@ -20,14 +20,14 @@ local function parameters_of(opt)
   return list
 end
 
---- The root of the sum of squares over tensors.
+--- The root of the sum of the squares of all elements of a list of tensors.
 local function norm(list)
   local s = 0
   for _, x in ipairs(list) do s = s + x:double():square():sum():item() end
   return s ^ 0.5
 end
 
---- A direction of length 1: half along the gradients, half random.
+--- One tensor per parameter, together of length 1: the gradients plus a random direction.
 local function direction_of(parameters, gradients)
   local random = {}
   for k, p in ipairs(parameters) do random[k] = flame.randn_like(p:detach()) end
@@ -39,9 +39,9 @@ local function direction_of(parameters, gradients)
   return out
 end
 
---- The slope of the loss along a direction by central differences: of steps that get shorter, the
---- two neighbours whose slopes agree best are found, and the second slope is the result. Longer
---- steps have the error of the curvature, shorter ones that of rounding.
+--- The slope of the loss along a direction by central differences. Steps get shorter: long ones
+--- have the error of the curvature, short ones that of rounding. Where the slopes of two steps in
+--- succession agree best, the second one is the result. Restores the parameters.
 local function difference_of(parameters, direction, loss)
   local values = {}
   for k, p in ipairs(parameters) do values[k] = p:detach():clone() end
@@ -56,7 +56,7 @@ local function difference_of(parameters, direction, loss)
     local h = math.max(norm(values), 1) * 10 ^ (-exponent / 2)
     local d = (loss_at(h) - loss_at(-h)) / (2 * h)
     local apart = before and math.abs(d - before) / math.max(math.abs(d), math.abs(before))
-    -- not true for NaN, the result for zeros
+    -- where all slopes are 0, 'apart' is NaN, and the result remains 0
     if apart and apart < least then best, least = d, apart end
     before = d
   end
@@ -64,7 +64,7 @@ local function difference_of(parameters, direction, loss)
   return best
 end
 
---- The slope that the gradients give along a direction, and the one by differences.
+--- The slopes of the loss along a random direction: from the gradients, and by differences.
 local function compare(parameters, closure)
   local random = flame.rng_state()
   local function loss()                                              -- with the same random numbers
@@ -85,7 +85,7 @@ local function compare(parameters, closure)
   return slope, difference
 end
 
---- A subclass of an optimiser that compares the slopes at its third step.
+--- A constructor of an optimiser that compares the two slopes at its third step and prints them.
 local function watched(class)
   return function(...)
     local opt = class(...)

@@ -1,6 +1,6 @@
---- Runs the cases of specs with several processes: run, agree and fails run a script in n
--- processes (spec/support/ranks.lua) with the case's transport: MPI under mpirun, or TCP as
--- torchrun starts the processes; cases makes one case for each transport.
+--- For specs of several processes: run, agree and fails run a script in n processes
+-- (spec/support/ranks.lua), connected by MPI under mpirun, or by TCP as torchrun starts them.
+-- cases() makes a case of busted for each of the two transports.
 local luassert = require "luassert"
 local ranks = require "spec.support.ranks"
 
@@ -19,8 +19,8 @@ function group.run(n, text, o)
   return out
 end
 
---- Runs the text in n processes; all must succeed and print 'expected' (one text for all ranks, or
---- a list with one for each).
+--- Runs the script 'text' in n processes. All must succeed and print 'expected': one text for all
+--- ranks, or a list with one for each. o: as for run in ranks.lua.
 function group.agree(n, expected, text, o)
   local out = group.run(n, text, o)
   for k = 1, n do
@@ -30,8 +30,8 @@ function group.agree(n, expected, text, o)
   return out
 end
 
---- Runs the text, which must fail. expected[rank]: a text, or a list of texts, that the output of
---- that rank must contain.
+--- Runs the script 'text' in n processes; it must fail. expected[rank]: a text, or a list of texts,
+--- that the output of this rank must contain.
 function group.fails(n, expected, text, o)
   local out = group.run(n, text, o)
   luassert.are_not.equal(0, out.status)
@@ -43,7 +43,7 @@ function group.fails(n, expected, text, o)
   return out
 end
 
---- over_mpi, over_tcp, over_both(name, f): cases of busted, whose it and pending are given.
+--- Functions over_mpi, over_tcp, over_both(name, f) that make cases, by busted's it and pending.
 function group.cases(it, pending)
   local function over_mpi(name, f)
     it(name .. " (MPI)", function()

@@ -1,7 +1,7 @@
---- Loaded by busted before every spec file: number comparisons for nested tables and tensors,
--- and two full collections after each test so that finalisers run where they belong. In a build for
--- tests the collector makes its steps before each evaluation, however long they take: otherwise it
--- postpones some on a busy machine, and plans then store dead values (src/engine/collect.c).
+--- busted loads this file before every spec file. It adds assertions for numbers, nested tables and
+-- tensors, and collects the garbage of each test, so that finalisers run before the next one. In a
+-- build for tests it has the collector make its steps before each evaluation, however long they
+-- take: on a busy machine some would be postponed, and plans store dead values (engine/collect.c).
 --
 --   assert.close(expected, actual[, tol])              numbers, |difference| <= tol (1e-6)
 --   assert.allclose(expected, actual[, {rtol=, atol=}])  nested tables or tensors
@@ -16,13 +16,13 @@ local function is_tensor(v)
   return type(v) == "userdata" and type(v.totable) == "function"
 end
 
---- A tensor as a Lua value (a 0-d one as a number); other values unchanged.
+--- A tensor as nested tables, or as a number if it has no axes; other values unchanged.
 local function plain(v)
   if not is_tensor(v) then return v end
   return v.ndim == 0 and v:item() or v:totable()
 end
 
---- By how much the difference of two numbers exceeds the tolerance: <= 0 is fine.
+--- By how much the difference of two numbers exceeds the tolerance: they are close if it is <= 0.
 local function excess(e, a, rtol, atol)
   if e ~= e or a ~= a then return (e ~= e and a ~= a) and 0 or math.huge end
   if e == a then return 0 end
@@ -32,7 +32,7 @@ local function excess(e, a, rtol, atol)
   return math.abs(e - a) - (atol + rtol * math.abs(e))
 end
 
---- Walk both values; the worst element goes into 'worst', a difference of form into its text.
+--- Compares nested tables e and a. worst: gets the worst element, and what differs in their shapes.
 local function compare(e, a, options, place, worst)
   if type(e) == "table" and type(a) == "table" then
     if #e ~= #a then
@@ -82,15 +82,15 @@ local function close(state, arguments)
   return excess(e, a, 0, tol) <= 0
 end
 
--- luassert has a 'near'; these two carry their own message.
+-- luassert's 'near' is similar; the messages of these two name the difference and the element.
 say:set("assertion.close.negative", "the numbers are close")
 say:set("assertion.allclose.negative", "the values are close")
 luassert:register("assertion", "close", close, "", "assertion.close.negative")
 luassert:register("assertion", "allclose", allclose, "", "assertion.allclose.negative")
 
---- Called once, although busted runs this file and specs require it as well.
+--- What is to be done once, although busted runs this file and specs require it as well.
 local function subscribe()
-  -- The garbage of a test is collected before the next test begins, if it includes tensors.
+  -- Before the next test begins, garbage is collected if the test has left tensors.
   local flame, left = require "flame", 0
   if flame.internal.collector_waits then flame.internal.collector_waits(0) end
   busted.subscribe({ "test", "end" }, function()
@@ -101,8 +101,8 @@ local function subscribe()
     left = flame.stats().live_tensors
     return nil, true
   end)
-  -- SPEC_PART=2/8: every eighth test from the second, for machines that run a file in several
-  -- processes.
+  -- SPEC_PART=2/8 runs the second of every eight tests: several processes then share the tests of
+  -- a file.
   local part, parts = (os.getenv("SPEC_PART") or ""):match("^(%d+)/(%d+)$")
   if not part then return end
   local n = 0
@@ -116,43 +116,43 @@ if not package.loaded["spec.support.helper.subscribed"] then
   subscribe()
 end
 
---- The message of the error that f(…) raises.
+--- The message of the error that f(…) must raise.
 local function message(f, ...)
   local ok, e = pcall(f, ...)
   luassert.is_false(ok, "an error was expected")
   return tostring(e)
 end
 
---- f(…) raises an error whose message contains 'text'.
+--- Asserts that f(…) raises an error with 'text' in its message.
 local function raises(text, f, ...)
   local e = message(f, ...)
   luassert.is_true(e:find(text, 1, true) ~= nil, e)
 end
 
---- f(…) raises an error whose message, after the place, is 'text'.
+--- Asserts that f(…) raises an error with the message 'text', after "file:line: ".
 local function says(text, f, ...)
   luassert.equal(text, (message(f, ...):gsub("^[^:]*:%d+: ", "")))
 end
 
--- Calls f(…) at a line of what counts as a spec, for functions of the library that are given as
--- they are.
+-- Calls f(…) in a file that counts as a spec, so that f may be a function of the library: an error
+-- then names a line of the caller.
 local call = load("local f = ... f(select(2, ...)) return", "@spec/caller.lua")
 
---- The message of the error that f(…) raises, without its place, which must be a line of a spec.
+--- The message of the error that f(…) raises, without "file:line: ", where file must be a spec.
 local function placed(f, ...)
   local e = message(call, f, ...)
   luassert.matches("^spec/[%w_/]+%.lua:%d+: ", e)
   return (e:gsub("^[^ ]+ ", ""))
 end
 
---- f(…) raises an error at a line of a spec, whose message contains 'text'.
+--- Asserts that f(…) raises an error at a line of a spec, with 'text' in its message.
 local function refused(text, f, ...)
   local e = placed(f, ...)
   luassert.is_true(e:find(text, 1, true) ~= nil, e)
 end
 
---- Runs f repeatedly; the n-th run is stopped by an error at the n-th line that it executes, until
---- a run reaches its end. 'after' is called after each run. Returns the number of lines.
+--- Runs f repeatedly, the n-th time with an error at the n-th line that is executed, until f
+--- reaches its end. 'after' is called after each run. Returns the number of runs.
 local function stopped_everywhere(f, after)
   local hook, raise = debug.sethook, error
   local line, seen = 0, 0

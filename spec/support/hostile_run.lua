@@ -1,7 +1,7 @@
--- Runs hostile scripts, each in a sandbox: flame-lua spec/support/hostile_run.lua WAY, or "without
--- LIMIT" for scripts that aim at the limit, with that limit switched off. Prints a line for each
--- script that did not end as it must, then the number of scripts, the longest time over a limit and
--- resident memory.
+-- flame-lua spec/support/hostile_run.lua WAY runs the hostile scripts with this 'way'
+-- (spec/limits/hostile_scripts.lua), each in a sandbox, and prints those that did not end as they
+-- must. With "without LIMIT" three scripts run that aim at a limit, which is switched off, and with
+-- "device" some that use up device memory. Prints counts at the end.
 local flame = require "flame"
 local scripts = dofile("spec/limits/hostile_scripts.lua")
 
@@ -14,10 +14,10 @@ local says = {
   kernel_steps = "instructions of kernels is used up",
 }
 local MEMORY = 64 << 20
--- what docs/security.md promises, in seconds; under ASan as well
+-- the seconds over the limit of time that docs/security.md allows; the test for data races is slow
 local LATE = os.getenv("FLAME_SANITIZE") == "thread" and math.huge or 0.2 + 20e-9 * MEMORY
 
--- The folder that the scripts of hostile_scripts.lua read; removed at the end.
+-- Makes a folder with a secret and with "in", which scripts may read, and returns its path.
 local function make_folder()
   local base = os.tmpname()
   os.remove(base)
@@ -35,12 +35,12 @@ local function open(limits, folder, allow)
   return flame.sandbox(o)
 end
 
--- One run. Returns true or what was wrong, and the seconds over the limit of time.
+-- Runs script s once. Returns true or what was wrong, and the seconds over the limit of time.
 local function run(s, aim, limits, folder)
   local box <close> = open(limits, folder)
   local start, clock = flame.timer(), os.clock()
   local ok, why = pcall(box.run, box, s.text)
-  -- without the time in which the process waited for a processor
+  -- processor time, if less: the process may have waited for a processor
   local took = math.min(start(), os.clock() - clock)
   local over = (aim == "time" or aim == "total_time") and took - 0.2 or 0
   if os.getenv("FLAME_HOSTILE_TIMES") and start() > 2 then print(start(), aim, s.text) end
@@ -92,7 +92,7 @@ local function way(name)
     worst, resident()))
 end
 
--- Does this program detect that a limit is switched off?
+-- Tests this file: with a limit switched off, run must find that scripts do not end as they must.
 local function without(limit)
   local off = limits_for(limit)
   off[limit] = 0
@@ -110,7 +110,7 @@ local function without(limit)
   print(("done: %d tried, %d seen"):format(tried, seen))
 end
 
--- Scripts that use up the memory of a device, with a limit and without one.
+-- Runs scripts that use up the memory of a device, with a limit and without one.
 local function device()
   local texts = {
     "local t = {} for i = 1, 300 do t[i] = flame.zeros(1 << 18) flame.eval(t[i]) end",

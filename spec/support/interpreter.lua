@@ -1,4 +1,4 @@
--- The program that runs this spec, for specs that start it again: the leftmost of its arguments.
+-- The path of the flame-lua that runs this spec, for specs that start it again.
 local i = 0
 while arg[i - 1] do i = i - 1 end
 return arg[i]

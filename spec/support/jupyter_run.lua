@@ -1,7 +1,7 @@
--- flame.tools.jupyter without libzmq, for spec/cli/jupyter_spec.lua: arg[1] is a connection file,
--- arg[2] a file of Lua that returns a list of {type of a request, content as JSON, a wrong
--- signature or nil}. Each message that the kernel sends is written as a line "socket type content".
--- The hash is a substitute for SHA-256.
+-- Runs flame.tools.jupyter without libzmq, for spec/cli/jupyter_spec.lua. arg[1]: a connection
+-- file; arg[2]: a file of Lua that returns the requests, a list of {type, content as JSON, a wrong
+-- signature or nil}. Each message that the kernel sends is printed as "socket type content". A
+-- simple hash stands in for SHA-256.
 local requests = dofile(arg[2])
 local out = io.stdout
 
@@ -10,7 +10,7 @@ local function hash(text)
   for i = 1, #text do sum = (sum * 131 + text:byte(i)) % 2147483647 end
   return ("%032d"):format(sum)
 end
--- A second implementation of HMAC (RFC 2104), for keys of up to 64 bytes.
+-- The signature of a message: HMAC (RFC 2104) for keys of up to 64 bytes, written a second time.
 local function signed(key, text)
   local function pad(byte)
     local bytes = {}

@@ -1,10 +1,10 @@
---- A fake device: a folder in which the names of all CUDA libraries are links to one fake library
---- (spec/c/fake_cuda.c), so that they share its state.
+--- A fake GPU for specs: a folder in which the names of all CUDA libraries are links to one fake
+--- library (spec/c/fake_cuda.c), so that they share its state.
 local interpreter = dofile("spec/support/interpreter.lua")
 local build = interpreter:match "^(.*)/[^/]*$"
 local usual <const> = { "libcuda.so.1", "libnvrtc.so.13", "libcublasLt.so.13" }
 
---- Makes the folder, which the caller removes. more: names of further libraries.
+--- Makes the folder and returns its path; the caller removes it. more: further names of libraries.
 local function new(more)
   local folder = os.tmpname()
   assert(os.execute("rm " .. folder .. " && mkdir " .. folder))
@@ -19,9 +19,9 @@ end
 
 local function remove(folder) os.execute("rm -rf " .. folder) end
 
---- Runs a script, which must contain no ', with that folder, and returns its output; it must
---- succeed. environment: "NAME=value …", put before the usual variables. The collector's steps are
---- as in helper.lua.
+--- Runs a script, which must succeed and contain no ', with the libraries of this folder, and
+--- returns its output. environment: "NAME=value …", after the usual variables. As in helper.lua,
+--- the collector does not postpone its steps.
 local function run(folder, script, environment)
   local pipe = assert(io.popen(("FLAME_DEVICE=cuda FLAME_CACHE_DIR=off FAKE_CUDA= "
     .. "FLAME_TEST_MACHINE=%s %s '%s' -e 'flame.internal.collector_waits(0)' -e '%s' 2>&1"):format(

@@ -1,5 +1,5 @@
--- Matrices for the specs of linear algebra, in f64: randn, t (transposed), eye, regular, largest
--- (absolute value), is_close, orthonormal.
+-- For the specs of linear algebra, in f64: randn, eye and regular make matrices; t transposes;
+-- largest gives the largest absolute value; is_close and orthonormal are assertions.
 local flame = require "flame"
 
 local function randn(...) return flame.randn({ ... }, { dtype = "f64" }) end

@@ -1,7 +1,7 @@
---- A loop in a separate process: memory_spec.lua reads what it prints, the peaks of the bytes of
---- tensors, of resident memory and of Lua's heap (both in KB) after some steps, when the collector
---- has settled, and after all steps, and the bytes of tensors that are left when all garbage is
---- collected. arg: kind, collector mode, steps, the number of steps after which it has settled.
+--- Runs a loop and prints its use of memory, for memory_spec.lua. arg: the kind of loop, the mode
+--- of the collector, the number of steps, and after how many of them the collector has settled.
+--- Prints two lines, one at that step and one at the end: the peaks of the bytes of tensors, of
+--- resident memory and of Lua's heap (both in KB), and the bytes of tensors left without garbage.
 local flame = require "flame"
 local nn, optim = require "flame.nn", require "flame.optim"
 
@@ -21,7 +21,7 @@ local function mlp(reads)
   end
 end
 
---- The hidden state is alive across reads and across steps.
+--- A recurrent net: its hidden state stays alive from one read, and from one step, to the next.
 local function rnn()
   local w, u = (flame.randn(8, 8) * 0.3):clone(), flame.randn(4, 8)
   local h = flame.zeros(3, 8)
@@ -36,7 +36,7 @@ local function rnn()
   end
 end
 
---- Under no_grad tensors die young, and with them their closures and tables.
+--- Inference under no_grad: tensors, closures and tables live briefly. reads: values read per step.
 local function inference(reads)
   local net = nn.Sequential { nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 3) }
   local seen = {}

@@ -1,11 +1,11 @@
---- Models for comparison: weights computed from seeds, folders with such weights, and the results
--- of a model for given inputs. Shared by spec/nn/models_spec.lua and spec/peer/models.lua; the
--- formulas are those of spec/peer/models.py.
+--- For comparing models with transformers: makes weights from seeds, writes model folders with
+-- them, and runs a model on given inputs. Used by spec/nn/models_spec.lua and spec/peer/models.lua;
+-- spec/peer/models.py makes the same weights with the same formulas.
 local flame = require "flame"
 
 local cases = {}
 
---- n numbers from -1 to 1: hashes of a counter, of 32 bits.
+--- n numbers from -1 to 1: 32-bit hashes of 1, 2, … and the seed.
 function cases.values(seed, n)
   local out = {}
   for i = 1, n do
@@ -21,7 +21,7 @@ local function is_norm(name)
   return name:find "norm%.weight$" or name:find "LayerNorm%.weight" or name:find "layernorm"
     or name:find "%.ln_"
 end
---- A weight of this shape, determined by the seed and its name.
+--- A weight of this shape: the seed gives its values, its name and its shape give their size.
 function cases.weight(seed, name, shape, gain)
   local n = 1
   for _, k in ipairs(shape) do n = n * k end
@@ -37,7 +37,7 @@ function cases.weight(seed, name, shape, gain)
   return v:to("f32")
 end
 
---- Name -> tensor: the weights of a case of the reference.
+--- The weights of a case as name -> tensor. case: { seed =, tensors = { { name, sizes… }, … } }.
 function cases.weights(case)
   local out = {}
   for i, t in ipairs(case.tensors) do
@@ -46,7 +46,7 @@ function cases.weights(case)
   return out
 end
 
---- Writes config.json and one file of weights.
+--- Writes a model folder: config.json with the text 'config', and one file of weights.
 function cases.write(folder, config, weights)
   local f <close> = assert(io.open(folder .. "/config.json", "wb"))
   f:write(config)
@@ -65,7 +65,7 @@ local function lists(tensors)
   return out
 end
 
---- For each prompt of a padded batch its hidden states and the pooled one, or its scores.
+--- Runs BERT on a padded batch. Gives each prompt's hidden states and the pooled one, or scores.
 local function run_bert(model, given)
   local longest, rows, mask, types, out = 0, {}, {}, {}, {}
   for _, p in ipairs(given.prompts) do longest = math.max(longest, #p) end
@@ -85,9 +85,9 @@ local function run_bert(model, given)
   return { logits = out }
 end
 
---- The results of a model. given: pixels = the number of an image, or prompts with types or a
---- number 'new' of tokens to generate. Texts are generated for a padded batch, for each prompt
---- alone, and without a cache.
+--- The results of a model on one of three inputs. given.pixels: a seed for two images.
+--- given.prompts and types: a batch for BERT. given.prompts and new: 'new' tokens are generated for
+--- each prompt in a padded batch, for each prompt alone, and for the batch without a cache.
 function cases.run(model, given)
   if given.pixels then
     local c = model.config

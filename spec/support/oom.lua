@@ -1,18 +1,18 @@
---- How a specification makes allocations fail: the k-th alone, or the k-th and all after it, for
--- every k until the operation succeeds. An error must be a clean Lua string, nothing may leak,
+--- Lets allocations of an operation fail: the k-th alone, or the k-th and all after it, for
+-- every k until the operation succeeds. An error must be a plain string, nothing may leak,
 -- inputs keep their bits, and a repetition without failures gives the same result as before. Plans
 -- are forgotten before each try, so that planning fails as well. FLAME_OOM_STRIDE=n: every n-th k.
 local flame = require "flame"
 local internal = flame.internal
 
 local sanitized = os.getenv("FLAME_SANITIZE") ~= nil
--- Under a sanitizer every seventh k; `make oom` tries every one.
+-- under a sanitizer every seventh k, otherwise every FLAME_OOM_STRIDE-th, or every one
 local STRIDE = sanitized and 7 or tonumber(os.getenv "FLAME_OOM_STRIDE") or 1
 local MOST = 20000
 
--- The numbers of tensors and nodes after collections. At most six are made, until there are no more
--- than these again: the values that a function of the host keeps live one collection longer than
--- its result, and its inputs may be results of such functions.
+-- Collects garbage until there are this many tensors and nodes again, at most six times. Returns
+-- the numbers of tensors, nodes and bytes. Once is not enough: what a function of the host keeps
+-- lives one collection longer than its result, and its inputs may be results of such functions.
 local function live(tensors, nodes)
   local s
   for _ = 1, 6 do
@@ -29,7 +29,7 @@ local function bits(tensors)
   return out
 end
 
--- Results as plain values; tensors as their bytes, so that NaN equals itself.
+-- A copy of results in which tensors are replaced with their bytes, so that NaN equals itself.
 local function plain(v)
   if flame.is_tensor(v) then return v:bytes() end
   if type(v) ~= "table" then return v end
@@ -45,14 +45,14 @@ local function same(a, b)
   return true
 end
 
--- One call of f, with the same seed each time, so that random families give the same values.
+-- pcall of f on the inputs, with the same seed each time, so that random values are the same.
 local function try(f, inputs)
   flame.seed(7)
   return pcall(function() return plain({ f(table.unpack(inputs)) }) end)
 end
 
--- Runs family f with each k. inputs: tensors that f may not change. Returns at how many k it
--- failed.
+-- Runs f with every stride-th k and raises where it does not survive (see the head of this file).
+-- inputs: tensors that f may not change. Returns for how many k f raised an error.
 local function survive(name, f, inputs, stride)
   inputs = inputs or {}
   flame.eval(table.unpack(inputs))
@@ -93,7 +93,7 @@ local function survive(name, f, inputs, stride)
       assert(k < MOST, name .. " never gets through")
     end
   end
-  -- Operations on a GPU may allocate no memory of the host.
+  -- An operation on a GPU possibly allocates nothing on the host, so that nothing can fail.
   assert(failures > 0 or not met and flame.default_device() ~= "cpu",
     name .. ": nothing was made to fail")
   return failures
@@ -105,8 +105,8 @@ local function ramp(...)
   return flame.eval((flame.arange(1.0, n) * 0.37 - 1):sin():reshape(...):clone())
 end
 
---- family(name, f, make): a test (busted's 'it') that runs f with every stride-th k, or with
---- FLAME_OOM_STRIDE where that is set. make() returns f's inputs.
+--- Returns family(name, f, make), which makes a test (by busted's 'it') that runs f with every
+--- stride-th k, or with FLAME_OOM_STRIDE where that is set. make() returns f's inputs.
 local function families(it, stride)
   stride = math.max(STRIDE, os.getenv "FLAME_OOM_STRIDE" and 1 or stride)
   return function(name, f, make)

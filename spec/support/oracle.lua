@@ -1,15 +1,15 @@
---- The values that random programs must give, by a second evaluator on nested tables in plain Lua,
--- which needs no other file and shares no code with the library. Its functions have flame's names
--- (program_steps.lua). A value is { shape =, dtype =, v = }. v nests down to cells { y, e }: a
--- number (bools are 0 and 1), and the largest error that the library may have; 0 where every bit is
--- determined. Results of ops that IEEE 754 rounds correctly keep 0. A view maps its positions to
--- positions of its source; reductions fold rows pair by pair. O: the names of flame; X: methods of
--- values. wide: floats are not rounded
+--- The oracle: it computes which values random programs must give, in plain Lua on nested tables,
+-- and shares no code with the library. O has functions with flame's names and X methods of values,
+-- so that program_steps.lua runs on it as on flame. A value is { shape =, dtype =, v = }; v is
+-- nested tables of cells { y, e }: a number (bools are 0 and 1), and the largest error that the
+-- library may have, 0 where every bit is determined, as after ops that IEEE 754 rounds correctly. A
+-- view maps its positions to positions of its source; reductions combine a row element by element.
+-- O.wide = true: floats are not rounded.
 local O, X = { wide = false }, {}
 local huge, abs, max = math.huge, math.abs, math.max
 
--- ---- dtypes: rank in promotion; floats: half a unit in the last place of 1, the least value, the
--- end of halves; integers: the ends
+-- ---- dtypes: rank: the higher one wins in promotion; eps: half a unit in the last place of 1;
+-- tiny: the least float above 0; top: where halves become infinite; low, high: range of integers
 local types = {
   f64 = { rank = 8, eps = 2^-53, tiny = 2^-1074 }, f32 = { rank = 7, eps = 2^-24, tiny = 2^-149 },
   bool = { rank = 1 }, f16 = { rank = 6, eps = 2^-11, tiny = 2^-24, top = 2^16 },
@@ -20,10 +20,10 @@ local types = {
   u8 = { rank = 2, low = 0, high = 255 },
 }
 function O.is_float(dtype) return types[dtype].eps ~= nil end
--- halves to even
+-- x rounded to an integer, ties to the even one
 function O.rint(x) local c = x < 0 and -2^52 or 2^52; return abs(x) < 2^52 and x + c - c or x end
---- y as a dtype holds it: floats rounded, halves by way of f32; integers wrapped; floats as
---- integers cut off, saturated, NaN 0.
+--- y converted to a dtype: to floats rounded, to halves by way of f32; integers wrap around; a
+--- float to an integer is cut off and saturates, NaN gives 0.
 function O.hold(dtype, y)
   local t = types[dtype]
   if dtype == "bool" then return y ~= 0 and 1 or 0 end
@@ -38,7 +38,7 @@ function O.hold(dtype, y)
   local r = O.rint(single / step) * step
   return abs(r) >= t.top and y * huge or r == 0 and y * 0.0 or r
 end
---- The dtype of two operands, one of which may be a number of the script.
+--- The dtype of a result from its two operands, one of which may be a Lua number.
 function O.promote(x, y)
   if type(x) == "number" then x, y = y, x end
   if math.type(y) == "float" then return O.is_float(x.dtype) and x.dtype or "f32" end
@@ -48,8 +48,8 @@ function O.promote(x, y)
   return p > q and x.dtype or y.dtype
 end
 
--- ---- ops of numbers a, b and c by their result: of the operands' dtype, a float, a bool. ULPS:
--- how many units in the last place the library may be off
+-- ---- ops of numbers a, b and c, as expressions, by the dtype of the result: that of the operands,
+-- a float, bool. ULPS: how many units in the last place the library may be off, if not 0
 local TEXTS = {
   same = { neg = "-a", abs = "abs(a)", sign = "a > 0 and 1 or a < 0 and -1 or a == 0 and 0 or a",
     square = "a * a", floor = "whole(a, floor(a))", ceil = "whole(a, ceil(a))",
@@ -73,7 +73,7 @@ local ULPS = { rsqrt = 1, exp = 3, log = 3, sin = 3, cos = 3, tanh = 6, sigmoid 
   atan2 = 3, floordiv = 1 }
 local names, ops = setmetatable({ rint = O.rint }, { __index = math }), {}
 function names.int(x) return math.type(x) == "integer" end
--- r, the rounded x, with x's sign where it is zero
+-- x if it is an integer, else its rounded value r, with x's sign where r is zero
 function names.whole(x, r) return names.int(x) and x or r == 0 and x * 0.0 or r * 1.0 end
 for result, list in pairs(TEXTS) do
   for name, text in pairs(list) do
@@ -83,19 +83,19 @@ for result, list in pairs(TEXTS) do
   end
 end
 O.types, O.ops = types, ops
---- Do the operands of a % b move over a multiple of b? Then the result jumps inside the interval,
---- which its ends do not show.
+--- May a cross a multiple of b within the errors of both (cells)? Then a % b jumps inside the
+--- interval of a, which the values at its ends do not show.
 function ops.mod.wild(a, b)
   return a[2] + b[2] > 0 and a[2] + abs(a[1] / b[1]) * b[2] > abs(b[1]) / 4
 end
---- Is a's interval more than a part of a period?
+--- May cell a be off by more than a small part of a period of sin and cos?
 local function turns(a) return a[2] > 0.5 end
 ops.sin.wild, ops.cos.wild = turns, turns
 
 -- ---- cells --------------------------------------------------------------------------------------
--- The error of f is the sum over its operands of the largest change of f when the operand moves
--- within its interval (its ends, zero, the value of the next operand), and that of rounding where
--- this is not determined.
+-- cell(dtype, f, ulps, operands, wild) is the cell of f(operands). Its error is the sum over the
+-- operands of the largest change of f when one moves within its interval (tried: its ends, zero,
+-- the value of the next operand), plus that of rounding. It is infinite where wild(…) is true.
 local function map(list, f)
   local t = {}
   for k, v in ipairs(list) do t[k] = f(v, k) end
@@ -122,11 +122,11 @@ local function cell(dtype, f, ulps, cells, wild)
   return { held,
     t.eps and n > 0 and y == y and spread + 2 * n * (t.eps * abs(held) + t.tiny) or spread }
 end
---- For each reduction the op that folds a row pair by pair, and the start value.
+--- For each reduction the op that adds an element to the result so far, and the start value.
 O.folds = { sum = { ops.add, 0 }, prod = { ops.mul, 1 }, any = { ops.logical_or, 0 },
   all = { ops.logical_and, 1 }, amax = { ops.maximum, -huge }, amin = { ops.minimum, huge },
   argmax = { ops.maximum, -huge }, argmin = { ops.minimum, huge } }
-function O.fold(name, row, dtype)                       -- begins with row[0] where it exists
+function O.fold(name, row, dtype)                       -- starts with row[0], if any
   local y, k, doubt = row[0] or row[1], 1, 0
   local size = abs(y[1])
   for i = row[0] and 1 or 2, #row do
@@ -140,7 +140,7 @@ function O.fold(name, row, dtype)                       -- begins with row[0] wh
   if y == row[1] then return y end
   if (name == "sum" or name == "prod") and O.is_float(dtype) and #row > 2 and size > 0
       and abs(y[1]) < huge then
-    -- summed in any order, without rounding to the dtype in between
+    -- the library may add in any order, in f32 (f64 for f64) in between
     y[2] = y[2] + #row * (types[dtype == "f64" and "f64" or "f32"].eps * size + types.f32.tiny)
   end
   return cell(dtype, function(a) return a end, 0, { y })
@@ -153,7 +153,7 @@ local function broadcast(t, shape, ix)
   for d = 1, #shape do t = t[shape[d] == 1 and 1 or ix[#ix - #shape + d]] end
   return t
 end
-local function build(shape, f, ix)               -- f(position) for all positions of a shape, nested
+local function build(shape, f, ix)               -- nested tables of f(position)
   local t, d = {}, #ix + 1
   if d > #shape then return f(ix) end
   for i = 1, shape[d] do ix[d] = i; t[i] = build(shape, f, ix) end
@@ -193,7 +193,7 @@ function X.to(x, dtype)
   return x.dtype == dtype and x
     or apply(dtype, function(a) return O.hold(dtype, a) end, { ulps = 0 }, x)
 end
---- An operand of 'dtype'; numbers are not rounded to half types.
+--- x as an operand of an op in 'dtype'. A Lua number is not rounded to f16 or bf16, but to f32.
 local function operand(x, dtype)
   return tonumber(x) and constant(x, types[dtype].top and "f32" or dtype) or x and x:to(dtype)
 end
@@ -212,7 +212,7 @@ for event, name in pairs { __unm = "neg", __add = "add", __sub = "sub", __mul = 
   __bxor = "bitwise_xor" } do X[event] = O[name] end
 
 -- ---- views, reductions, writes ------------------------------------------------------------------
-local function view(x, shape, from, other)              -- other: where from(position) is not in x
+local function view(x, shape, from, other)              -- other: if from(ix) is outside x
   return value(shape, x.dtype, function(ix)
     return at(x.v, from(ix)) or { O.hold(x.dtype, other), 0 }
   end)
@@ -240,7 +240,7 @@ function X.pad(x, ends, options)                        -- before and after, las
   return view(x, shape, function(ix) return map(ix, function(i, d) return i - before(d) end) end,
     options.value)
 end
-function O.region(key, shape)                 -- x[key]: its shape, and where its positions lie in x
+function O.region(key, shape)                 -- of x[key]: the shape, and from(ix) in x
   local picks, axis, out = {}, {}, {}
   for d, n in ipairs(shape) do
     local k = type(key[d]) == "number" and { key[d] } or key[d] or {}
@@ -286,13 +286,13 @@ for name in pairs(O.folds) do                       -- x:name(d | { d, … } | n
       function(ix) return O.fold(name, at(rows, ix), dtype) end):reshape(kept)
   end
 end
---- Where ids lead on axis d: a list, or one number for each position.
+--- A map of positions: a number of ids, a list along axis d or one per position, replaces ix[d].
 local function by(d, ids)
   return function(ix) return with(ix, d, at(ids.v, #ids.shape == 1 and { ix[d] } or ix)[1]) end
 end
 function X.gather(x, d, ids) return view(x, ids.shape, by(d, ids)) end
 function X.index_select(x, d, ids) return view(x, with(x.shape, d, ids.shape[1]), by(d, ids)) end
-local function put(x, src, place, add)   -- the cells of src, in order, stored or added at place(ix)
+local function put(x, src, place, add)   -- x with src stored or added at place(ix)
   local rows, cells = build(x.shape, function(ix) return { at(x.v, ix) } end, {}), src:to(x.dtype).v
   build(src.shape, function(ix)
     local row = at(rows, place(ix))
@@ -312,7 +312,7 @@ function X.__newindex(x, key, v)                        -- x[key] = v
     from).v
 end
 
--- ---- composites; those of halves are rounded once, at the end -----------------------------------
+-- ---- ops made of others, in f32 for f16 and bf16, whose result is rounded once, at the end ------
 local function in_f32(f)
   return function(x, ...)
     return types[x.dtype].top and f(x:to "f32", ...):to(x.dtype) or f(x, ...)
@@ -340,10 +340,10 @@ O.cross_entropy = in_f32(function(x, ids, options)
   return options.reduction == "none" and y or y[options.reduction](y)
 end)
 X.silu = in_f32(function(x) return x * x:sigmoid() end)
---- The argument of the sigmoid in the tanh form of gelu.
+--- The s in gelu(a) = a * sigmoid(s), which is gelu's approximation with tanh.
 local function gate(a) return (a * a * 0.07135481627260025 + 1.5957691216057308) * a end
 X.gelu = in_f32(function(x) return x * apply(x.dtype, gate, { ulps = 3 }, x):sigmoid() end)
---- (…, i, k, 1) times (…, 1, k, j), summed over k.
+--- a of shape (…, i, k, 1) times b of shape (…, 1, k, j), summed over k.
 X.matmul = in_f32(function(a, b)
   local p, q = #a.shape > 1 and a or a:unsqueeze(1),
     #b.shape > 1 and b:to(a.dtype) or b:to(a.dtype):unsqueeze(2)
@@ -375,12 +375,12 @@ function O.leaf(s)
   return value(s.shape, s.dtype, function(ix) return { O.hold(s.dtype, at(s.data, ix)), 0 } end)
 end
 function O.seed(n) O.state = { seed = n, counter = 0 } end
---- Philox4x32-10: four words from a counter of 128 bits, given in halves, and a key of 64.
+--- Philox4x32-10: four 32-bit words from a counter of 128 bits (low and high half), a 64-bit key.
 function O.philox(counter, high, key)
   local M = 0xffffffff
   local a, b, x, y, k0, k1 = counter & M, counter >> 32, high & M, high >> 32, key & M, key >> 32
   for _ = 1, 10 do
-    -- the bits of these 64-bit products are exact
+    -- products of two 32-bit numbers are exact in 64 bits
     local p, q = 0xD2511F53 * a, 0xCD9E8D57 * x
     a, b, x, y = (q >> 32) ~ b ~ k0, q & M, (p >> 32) ~ y ~ k1, p & M
     k0, k1 = (k0 + 0x9E3779B9) & M, (k1 + 0xBB67AE85) & M
@@ -405,10 +405,10 @@ for kind in ("rand randn randint"):gmatch "%a+" do
       end
       local radius, turn = math.sqrt(-2 * math.log((w[k | 1] + 0.5) * 2^-32)),
         2 * math.pi * w[(k | 1) + 1] * 2^-32
-      -- the method of Box and Muller makes two numbers from two words
+      -- Box and Muller's method: two words give two normally distributed numbers
       local y = radius * (k % 2 == 0 and math.cos(turn) or math.sin(turn))
-      -- The tolerance grows as the radius falls: the logarithm is then of a number just below 1,
-      -- which has an error of 2^-24 in f32.
+      -- The error grows as the radius falls: its logarithm is then one of a number just below 1,
+      -- and this number has an error of 2^-24 in f32.
       return { O.hold("f32", y), 2^-20 * (1 + abs(y)) + 2^-23 / radius }
     end)
   end

@@ -1,5 +1,5 @@
---- for key, value in ordered(t): as pairs, in the order of the keys as text. For tests that are
--- made in a loop: SPEC_PART counts them in each process again.
+--- for key, value in ordered(t): like pairs, but in the order of the keys as text. For tests made
+-- in a loop: SPEC_PART (helper.lua) counts tests, so their order must be the same in every process.
 return function(t)
   local keys, k = {}, 0
   for key in pairs(t) do keys[#keys + 1] = key end

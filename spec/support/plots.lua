@@ -1,5 +1,5 @@
 -- One small plot of each kind, of numbers that are the same on every machine: spec/golden/plot has
--- the plots as SVG and PNG. Run as a program with a folder, it writes them there.
+-- them as SVG and PNG. flame-lua spec/support/plots.lua FOLDER writes them into a folder.
 local flame = require "flame"
 local plot = require "flame.plot"
 
@@ -8,13 +8,13 @@ local function small(o)
   return plot.new(o)
 end
 
--- Numbers that look random: the fractions of multiples of an irrational number.
+-- n numbers from 0 to 1 that look random: the fractions of multiples of an irrational number.
 local function spread(n, step)
   local out = {}
   for i = 1, n do out[i] = i * step % 1 end
   return out
 end
--- Sums of twelve such numbers minus six: about normally distributed.
+-- n numbers that are about normally distributed: sums of twelve such numbers, minus six.
 local function bell(n)
   local out = {}
   for i = 1, n do

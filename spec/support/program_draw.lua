@@ -1,12 +1,12 @@
---- Functions with which steps of random programs (programs.lua) are drawn: random numbers, shapes,
---- elements, leaves, and the choice of a variable. g: the state of the program that is being drawn.
+--- What steps of random programs (programs.lua) are drawn with: random numbers, shapes, elements,
+--- leaves, and the choice of a variable. g: the state of the program that is being drawn.
 local O = dofile("spec/support/oracle.lua")
 local is_float = O.is_float
 local T = { O = O }
 
---- splitmix64: independent of the host's math.random.
+--- A generator of random numbers from a seed: splitmix64, the same on every host.
 local function generator(seed)
-  -- far from the state of the next seed
+  -- mixed, so that seeds in succession start far apart in the sequence
   local s = (seed * 0xD1342543DE82EF95 ~ seed >> 7) * 0xAF251AF3B0F025B5
   local function bits()
     s = s + 0x9E3779B97F4A7C15
@@ -39,13 +39,13 @@ local function random_shape(r, rank)
   return shape
 end
 
---- Sizes of mixed programs: rows and columns shorter and longer than the blocks of the library's
---- loops.
+--- Shapes from which mixed programs start: rows and columns are shorter or longer than the blocks
+--- in which the library's loops work.
 T.BASES = { { 5 }, { 17 }, { 65 }, { 130 }, { 2, 4 }, { 3, 5 }, { 4, 7 }, { 2, 16 }, { 5, 17 },
   { 17, 3 }, { 2, 64 }, { 2, 65 },
   { 65, 2 }, { 1, 70 }, { 2, 3, 4 }, { 3, 2, 17 }, { 2, 5, 1, 3 }, { 4, 1, 9 } }
 
---- A long program is drawn with an axis of size LONG, which run stretches to one of these lengths.
+--- Long programs are drawn with an axis of size LONG. P.run stretches it to one of LENGTHS.
 T.LONG, T.LENGTHS = 9, { 63, 64, 65, 100, 1023, 1024, 1025, 2065, 5000 }
 T.LONG_BASES = { { 9 }, { 2, 9 }, { 3, 9 }, { 9, 2 }, { 9, 5 }, { 2, 9, 3 }, { 2, 3, 9 } }
 
@@ -69,7 +69,7 @@ local function random_element(r, dtype, wild)
   return r.int(dtype == "u8" and 0 or -7, 9)
 end
 
---- Nested tables of a shape with random elements of a dtype.
+--- Nested tables of a shape, filled with random elements of a dtype.
 function T.data(r, shape, dtype)
   return nested(shape, function() return random_element(r, dtype) end)
 end
@@ -78,19 +78,19 @@ local function add_leaf(g, shape, dtype, f)
     data = nested(shape, f or function() return random_element(g.r, dtype, g.wild) end) }
 end
 
---- A leaf of a long program: its axis of size LONG gets the program's length, and its data come
---- from a separate seed.
+--- In a long program, marks leaf s: P.run is to stretch its axis of size LONG to the program's
+--- length and to draw the data of all elements from a separate seed.
 local function stretch(g, s)
   if not g.long then return end
   s.long, s.seed = g.long, g.r.int(1, 1 << 30)
 end
---- A live variable for which ok(…) is true, or nil.
+--- The number of a random live variable for which ok(value, number) is true; nil: there is none.
 local function pick(g, ok)
   local list = {}
   for k, x in pairs(g.vars) do if not ok or ok(x, k) then list[#list + 1] = k end end
   table.sort(list)
   if #list == 0 then return nil end
-  -- newer ones more often
+  -- the larger of two draws, so that newer variables are chosen more often
   return list[math.max(g.r.int(1, #list), g.r.int(1, #list))]
 end
 local function x_of(g, k) return g.vars[k] end
@@ -107,7 +107,7 @@ local function random_number(g, dtype)
   end
   return g.r.int(dtype == "bool" and 0 or dtype == "u8" and 0 or -3, dtype == "bool" and 1 or 5)
 end
---- A new index leaf; steps that need one record it first.
+--- Adds a leaf with random positions from 1 to n to the program, and returns its number.
 local function index_leaf(g, shape, n)
   local dtype = g.r.pick(T.INTS)
   if n > T.LIMITS[dtype][2] then dtype = "i64" end

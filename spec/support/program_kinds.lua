@@ -1,9 +1,9 @@
---- Functions on finished random programs, loaded with P (programs.lua): counts of the kinds of
---- steps that a run must include, and copies of programs with other numbers or slices.
+--- Adds functions on finished random programs to P (programs.lua): they count the kinds of steps,
+--- all of which a run of the specs must include, and copy programs with other numbers or slices.
 local P = ...
 local O = P.oracle
 
---- Counts in 'counts' the steps of each kind that the programs of a run must include.
+--- Adds to counts[kind] how often a program has steps of each kind that the specs must include.
 function P.count(program, counts)
   local function hit(name) counts[name] = (counts[name] or 0) + 1 end
   local group, uses, stale, chain, pending, last = {}, {}, {}, 0, false, nil
@@ -80,7 +80,7 @@ local function copy(t)
   for k, v in pairs(t) do u[k] = copy(v) end
   return u
 end
---- The same program with other float numbers: its windows and plans are the same.
+--- A copy with other float constants. The library can run it with the plans of the original.
 function P.other_numbers(program)
   local twin = copy(program)
   for _, s in ipairs(twin.steps) do
@@ -88,8 +88,8 @@ function P.other_numbers(program)
   end
   return twin
 end
---- The same program with its slices in reverse order: the same ops, shapes and inputs, but other
---- plans.
+--- A copy that reads its slices in reverse order: it has the same ops, shapes and inputs, but needs
+--- other plans. Returns nil if the program has no slice to reverse.
 function P.other_slices(program)
   local twin, changed = copy(program), false
   for _, s in ipairs(twin.steps) do

@@ -1,11 +1,11 @@
---- Steps of random programs (programs.lua) that move values: views, joins, positions, writes; and
---- those that refuse, fail, evaluate, read or drop. Loaded with T and M, after program_values.lua.
+--- Adds to M the steps of random programs (programs.lua) that move values: views, joins, positions,
+--- writes; and those that are refused, fail, evaluate, read or drop. T: program_draw.lua.
 local T, M = ...
 local O, pick, x_of, float = T.O, T.pick, T.x_of, T.float
 local add_leaf, random_number, random_shape = T.add_leaf, T.random_number, T.random_shape
 local index_leaf, row_of, UNARY_KINDS, MOST = T.index_leaf, T.row_of, T.UNARY_KINDS, T.MOST
 
---- Sizes in another grouping.
+--- A random shape with as many elements as x, for a reshape.
 local function regrouped(g, x)
   local n, shape = O.numel(x.shape), {}
   if n == 0 then return g.r.pick { { 0 }, { 2, 0 }, { 0, 3 } } end
@@ -140,7 +140,7 @@ function M.embedding(g)
   return { f = "embedding", a = a,
     i = index_leaf(g, random_shape(g.r, g.r.int(0, 1)), x_of(g, a).shape[1]) }
 end
---- Positions without repeats, so that a plain scatter is also well defined for gradients.
+--- Values stored or added at random positions; in programs with gradients added: positions repeat.
 function M.scatter(g)
   local a = row_of(g)
   if not a then return nil end
@@ -161,7 +161,7 @@ function M.index_add(g)
   return { f = "index_add", a = a, d = d, b = b, i = index_leaf(g, { shape[d] }, x.shape[d]) }
 end
 
---- A variable that may be written: not a view, and in programs with gradients not a leaf.
+--- A variable that may be written: no view, and no leaf that wants a gradient. nil: there is none.
 local function target(g, ok)
   return pick(g, function(x, k)
     return not g.view[k] and not g.tracked_leaf[k] and (not ok or ok(x))
@@ -214,8 +214,8 @@ M["error"] = function(g)
   local a = pick(g)
   return a and { f = "error", a = a, how = g.r.int(1, 4) }
 end
---- A value whose evaluation fails because a position is out of range; all others must be
---- unaffected.
+--- A value that cannot be evaluated because a position is out of range. It must not affect any
+--- other value.
 function M.late(g)
   local a = row_of(g)
   if not a then return nil end
@@ -225,15 +225,15 @@ function M.late(g)
     keep = g.r.chance(0.6) }
 end
 --- A write at a position out of range: the target keeps its value, with which later steps continue,
---- and the next read raises the error once. Not in programs with gradients, which would depend on
---- it.
+--- and the next read raises the error once. Not in programs with gradients: these would depend on
+--- the failed write.
 function M.missed(g)
   local a = not g.smooth and target(g, function(x) return #x.shape > 0 and O.numel(x.shape) > 0 end)
   return a and { f = "missed", a = a, at = x_of(g, a).shape[1] + g.r.int(1, 3),
     add = g.r.chance(0.3) }
 end
---- Several values evaluated together; most of the other variables are dropped before, so that they
---- become intermediates or are not computed at all.
+--- One call of flame.eval for several values. A random part of the other variables is dropped
+--- before, which then are intermediate values, or are not computed at all.
 function M.eval(g)
   local s, wanted = { f = "eval", list = {}, drop = {} }, {}
   for _ = 1, g.r.int(1, 4) do

@@ -1,9 +1,9 @@
---- Random programs (programs.lua): run, compared, made smaller.
+--- Runs random programs (programs.lua), checks what they give, and makes failing ones smaller.
 --
--- run(program, mode) runs one on the library under a budget and a collector mode, and returns the
--- values read. check(program, modes) runs all modes, requires the same bits from each, and values
--- within the oracle's bounds; where the default device is not the CPU, it compares with the CPU as
--- well. shrink(program, fails) drops steps while the program still fails.
+-- run(program, mode) runs a program and returns the values that it read. mode: the budget (pending
+-- ops after which the library evaluates) and the collector's mode. check(program, modes) wants the
+-- same bits in all modes, values within the bounds of oracle.lua, and, if the default device is not
+-- the CPU, agreement with the CPU. shrink(program, fails) drops steps while fails(program) is true.
 local flame = require "flame"
 local P = dofile("spec/support/programs.lua")
 local O, generator, internal = P.oracle, P.generator, flame.internal
@@ -15,7 +15,7 @@ local function take(vars, k)
   if x == nil then error("variable " .. tostring(k) .. " is gone", 0) end
   return x
 end
---- A leaf of a long program, its axis LONG stretched to the program's length.
+--- Leaf s of a long program with its axis of size LONG stretched to the program's length.
 local function stretched(s)
   local r, shape = generator(s.seed), {}
   for d, n in ipairs(s.shape) do shape[d] = n == P.LONG and s.long or n end
@@ -50,7 +50,7 @@ end
 local give_up = R.eval
 function R.eval(s, _, vars, mode)
   give_up(s, nil, vars)
-  -- with a budget of 1 each op is already evaluated
+  -- no need with a budget of 1: nothing is pending
   if mode.collector ~= "stop" and mode.budget > 1 then collectgarbage() end
   local list = {}
   for i, k in ipairs(s.list) do list[i] = take(vars, k) end
@@ -75,7 +75,7 @@ function R.refuse(_, x)
   end
 end
 function R.late(s, x, vars)
-  local ok, bad = pcall(function()      -- the next op raises where the window was cut before it
+  local ok, bad = pcall(function()      -- raises here if index_select was evaluated
     return (x:index_select(s.d, flame.tensor({ 1, s.at }, { dtype = "i64" })) * 2):sum()
   end)
   if not ok and not tostring(bad):find("out of range", 1, true) then error(bad, 0) end
@@ -87,11 +87,11 @@ function R.missed(s, x, vars)
   if not s.add or x.dtype == "bool" then x[ids] = x.dtype == "bool" or 1 return end
   local ones = flame.ones({ 2, table.unpack(x.shape, 2) }, { dtype = x.dtype })
   local ok, why = pcall(function() x:copy_(x + flame.zeros_like(x):index_add(1, ids, ones)) end)
-  -- where the window was cut before the write, the value has failed already
+  -- raises here if index_add was evaluated before copy_
   if not ok and not tostring(why):find("out of range", 1, true) then error(why, 0) end
 end
---- Calls f(), and again where it raised the error of a missed write: at most once for each window
---- that had such writes.
+--- Returns f(). A read after a write out of range (R.missed) raises its error once: f is then
+--- called again, at most as often as there were such writes.
 local function told(vars, f)
   local ok, y = pcall(f)
   while not ok and vars.missed > 0 and tostring(y):find("out of range", 1, true) do
@@ -112,14 +112,14 @@ R["error"] = function(s, x)
 end
 function R.backward(s, x) x:backward(nil, { retain_graph = s.retain }) end
 
---- { bytes, shape as text, dtype } of a tensor, with 'full' also its nested table.
+--- The bytes, shape and dtype of a tensor; with 'full' also v, its value as nested tables.
 local function snapshot(x, full)
   local t = { dtype = x.dtype, shape = x.shape, bytes = x:detach():bytes() }
   if full then t.v = #t.shape == 0 and x:item() or O.numel(t.shape) == 0 and {} or x:totable() end
   return t
 end
 
---- Run the steps; log[key] is what was read: a number in order, or "end k", "grad k".
+--- Returns the log of a run: { k = variable, x = snapshot } for reads, then live variables; grads.
 function P.run(program, mode, full)
   local vars, log = { bad = {}, missed = 0 }, { n = 0 }
   local before = internal.budget(mode.budget)
@@ -180,7 +180,7 @@ local function is_nan(dtype, v)
   end
   return v ~= v
 end
---- nil, or where two results differ in a bit (NaN payloads apart).
+--- Returns text on where two snapshots differ in a bit, or nil. NaNs of all kinds are equal.
 local function same_bits(a, b)
   if a.dtype ~= b.dtype or table.concat(a.shape, ",") ~= table.concat(b.shape, ",") then
     return "another dtype or shape"
@@ -197,7 +197,7 @@ local function same_bits(a, b)
   end
 end
 
---- nil, or where the library's value lies outside the oracle's bounds.
+--- Returns text on where a snapshot lies outside the bounds of the oracle's value, or nil.
 local function outside(got, want)
   if got.dtype ~= want.dtype then return ("dtype %s, expected %s"):format(got.dtype, want.dtype) end
   if table.concat(got.shape, ",") ~= table.concat(want.shape, ",") then
@@ -219,11 +219,11 @@ local function outside(got, want)
   end
 end
 
--- Ops whose bits may differ on another device: sums and products of floats, since the devices add
--- in different orders; matrix products; f64's elementary functions, which are the platform's.
--- Values computed from theirs may differ as well. Everything else has the same bits
--- (docs/accuracy.md): functions of the other floats, integers, views, random numbers, scattered
--- sums (in the order of the positions).
+-- Ops that may give other bits on another device: sums and products of floats, since devices add in
+-- different orders; matrix products; f64's elementary functions, which come from the platform; and
+-- whatever is computed from such values. Everything else has the same bits (docs/accuracy.md):
+-- functions of other floats, integers, views, random numbers, and sums at positions, which are
+-- added in order.
 local ORDERS = { sum = true, prod = true, mean = true, var = true }
 local ELEMENTARY = { exp = true, log = true, sin = true, cos = true, tanh = true, sigmoid = true,
   pow = true, atan2 = true }
@@ -237,8 +237,8 @@ local function may_differ(s, vars, loose)
   for _, k in ipairs(s.list or {}) do if loose[k] then return true end end
   return false
 end
---- The oracle's values in the order of run's log, and for each whether its bits may differ between
---- devices.
+--- The oracle's values in the order of P.run's log, and a list that says for each of them whether
+--- its bits may differ between devices.
 function P.expect(program)
   local vars, loose, log, differs = {}, {}, {}, {}
   local function note(k) log[#log + 1], differs[#log + 1] = vars[k]:clone(), loose[k] or false end
@@ -271,7 +271,7 @@ local function compare_logs(a, b, name)
   end
 end
 
---- Losses of the program with element (k-th) of leaf o moved by h, in unrounded arithmetic.
+--- The sum of the program's losses after h is added to element k of leaf o, without rounding.
 local function loss_at(program, o, k, h)
   local vars, sum = {}, 0
   O.wide = true
@@ -289,7 +289,7 @@ local function loss_at(program, o, k, h)
   O.wide = false
   return sum
 end
---- The flat numbers of a snapshot, bools as 0 and 1.
+--- The elements of a snapshot as a list of numbers, bools as 0 and 1.
 local function numbers(x)
   local list = {}
   local function walk(t)
@@ -299,8 +299,8 @@ local function numbers(x)
   walk(x.v)
   return list
 end
---- Compares gradients with central differences of two widths, except where the two differences
---- disagree.
+--- Compares two random elements of each gradient with central differences of two widths, unless
+--- these disagree. Returns text on the first gradient that is wrong, or nil.
 function P.check_gradients(program, log, r)
   for _, s in ipairs(program.steps) do
     local g = s.grad and log.grads[s.o]
@@ -326,8 +326,8 @@ function P.check_gradients(program, log, r)
 end
 
 local function near(a, b, bound) return a == b or a ~= a and b ~= b or math.abs(a - b) <= bound end
---- nil, or where the values of two devices differ: in a bit; where bits may differ, by more than
---- the oracle's bound; gradients by more than their dtype allows.
+--- Returns text on where the logs of two devices differ, or nil. They may not differ in any bit;
+--- where bits may differ, not by more than the oracle's bound; gradients have a bound by dtype.
 local function compare_devices(here, there, want, differs, program)
   if here.n ~= there.n then return ("cpu: %d values read, %d here"):format(there.n, here.n) end
   for i = 1, here.n do
@@ -359,10 +359,10 @@ local function compare_devices(here, there, want, differs, program)
   end
 end
 
---- A second device on which programs are run for comparison; nil: none.
+--- The second device, on which programs are run for comparison: the CPU. nil: it is the first.
 P.second = flame.default_device() ~= "cpu" and "cpu" or nil
 P.counts = {}
---- nil, or why the program fails. modes: list of { budget =, collector = }.
+--- Returns text on why the program fails, or nil. modes: a list of { budget =, collector = }.
 function P.check(program, modes, no_oracle)
   local first, why = P.run(program, modes[1], true)
   if not first then
@@ -395,7 +395,7 @@ function P.check(program, modes, no_oracle)
 end
 
 local BUDGETS, COLLECTORS = { 1, 7, 1 << 20 }, { "stop", "generational", "incremental" }
---- Three pairs that have each budget once and each collector mode once; seeds take turns through
+--- Three modes with each budget once and each mode of the collector once. Three seeds in a row have
 --- all nine pairs.
 function P.modes_of(seed)
   local modes = {}
@@ -404,9 +404,9 @@ function P.modes_of(seed)
   end
   return modes
 end
---- nil, or why program 'seed' of mixed dtypes fails, with the smallest program that still fails. Of
---- eight seeds in a row one makes a long program and two make programs that end in backward. Each
---- is run op by op and planned, as one window or cut somewhere.
+--- Returns why the mixed program of a seed fails and the smallest program that still fails, or nil.
+--- Of eight seeds in a row one makes a long program and two make programs that end in backward.
+--- Programs run with every op evaluated at once, and with many ops, or all, evaluated together.
 function P.check_mixed(seed, counts)
   local program = P.mix(seed, seed % 8 == 1 or seed % 8 == 5, seed % 8 == 3)
   local budget, collector = ({ 7, 1 << 20, 20, 1 << 20 })[(seed >> 3) % 4 + 1],
@@ -424,7 +424,7 @@ end
 
 -- ---- smaller ------------------------------------------------------------------------------------
 local READS = { "a", "b", "c", "i", "w" }
---- The program without step 'out' and without the steps that need its result.
+--- A copy of the program without step number 'out' and without the steps that need its result.
 local function without_step(program, out)
   local gone, steps = {}, {}
   for k, s in ipairs(program.steps) do

@@ -1,9 +1,9 @@
---- Steps of random programs from which a planner may make one kernel ('siblings'): values are cut
---- into slices along an axis, the same is computed from each slice, the results are joined again
---- along some axis, and slices of the joined value are read; some are overwritten with others. Also
---- writes that wait for each other ('crossed'): there are two evaluated arrays; the first is
---- written, then the second with the old values of the first, and a kernel that checks positions
---- has to run before both writes. 'tools': the functions with which programs.lua draws.
+--- Two kinds of steps of random programs (programs.lua). 'siblings': values are cut into slices
+--- along an axis, the same is computed from each slice, the results are joined again along some
+--- axis, and slices of the joined value are read; the library may do all of this in one kernel.
+--- 'crossed': writes that have to wait. Of two evaluated arrays the first is written, then the
+--- second with old values of the first, and a kernel that checks positions must run before both.
+--- tools: the functions of program_draw.lua and others with which programs.lua draws.
 return function(tools)
   local O, pick, x_of = tools.O, tools.pick, tools.x_of
 
@@ -14,14 +14,14 @@ return function(tools)
     return table.concat(x.shape, ",") == table.concat(y.shape, ",")
   end
 
-  --- One of the axes along which x has few elements, or nil.
+  --- A random axis along which x has 2 to 5 elements, or nil.
   local function short_axis(g, x)
     local list = {}
     for d, n in ipairs(x.shape) do if n > 1 and n <= 5 then list[#list + 1] = d end end
     return #list > 0 and g.r.pick(list) or nil
   end
 
-  --- A few steps on slice k of a, with one of b.
+  --- Adds a few steps that combine slice k of a with slices of b; returns their result, or nil.
   local function part(g, a, b, d, k)
     local r, n = g.r, x_of(g, a).shape[d]
     local p = view(g, a, d, k)
@@ -39,7 +39,7 @@ return function(tools)
     return p
   end
 
-  --- Slices of the joined value, combined with each other and summed.
+  --- Adds steps that take slices of the joined value y, combine some with each other, and sum.
   local function read(g, y, d)
     local r, n = g.r, x_of(g, y).shape[d]
     for _ = 1, r.int(0, 4) do
@@ -77,7 +77,7 @@ return function(tools)
     end
     if x_of(g, y).shape[along] > 0 then read(g, y, along) end
     if r.chance(0.5) then return { f = "del", a = y } end
-    -- in place: the parts of a target are computed from a target
+    -- sometimes the joined value is written into a variable from which it may be computed
     if r.chance(0.4) then
       local t = tools.target(g, function(v)
         local u = x_of(g, y)
@@ -88,7 +88,7 @@ return function(tools)
     return nil
   end
 
-  --- A slice of a, or its sum with another slice, and a target of the same shape.
+  --- A value from a slice of a, and a variable of the same shape into which it may be written.
   local function old_value(g, a)
     local r, x = g.r, x_of(g, a)
     local d = #x.shape > 0 and r.int(1, #x.shape)

@@ -1,6 +1,6 @@
---- What the steps of random programs (programs.lua) do, using only functions with flame's names:
--- steps(lib) gives the functions that take them, run[s.f](s, x, vars, mode), on the library or on
--- the oracle. x is the value of variable s.a; the result is the value of variable s.o.
+--- What the steps of random programs (programs.lua) do. The file returns a function of lib: flame,
+-- or the O of oracle.lua, which has functions of the same names. It gives a table with a function
+-- for each kind of step: run[s.f](s, x, vars, mode), x = vars[s.a], returns the value of s.o.
 local function take(vars, k)
   local x = vars[k]
   if x == nil then error("variable " .. tostring(k) .. " is gone", 0) end

@@ -1,6 +1,6 @@
---- Steps of random programs (programs.lua) that compute values: leaves, ops of elements,
---- reductions, products, rows, casts, random numbers. Loaded with T (program_draw.lua) and M, to
---- which it adds functions: M.name(g) gives a step, or nil if no variable fits.
+--- The steps of random programs (programs.lua) that compute values: leaves, ops of elements,
+--- reductions, products, rows, casts, random numbers. T: program_draw.lua. M gets a function for
+--- each kind of step: M.name(g) draws a step, or gives nil if no variable fits.
 local T, M = ...
 local O, pick, x_of, float, all = T.O, T.pick, T.x_of, T.float, T.all
 local is_float, add_leaf, stretch = O.is_float, T.add_leaf, T.stretch
@@ -8,7 +8,7 @@ local random_number = T.random_number
 local random_shape, index_leaf, values, MOST = T.random_shape, T.index_leaf, T.values, T.MOST
 local FLOATS, INTS, MIXED_FLOATS = T.FLOATS, T.INTS, T.MIXED_FLOATS
 
---- A leaf of a mixed program: the program's sizes, some axes 1 or left out,
+--- A leaf of a mixed program. It has the shape of the program with some axes 1 or left out,
 --- now and then another shape.
 local function mixed_leaf(g)
   local r = g.r
@@ -39,7 +39,7 @@ local function fits(kind, dtype)
   return kind == "S" or kind == "T" or kind == "F" or kind == "N" and dtype ~= "bool"
     or kind == "I" and not is_float(dtype)
 end
---- For programs with gradients: is v far from jumps of the derivative and from ends of the domain?
+--- Ops for programs with gradients, and for which inputs: those far from jumps of the derivative.
 local SMOOTH = {
   abs = function(v) return math.abs(v) > 1e-3 end, relu = function(v) return math.abs(v) > 1e-3 end,
   sqrt = function(v) return v > 0.05 end, rsqrt = function(v) return v > 0.05 end,
@@ -47,8 +47,8 @@ local SMOOTH = {
   exp = function(v) return v < 4 end, square = function(v) return math.abs(v) < 10 end,
   neg = true, sin = true, cos = true, tanh = true, sigmoid = true,
 }
---- The ops that programs are made of; kinds as in the op table: S any dtype, N no bool, F gives
--- floats, T gives bool, I integers.
+--- The ops of programs by kind, as src/tensor/ops.def has them: S (SAME) takes any dtype, N (NUM)
+-- all but bool, I (INT) integers; F (FLOAT) gives floats, T (TEST) gives bool.
 local UNARY_KINDS, BINARY_KINDS, UNARY_SMOOTH = {}, {}, {}
 local function ops_of(kinds, names)
   local list = {}
@@ -166,8 +166,8 @@ function M.red(g)
   end
   return s
 end
---- As in mixed precision: a narrow value is cast to f32 and reduced, while other steps read the
---- cast value, too.
+--- As programs in mixed precision do: an f16 or bf16 value is cast to f32 and reduced, and later
+--- steps may read the cast value, too.
 function M.widened(g)
   local a = pick(g, function(x)
     return O.types[x.dtype].top and #x.shape > 0 and O.numel(x.shape) > 0

@@ -1,30 +1,30 @@
---- Random programs.
+--- Random programs: sequences of operations on tensors, drawn from a seed, for specs.
 --
 -- A program is data, a list of steps { f =, o =, a =, … } over numbered variables; f is the name of
 -- the step, o the variable that gets the result, a, b, c, i and list the variables that it reads.
--- make(seed) draws one, running the oracle along the way, so that every step is legal and its
--- result well conditioned. program_run.lua runs and compares them. program_draw.lua has what all
--- steps are drawn with, program_values.lua, program_places.lua and program_siblings.lua draw single
--- steps, program_steps.lua runs them, program_kinds.lua counts them.
+-- While a program is drawn, the oracle (oracle.lua) computes its values: every step is legal, and
+-- its result well conditioned. program_run.lua runs programs and compares their values with the
+-- oracle's. program_draw.lua has what steps are drawn with; program_values.lua, program_places.lua
+-- and program_siblings.lua draw steps; program_steps.lua runs them, program_kinds.lua counts them.
 --
--- Three sorts. make(seed): many ops, errors, branches and draws of random numbers. make(seed,
--- dtype): one float dtype, ends in backward. mix(seed, smooth, long): casts, reductions and row
--- programs of mixed dtypes; smooth ones end in backward, long ones have rows or columns of up to
--- 5000.
+-- There are three sorts of programs. make(seed): many ops, errors, branches, random numbers.
+-- make(seed, dtype): one float dtype, and backward at the end. mix(seed, smooth, long): casts,
+-- reductions and ops on rows in mixed dtypes; smooth programs end in backward, long ones have rows
+-- or columns of up to 5000 elements.
 --
--- Varied: dtypes of leaves, casts from each to each, mixed operands; rank 0 to 4 and sizes, 0 and 1
--- among them; leaves that are stored, pending casts, or read through a transposed layout; views of
--- views; elementwise ops, reductions over any axes, softmax, layer_norm, var, cross_entropy,
--- products of matrices, gathers, scatters, joins, slices that are worked on alike and joined;
--- writes; which values are alive, given up, or asked for together when the window is evaluated;
--- where the window is cut; when the collector runs; special values (NaN, infinities, -0, the ends
--- of integers). Not varied: scans, sorts,
--- convolutions, transforms, factorisations and user kernels, which are separate steps; more
--- than 130 elements in a row, unless long; the gradients of long programs; second derivatives;
--- layouts with a step in the reduced axis of a stored leaf, other than those of views; numbers of
--- threads and instruction sets, which the environment sets (FLAME_THREADS, FLAME_ISA). Gradients of
--- mixed programs are compared between budgets alone: what is summed in bf16 may cancel, so
--- differences of the loss give no bound.
+-- Programs vary in the dtypes of leaves, casts from each to each, and mixed operands; in rank (0 to
+-- 4) and sizes, with 0 and 1; in leaves, which are stored, casts not yet evaluated, or transposed;
+-- in ops: views of views, elementwise ops, reductions over any axes, softmax, layer_norm, var,
+-- cross_entropy, products of matrices, gathers, scatters, joins, equal work on several slices, and
+-- writes; in which values are kept, dropped, or evaluated together; in how many pending ops force
+-- an evaluation (the budget); in when the collector runs; and in special values (NaN, infinities,
+-- -0, the ends of integers).
+-- They do not have: scans, sorts, convolutions, transforms, factorisations, user kernels; more than
+-- 130 elements in a row, unless they are long; gradients in long programs; second derivatives;
+-- stored leaves with a step in the axis that is reduced, unless by a view. Numbers of threads and
+-- instruction sets come from the environment (FLAME_THREADS, FLAME_ISA). Gradients of mixed
+-- programs are compared between budgets only: sums in bf16 may cancel, so differences of the loss
+-- give no bound.
 local T, M = dofile("spec/support/program_draw.lua"), {}
 assert(loadfile("spec/support/program_values.lua"))(T, M)
 assert(loadfile("spec/support/program_places.lua"))(T, M)
@@ -34,9 +34,9 @@ local run = dofile("spec/support/program_steps.lua")(O)
 run.leaf = O.leaf
 local P = { oracle = O, generator = T.generator, data = T.data, LONG = LONG }
 
---- Runs one step on the oracle; steps that exist for the library alone change nothing.
+--- Runs one step on the oracle. Steps that only the library knows (an error, say) do nothing.
 function P.step(vars, s)
-  -- a write is not seen through other handles, and an oracle's function may return its operand
+  -- the written value is copied before: other variables may share it, and must not see the write
   if s.f == "set" or s.f == "inplace" then vars[s.a] = vars[s.a]:clone() end
   local y = run[s.f] and run[s.f](s, s.a and vars[s.a], vars)
   if y ~= nil then vars[s.o] = y end
@@ -63,11 +63,11 @@ local function drawn_by(weights)
   return names
 end
 local NAMES, MIXED_NAMES, LONG_NAMES = drawn_by(WEIGHTS), drawn_by(MIXED), drawn_by(LONGER)
---- Views whose steps contain sizes.
+--- Views that name sizes or positions, which long programs cannot have.
 local SIZED = { reshape = true, slice = true, expand = true, select = true, narrow = true }
 
---- Is the oracle's error bound small enough for a useful comparison? In mixed programs it may be a
---- few roundings to bf16.
+--- Is the oracle's bound on the error of y small enough for a useful comparison? In mixed programs
+--- it may be as large as a few roundings to bf16.
 local function sound(g, y)
   local part, least = g.base and 0.06 or 1e-2, g.base and 0.02 or 1e-3
   for _, p in ipairs(O.flat(y)) do
@@ -86,8 +86,8 @@ local function too_long(y)
   for _, size in ipairs(y.shape) do n = n + (size == LONG and 1 or 0) end
   return n > 1
 end
---- Numbers and appends a step and runs it on the oracle; removes it again when its result is not
---- sound.
+--- Appends a step to the program and runs it on the oracle. Returns the number of its result; if
+--- that is not sound, leaves the step out and returns nil.
 local function append(g, s)
   local n = #g.program.steps
   s.o = s.o or g.next
@@ -117,8 +117,8 @@ local function append(g, s)
   return s.o
 end
 
---- The state in which a program is drawn: its random numbers, the oracle's variables by number, and
---- which of them are views, tracked or leaves.
+--- The state while a program is drawn: the generator r, the oracle's value of each variable, and
+--- which variables are views, leaves, or leaves with a gradient. g.emit(step) appends a step.
 local function maker(program)
   local r = T.generator(program.seed)
   local g = { r = r, vars = {}, reads = {}, view = {}, tracked_leaf = {}, leaf = {}, next = 1,
@@ -129,7 +129,7 @@ local function maker(program)
   return g
 end
 
---- The program of a seed. what: nil, or the float dtype of a program that ends in backward.
+--- Draws a program. what: nil, or the float dtype of a program that ends in backward.
 function P.make(seed, what)
   local g = maker { seed = seed, float = what, smooth = what ~= nil, steps = {} }
   local r = g.r
@@ -158,9 +158,9 @@ local function numbered(vars)
   table.sort(order)
   return order
 end
---- A mixed program; smooth: one that ends in backward; long: one whose rows or columns are so long
--- that they are made in pieces. Long programs are not compared with the oracle: it runs them with
--- LONG as the length.
+--- Draws a program of mixed dtypes. smooth: it ends in backward; long: its rows or columns are so
+-- long that kernels work on them in parts. The oracle runs long programs with the short length
+-- LONG, so that they are not compared with it.
 function P.mix(seed, smooth, long)
   local g = maker { seed = seed, mixed = true, smooth = smooth or false, long = long, steps = {} }
   local r = g.r
@@ -192,7 +192,7 @@ function P.mix(seed, smooth, long)
   return g.program
 end
 
---- Eight to twenty elementwise ops in a row without a read in between: a budget of 7 cuts them.
+--- Appends 9 to 20 elementwise ops without a read: with a budget of 7 some are evaluated before.
 function P.chain(g)
   local a = pick(g, function(x) return float(x) end)
   for _ = 1, a and g.r.int(9, 20) or 0 do
@@ -204,7 +204,7 @@ function P.chain(g)
   end
 end
 
---- A loss of all float values that are alive, and one or two calls of backward on it.
+--- Appends one or two losses, sums of live float values, and a call of backward on each.
 function P.finish(g)
   local losses = {}
   for _ = 1, g.r.chance(0.3) and 2 or 1 do

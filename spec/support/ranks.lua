@@ -1,11 +1,11 @@
 --- run(n, text, {by = "mpi" | "tcp", with = "VARIABLE=value …", timeout =, grace =, signal =,
--- all =}) runs a script of Lua in n processes, under mpirun or as torchrun starts them, and gives
--- {status =, [rank] = what that rank printed}. The script has flame, distributed (init is done,
--- with WAIT as its time limit), r and n. grace: seconds that mpirun gives ranks from SIGTERM to
--- SIGKILL when one has ended. signal(folder) is called while the ranks run: each has written its
--- process id to folder/RANK.pid. ranks.there: is mpirun installed? With FLAME_DEVICE=cuda each rank
--- has its own GPU; where there are fewer GPUs than ranks, arrays go over the host, and the message
--- about this is removed from the output, unless 'all' is given.
+-- all =}) runs the Lua script 'text' in n processes, under mpirun or as torchrun starts them, and
+-- returns {status =, [rank] = what this rank printed}. The script may use flame, distributed (after
+-- init with timeout seconds), its rank r, and n. grace: seconds that mpirun gives ranks from
+-- SIGTERM to SIGKILL when one has ended. signal(folder) is called while the ranks run; each has
+-- written its process id to folder/RANK.pid. ranks.there: is mpirun installed? With
+-- FLAME_DEVICE=cuda each rank has a GPU. With fewer GPUs than ranks arrays go over the host, and
+-- the message about this is removed from the output, unless 'all' is given.
 local program = dofile("spec/support/interpreter.lua")
 
 local PRELUDE = [[
@@ -15,7 +15,7 @@ local r, n = distributed.rank(), distributed.size()
 if os.getenv "FLAME_DEVICE" == "cuda" then flame.default_device(flame.best_device()) end
 ]]
 local ON_GPUS = os.getenv "FLAME_DEVICE" == "cuda"
--- seconds for a group, and to wait for a rank: on a GPU ranks compile, perhaps beside many others
+-- seconds for a whole run, and to wait for another rank: more on a GPU, where ranks compile kernels
 local LIMIT <const>, WAIT <const> = ON_GPUS and 250 or 100, ON_GPUS and 100 or 20
 
 local function all_of(path)
@@ -30,18 +30,18 @@ local ranks = { started = 0 }
 
 ranks.there = os.execute("command -v mpirun >/dev/null 2>&1") == true
 
---- The line that starts the ranks, each with its output in RANK.out. Status: 0 if all ended well.
+--- The shell command that starts the ranks, with output in RANK.out. It succeeds if all ranks do.
 local function command(count, o)
   local run = ("env %s %s train.lua"):format(o.with or "FLAME_THREADS=1",
     program:find("^/") and program or "$TOP/" .. program)
   if o.by ~= "tcp" then
-    -- ob1 is the right one on a single host: without this others are tried first
+    -- ob1 is MPI's transport for a single host; unless it is named here, MPI tries others first
     return ([[OMPI_MCA_pml=ob1 OMPI_MCA_odls_base_sigkill_timeout=%d timeout -k 5 %d mpirun --allow-run-as-root ]]
       .. [[--oversubscribe -n %d sh -c 'echo $$ >$((OMPI_COMM_WORLD_RANK + 1)).pid; exec %s ]]
       .. [[>$((OMPI_COMM_WORLD_RANK + 1)).out 2>&1' >mpirun.out 2>&1 </dev/null]]):format(
       o.grace or 0, LIMIT, count, run)
   end
-  -- as torchrun starts them; if the port is in use, the following ones are tried
+  -- the variables that torchrun sets; if the port is in use, ranks try the following ones
   local port = 20000 + (ranks.started * 37 + os.time() * 101) % 20000
   ranks.started = ranks.started + 1
   return ([[bad=0; for k in $(seq 1 %d); do TORCHELASTIC_RUN_ID=$PWD MASTER_ADDR=127.0.0.1 MASTER_PORT=%d RANK=$((k - 1)) ]]

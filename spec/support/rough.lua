@@ -1,7 +1,7 @@
 local flame = require "flame"
 local NAN, INF = 0 / 0, math.huge
 
---- Few distinct values, so that there are ties; floats include NaN, infinities and both zeros.
+--- A random tensor of few distinct values (ties); floats include NaN, infinities and both zeros.
 return function(shape, dtype)
   local x = flame.randint(shape, -3, 3)
   if dtype == "bool" then return x:gt(0) end

@@ -1,5 +1,5 @@
--- Every kind of step once, for compute-sanitizer (tools/gpu-sanitize), with small shapes that no
--- block size divides. Prints "done" when all ran and the numbers are finite.
+-- Runs every kind of kernel, with small shapes that no block size divides, for compute-sanitizer
+-- (tools/gpu-sanitize), which checks accesses to memory. Prints "done" if no result has a NaN.
 local flame = require "flame"
 local nn, optim = require "flame.nn", require "flame.optim"
 flame.default_device(arg and arg[1] or "cuda")
@@ -32,8 +32,8 @@ local z = flame.zeros(6, 6)
 z[{ { 2, 4 }, { 1, 5 } }] = flame.ones(3, 5)
 read(z)
 
--- A kernel may not read from a tensor without elements: a position in it is reported, and the
--- device remains usable.
+-- A kernel must not read from a tensor without elements: a position in one raises an error, after
+-- which the device remains usable.
 local function none(...) return flame.zeros({ ... }) end
 local function at(...) return flame.ones({ ... }, { dtype = "i64" }) end
 local function look(x) flame.eval(x) x:totable() end

@@ -1,11 +1,11 @@
---- Functions to export, each with its weights, example inputs, and inputs of later runs. They are
---- also the cases of spec/golden/programs (a file for each, in the format of its time).
+--- Functions for specs of export, with weights, example inputs, and inputs of later runs. In
+--- spec/golden/programs each of them is a file, exported when the format had the version it has.
 local flame = require "flame"
 local nn, optim = flame.nn, flame.optim
 
 local cases = {}
 
---- make() -> f, inputs and options of the export; more() -> inputs of a run; runs: number of runs.
+--- Adds a case. make(): f, inputs and options of the export; more(k): inputs of run k of 'runs'.
 local function case(name, make, more, runs)
   cases[#cases + 1] = { name = name, runs = runs or 2, more = more,
     make = function()
@@ -37,8 +37,8 @@ case("cnn", function()
   return function(x) return net(x) end, { flame.randn(3, 2, 8, 8) }
 end, function() return flame.randn(3, 2, 8, 8) end, 3)
 
--- A decoder of one block: keys and values are written into caches at a position that is also a
--- tensor.
+-- A decoder of one block. It writes keys and values into caches, at a position that is a tensor and
+-- is counted up.
 case("cache", function()
   local T, D, H = 6, 8, 2
   local wte, norm = nn.Embedding(10, D), nn.LayerNorm(D)
@@ -83,7 +83,7 @@ case("kernels", function()
   end, { flame.randn(40), sizes = { { x = { 7 } }, { x = { 300 } } } }
 end, function(k) return flame.randn(({ 7, 40, 300 })[k]) end, 3)
 
--- Kernels with sums in a fixed order in their gradients: one per element, and one per block.
+-- Kernels in which many threads read one element: its gradient is a sum over threads or blocks.
 local SUMS = [[
 __global__ void scale(float *y, const float *x, const float *w, int n) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;

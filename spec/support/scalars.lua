@@ -1,7 +1,7 @@
---- Reference values of ops for single numbers, in plain Lua and in f64: the ops that random
---- programs use are those of oracle.lua, the others are implemented here by definitions (series,
---- continued fractions, recurrences) that share no code with the library. The specs of all ops and
---- of random numbers use them.
+--- What each op must give for single numbers, computed in plain Lua and in f64. Ops that random
+--- programs use come from oracle.lua; the others are implemented here from definitions (series,
+--- continued fractions, recurrences), without code of the library. The specs of all ops and of
+--- random numbers use these values.
 --
 ---   name = { f [, ulps = n] [, near = d] }
 --- f takes Lua numbers: floats, or integers for the integer dtypes; bools are 0 and 1. ulps: the
@@ -13,7 +13,7 @@ local huge, abs, exp, pi = math.huge, math.abs, math.exp, math.pi
 local function isint(x) return math.type(x) == "integer" end
 local S = { types = oracle.types, round = oracle.hold, philox = oracle.philox }
 
--- ---- functions that Lua has not -------------------------------------------------------------
+-- ---- functions that Lua does not have -------------------------------------------------------
 local function expm1(x)
   if abs(x) > 0.5 then return exp(x) - 1 end
   local sum, term = 0.0, 1.0
@@ -50,7 +50,7 @@ local function acosh(x)
   local t = x - 1
   return log1p(t + math.sqrt(2 * t + t * t))
 end
---- 1 - erf(x) for x >= 1 by its continued fraction, from the end.
+--- 1 - erf(x) for x >= 1, by its continued fraction, computed from the innermost term outwards.
 local function erfc_tail(x)
   local f = 0.0
   for k = 300, 1, -1 do f = k / 2 / (x + f) end
@@ -81,7 +81,7 @@ local function erfinv(y)
   for _ = 1, 4 do x = x - (erf(x) - y) * math.sqrt(pi) / 2 * exp(x * x) end
   return y == 0 and y or x
 end
---- For x > 0: Stirling's series above 12, the recurrence below.
+--- log(gamma(x)) for x > 0: Stirling's series from 12 on; below, gamma(x) = gamma(x + 1) / x.
 local function lgamma(x)
   local product = 1.0
   while x < 12 do
@@ -125,7 +125,7 @@ local function truth(b) return b and 1 or 0 end
 
 
 -- ---- unary, binary, ternary ---------------------------------------------------------------------
---- The ops of this table, then those of the oracle.
+--- A table of ops in which those of oracle.lua are found, too.
 local function and_the_oracle(ops) return setmetatable(ops, { __index = oracle.ops }) end
 S.unary = and_the_oracle {
   cbrt = { cbrt, ulps = 3 }, exp2 = { function(x) return 2.0 ^ x end, ulps = 3 },
@@ -161,7 +161,7 @@ S.ternary = and_the_oracle {
   clamp = { function(x, low, high) return math.min(math.max(x, low), high) end } }
 
 -- ---- reductions: of a list ----------------------------------------------------------------------
---- empty: the value for an empty row; nil: an error.
+--- S.reduce[name].empty: the result of an empty row; nil: it must raise an error.
 S.reduce = {}
 for name, start in pairs(oracle.folds) do
   local function fold(row)

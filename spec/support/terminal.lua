@@ -1,5 +1,5 @@
--- The prompt on a terminal, for specs: spec/c/pty.c runs it on an emulated terminal, types, and
--- reports what the screen shows. terminal.close() removes its folder.
+-- For specs of the interactive prompt: spec/c/pty.c runs it on an emulated terminal, types, and
+-- prints what the screen shows. terminal.close() removes the folder of these runs.
 local interpreter = dofile("spec/support/interpreter.lua")
 
 local function output_of(command)
@@ -28,8 +28,8 @@ local function read(name)
   return text
 end
 
---- Runs the steps of spec/c/pty.c and returns their output. o: cols, rows, env, arguments, home
---- (default: a new one)
+--- Runs steps as spec/c/pty.c describes them and returns their output. o: cols and rows of the
+--- terminal; env, arguments, home of flame-lua; first: the step before the others.
 local function session(steps, o)
   o = o or {}
   write("steps", (o.first or "ready\n") .. steps .. "\n")
@@ -41,7 +41,7 @@ local function session(steps, o)
   return out
 end
 
---- Types the lines, each as one entry, and returns the screen after them.
+--- Types lines, waiting for the prompt after each of them, and returns the screen at the end.
 local function typed(lines, o)
   local steps = {}
   for i, line in ipairs(lines) do steps[i] = "send " .. line .. "\\r\nready" end

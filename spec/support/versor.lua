@@ -1,6 +1,6 @@
 local flame = require "flame"
 
---- Versors: products of random vectors, with random components also along the null generators.
+--- A random versor of algebra A: the product of 'many' vectors with random components everywhere.
 return function(A, many)
   local v
   for _ = 1, many do
