@@ -1,7 +1,7 @@
 /*
 ** The adjoint of a kernel from end to end: parameters, shadows (variables that hold derivatives),
-** the sweep, and the role of each parameter, for the launcher. The contract is in ad.h; ad_sweep.c
-** reverses statements, ad_loop.c loops.
+** the sweep (forward and reverse code), and the role of each parameter, for the launcher. The
+** contract is in ad.h; ad_sweep.c reverses statements, ad_loop.c loops.
 */
 #include "kernel/ad/ad_state.h"
 #include <stdarg.h>
@@ -100,8 +100,8 @@ void fl_kad_variables(fl_kad_state *d) {
   }
 }
 
-/* Each statement is compared with those around it and with the sites that may share its element, so
-** the time grows with the square of this. */
+/* Each statement is compared with those around it and with the accesses that may meet its element,
+** so the time grows with the square of the number of statements. */
 enum { MOST_STATEMENTS = 10000 };
 
 /* 0: see finish. */

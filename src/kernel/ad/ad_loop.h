@@ -1,6 +1,6 @@
-/* What the files on the derivative of loops share: ad_loop.c (sets, values before the loop, choice
-** of a strategy), ad_pass.c (one pass), ad_slots.c (counting, snapshots, the reverse loop),
-** ad_undo.c (undoing stores). */
+/* What the files on the derivative of loops share: ad_loop.c (sets of variables, values before the
+** loop, choice of a strategy), ad_pass.c (one pass), ad_slots.c (counting, snapshots, the reverse
+** loop), ad_undo.c (undoing stores). */
 #ifndef FL_KERNEL_AD_LOOP_H
 #define FL_KERNEL_AD_LOOP_H
 #include "kernel/ad/ad_state.h"

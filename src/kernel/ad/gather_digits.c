@@ -5,8 +5,8 @@
 **
 ** Example: v[i] += u[i - 1] + u[i + w] in a picture of width w = 100, thread i = 100 y + x. The
 ** gradient of u[j] is the sum of the cotangents of v at the threads that read it:
-**   chain of j = 1234 x = 34, y = 12: one remainder and one division for all reads u[i - 1] shift
-**   -1, t = j + 1: x = 34 + 1 = 35 is below 100, no carry: (35, 12)
+**   chain of j = 1234     x = 34, y = 12: one remainder and one division for all reads
+**   u[i - 1]              shift -1, t = j + 1: x = 34 + 1 = 35 is below 100, no carry: (35, 12)
 **                         of j = 1299: x = 99 + 1 = 100 carries: (0, 13)
 **   u[i + w]              shift w, t = j - 100: the digit y alone, 12 - 1: (34, 11)
 ** The digits of t then replace x and y in what the thread computed and in the conditions under

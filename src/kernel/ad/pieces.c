@@ -2,10 +2,10 @@
 ** Splits indices at a border into cases, the "pieces" (pieces.h). D is not negative (the index of a
 ** thread, its quotients and remainders), and less than w by the conditions around it or because it
 ** is a remainder. Then
-**   max(D - r, 0)      is D - r, else D - r + 1, … else D, the first of them that is >= 0 min(D +
-**   r, w - 1)  is D + r, else D + r - 1, … else D, the first that is < w (D + r) % w        is D +
-**   r, else D + r - w, … the first that is < w (likewise upwards for r < 0,
-**                      also where k * w is added)
+**   max(D - r, 0)      is D - r, else D - r + 1, … else D, the first of them that is >= 0
+**   min(D + r, w - 1)  is D + r, else D + r - 1, … else D, the first that is < w
+**   (D + r) % w        is D + r, else D + r - w, … the first that is < w (likewise upwards for
+**                      r < 0, also where k * w is added)
 ** with few steps r.
 */
 #include "kernel/ad/pieces.h"

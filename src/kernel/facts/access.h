@@ -76,8 +76,9 @@ int fl_kindex_owned_by_one(const fl_kindices *k, const fl_kaccess_at *p, const f
 /* An index written as core + rest, where core is a multiple of mod (mod 0: there is no core; mod 1,
 ** rest 0: nothing is known). Indices with the same number 'core' (not 0) have equal cores while no
 ** variable changes; with the same number 'alike' (not 0) their cores are one function of the thread
-** and of the loops' counters: for (j = 0; j < 4; j++) y[8 * i + 2 * j + 1] mod 2, rest 1; core: of
-** 8 * i + 2 * j for (k = 0; k < 4; k++) y[8 * i + 2 * k] mod 2, rest 0; another core, same alike
+** and of the loops' counters:
+**   for (j = 0; j < 4; j++) y[8 * i + 2 * j + 1]     mod 2, rest 1; core: of 8 * i + 2 * j
+**   for (k = 0; k < 4; k++) y[8 * i + 2 * k]         mod 2, rest 0; another core, same alike
 ** The core of an index that is not a polynomial is its unknown part (idx[i] of 4 * idx[i] + 1). */
 typedef struct fl_kshape { int64_t mod, rest; int32_t core, alike; } fl_kshape;
 fl_kshape fl_kindex_shape(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *index);

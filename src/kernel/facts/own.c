@@ -8,8 +8,8 @@
 ** Example, with i = blockIdx.x * blockDim.x + threadIdx.x:
 **   if (i % 32 == 0) y[i / 32] = v;
 ** Two threads that write one element of y agree in
-**   i / 32           the index. It is one digit, the quotient, which is known from now on i - 32 (i
-**   / 32)  the condition, 0 for both. With 32 (i / 32) + i % 32 for the unit i the stride
+**   i / 32           the index. It is one digit, the quotient, which is known from now on
+**   i - 32 (i / 32)  the condition, 0 for both. With 32 (i / 32) + i % 32 for the unit i the stride
 **                    of the quotient is 32 - 32 = 0, which leaves one digit: i % 32
 ** Quotient and remainder of i by one number give i, the index in the launch: the two threads are
 ** the same. This thread owns the element, whose sum needs no atomic. With "i % 64 == 0" i still

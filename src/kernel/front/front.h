@@ -205,7 +205,7 @@ typedef struct fl_front {
   int failed;                /* refused: line, why */
   int32_t line;              /* of the refusal */
   const char *why;
-  int sized;                 /* it is of fl_refuse_size */
+  int sized;                 /* fl_refuse_size refused it */
   int nest, inlined;
   int breaks, continues;     /* FL_BREAK_*: what break means here; whether continue is allowed */
   int32_t break_label;

@@ -310,7 +310,8 @@ static int64_t apply(int op, int64_t x, int64_t y) {
   return v.i;
 }
 
-/* Evaluates an expression whose operators have a higher level than this one. */
+/* The value of the expression at c->at, up to the first operator whose precedence is not higher
+** than 'level'. */
 static int64_t condition(cond *c, int level) {
   if (++c->depth > MAX_DEPTH) return c->wrong = 1, 0;
   int64_t v = primary(c);

@@ -242,8 +242,8 @@ int fl_lane_scopes(fl_mem *m, const fl_kfunc *f, int32_t n_stmts, int32_t *first
 int fl_lane_varying(const fl_lane_shape *s, const fl_kfunc *f, const fl_kexpr *x);
 int fl_lane_fuse(fl_lane_code *c);                          /* 0: no memory */
 int fl_lane_find_linear(fl_lane_code *c);                   /* 0: no memory */
-/* What a linear result comes from: an operator, FL_LANE_COPY and so on; 0: nothing. *cls: of its
-** operands; *to: the type of a cast. */
+/* What a linear result comes from: an operator, FL_LANE_COPY and so on; 0: nothing. *cls: the class
+** of its operands; *to: the type of a cast. */
 int fl_lane_linear_kind(const fl_lane_ins *p, int *cls, int *to);
 int fl_lane_find_hoisted(fl_lane_code *c);                  /* 0: no memory */
 /* 1: the result depends on the order of blocks; -1: no memory. Fills 'touched'. */

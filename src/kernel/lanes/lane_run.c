@@ -348,9 +348,9 @@ static int spoils(const fl_lane_state *s, const char *to, int wide, int32_t reg)
          to < from + s->n * (other ? 8 : 4);
 }
 
-/* The address to which the store q writes a value computed from these registers (-1: none), if it
-** stores all lanes to consecutive elements that do not overlap operands in another way; else
-** NULL. */
+/* The address to which the store q writes a value computed from registers a, b, c (-1: none), if
+** the value can be computed there: all lanes go to consecutive elements, which are an operand's
+** memory exactly or overlap none. Else NULL. */
 static void *target_of(const fl_lane_state *s, const fl_lane_ins *q, int32_t a, int32_t b,
                        int32_t c) {
   const fl_lane_info *i = &s->infos[q->x];
