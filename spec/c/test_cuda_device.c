@@ -129,7 +129,8 @@ static void scatter_adds(void) {
   int32_t done;
   float expect[10] = { 0 };
   if (open_device(&c, &d) != FLAME_OK) return;
-  fl_plan p = { .device = 1, .next = 2, .nout = 1, .nstep = 1, .step = &step,
+  fl_out out = { .bytes = sizeof base };
+  fl_plan p = { .device = 1, .next = 2, .nout = 1, .out = &out, .nstep = 1, .step = &step,
                 .mem = &c.mem };
   for (int i = 0; i < N; i++) {
     idx[i] = i * 7 % 10;
@@ -180,7 +181,8 @@ static void an_interrupt_ends_a_long_wait(void) {
                   .at = { FL_AT_EXT, 0, 0 }, .bt = { FL_AT_EXT, 0,
                                                      0 }, .ct = { FL_AT_OUT, 0, 0 } };
   fl_step step = { .kind = FL_S_MATMUL, .matmul = &m };
-  fl_plan p = { .device = 1, .next = 1, .nout = 1, .nstep = 1, .step = &step,
+  fl_out out = { .bytes = 8ll * SIZE * SIZE };
+  fl_plan p = { .device = 1, .next = 1, .nout = 1, .out = &out, .nstep = 1, .step = &step,
                 .mem = &c.mem };
   void *x[2] = { d.table->alloc(&d, 8ll * SIZE * SIZE), d.table->alloc(&d, 8ll * SIZE * SIZE) };
   double one;

@@ -308,7 +308,9 @@ static void run_large(int size, int64_t runs[8]) {
                   .bs = { size, 1 }, .at = { FL_AT_EXT, 0, 0 }, .bt = { FL_AT_EXT, 0, 0 },
                   .ct = { FL_AT_OUT, 0, 0 } };
   fl_step step = { .kind = FL_S_MATMUL, .matmul = &m };
-  fl_plan p = { .device = 1, .next = 1, .nout = 1, .nstep = 1, .step = &step, .mem = &c.mem };
+  fl_out out = { .bytes = 4ll * size * size };
+  fl_plan p = { .device = 1, .next = 1, .nout = 1, .out = &out, .nstep = 1, .step = &step,
+                .mem = &c.mem };
   void *x[2] = { d.table->alloc(&d, 4ll * size * size), d.table->alloc(&d, 4ll * size * size) };
   CHECK(d.table->prepare(&d, &p) == FLAME_OK);
   for (int i = 0; i < 2; i++)

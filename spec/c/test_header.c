@@ -492,6 +492,33 @@ static void indices_are_checked_when_computed(flame_context *c) {
   flame_free(x), flame_free(i), flame_free(y);
 }
 
+/* A number that is read while the k-th allocation and all later ones fail is right, or the read
+** fails; it can be read again in either case. */
+static void a_number_is_read_without_memory(flame_context *c) {
+  flame_tensor *x = made(c, "f23");
+  double all[ROOM] = { 0 }, sum = 0, v;
+  CHECK(values_of(x, all) == 6);
+  for (int i = 0; i < 6; i++) sum += all[i];
+  int reached = 1, failures = 0;
+  for (int64_t k = 1; reached && k < 100; k++) {
+    flame_tensor *y = flame_sum(x, 0, NULL, 0);
+    starve(c);
+    const int64_t calls = c->mem.calls;
+    c->mem.fail_at = calls + k;
+    c->mem.fail_forever = 1;             /* a read tries again after one failure */
+    const flame_status e = flame_item(y, &v);
+    reached = c->mem.calls >= calls + k;
+    c->mem.fail_at = c->mem.fail_forever = 0;
+    CHECK(e == FLAME_OK ? fabs(v - sum) < 1e-6 : e == FLAME_NO_MEMORY && reached);
+    failures += e != FLAME_OK;
+    flame_clear_error(c);
+    CHECK(flame_item(y, &v) == FLAME_OK && fabs(v - sum) < 1e-6);
+    flame_free(y);
+  }
+  CHECK(failures > 0 && !reached);
+  flame_free(x);
+}
+
 /* A scalar function of x, w and b, composed of functions that each have a gradient rule. Returns
 ** its value; *out, if not NULL, gets the tensor. */
 static double loss_of(flame_tensor *x, flame_tensor *w, flame_tensor *b, flame_tensor **out) {
@@ -548,6 +575,7 @@ int main(void) {
   now = "attention", attention_looks_at_shapes(c);
   now = "parts are written", parts_are_written(c);
   now = "indices are checked when computed", indices_are_checked_when_computed(c);
+  now = "a number is read without memory", a_number_is_read_without_memory(c);
   now = "gradients go through", gradients_go_through(c);
   now = "the end";
   CHECK(c->tensors.live == 0 && other->tensors.live == 0);

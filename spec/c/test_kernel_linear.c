@@ -18,6 +18,7 @@ static int depth;
 
 static int draw(int n) { return (int)(random_bits() % (uint32_t)n); }
 
+__attribute__((format(printf, 1, 2)))
 static void put(const char *format, ...) {
   const size_t at = strlen(text);
   va_list more;

@@ -115,7 +115,7 @@ static uint8_t *put_new_ext(fl_program *p, uint8_t *at, fl_node *q) {
   PUT(at, p->same.at[q->slot], int32_t);
   PUT(at, q->dtype, uint8_t);
   PUT(at, address % 16 == 0, uint8_t);
-  PUT(at, q->layout, const fl_layout *);
+  PUT(at, q->layout, fl_layout *);
   return at;
 }
 
@@ -182,11 +182,11 @@ static int put_node(const flame_context *c, fl_program *p, fl_node *n) {
   PUT(at, n->axes, uint8_t);
   PUT(at, n->nin, int32_t);
   PUT(at, n->home ? fl_program_home(p, n->home) : -1, int32_t);
-  PUT(at, n->shape, const fl_layout *);
+  PUT(at, n->shape, fl_layout *);
   if (FL_PLANTED(c, FL_PLANT_SCALAR)) at = put(at, n->scal, sizeof n->scal);
   if (n->base) {
     if (!FL_PLANTED(c, FL_PLANT_STALE)) {
-      PUT(at, n->layout, const fl_layout *);
+      PUT(at, n->layout, fl_layout *);
       PUT(at, n->offset, int64_t);
     }
     if (!(at = put_input(p, at, n->base))) return 0;

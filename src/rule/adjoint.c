@@ -85,10 +85,11 @@ static void gather_geometry(const adjoint *a, fl_launch *l, const fl_kad *ad) {
 
 static void take(adjoint *a, const fl_kad_param *q, fl_node *y) {
   const fl_node *v = a->call->arg[q->param].value;
-  if (a->call->batch && v && !a->call->arg[q->param].each)      /* all launches have the same */
+  if (!v) return;                      /* NULL has no gradient */
+  if (a->call->batch && !a->call->arg[q->param].each)      /* all launches have the same */
     y = n_sum(y, 1, 0);
   if (q->role == FL_KAD_GRAD || (q->role == FL_KAD_WORK && a->active[q->param]) ||
-      (q->role == FL_KAD_GRAD_SCALAR && v))
+      q->role == FL_KAD_GRAD_SCALAR)
     a->gradient[q->param] = fl_kshaped(n_cast(y, v->dtype), v);
 }
 

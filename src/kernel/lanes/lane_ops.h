@@ -428,7 +428,7 @@ static void stamp(int64_t *to, int64_t n, int64_t first) { EACH to[i] = first + 
 static void stamp_read(int64_t *read, int64_t *reader, int64_t n, int64_t first, int64_t block) {
   EACH {
     const int64_t x = read[i], now = first + i, other = (x ^ now) & FL_LANE_LANES;
-    reader[i] = (x < block) | (other != 0) ? x : reader[i];
+    reader[i] = ((x < block) | (other != 0)) ? x : reader[i];
     read[i] = now;
   }
 }

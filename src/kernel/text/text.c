@@ -522,7 +522,7 @@ void fl_ktext_as(fl_text *t, const fl_kfunc *f, const fl_ktext_form *form) {
   fl_kpass_tell(f, what);
 }
 
-void fl_ktext_kernel(fl_text *t, const fl_kfunc *f) { fl_ktext_as(t, f, &(fl_ktext_form){ NULL }); }
+void fl_ktext_kernel(fl_text *t, const fl_kfunc *f) { fl_ktext_as(t, f, &(fl_ktext_form){ 0 }); }
 
 void fl_ktext_checked(fl_text *t, const fl_kfunc *f, unsigned checks) {
   fl_kcheck c;
