@@ -306,7 +306,10 @@ static int is_constant(fl_front *p, const fl_kdevice *d, const fl_kcall *c) {
 static int cannot(fl_front *p, const fl_kdevice *d, int32_t line) {
   if (p->failed) return 1;
   if (d->why) fl_refuse(p, line, "'%s' %s", d->name, d->why);
-  else if (d->body < 0) fl_refuse(p, line, "function '%s' has no body here", d->name);
+  else if (d->body < 0)
+    fl_refuse(p, line, "%s '%s' is declared (line %d), and has no body here",
+              d->is_maker ? "a constructor of" : "function",
+              d->is_maker ? fl_ctype_text(p->a, d->owner) : d->name, (int)d->line);
   else if (d->busy)
     fl_refuse(p, line, "recursion is outside the language ('%s' calls itself)", d->name);
   else if (p->inlined >= FL_K_MAX_INLINE)
@@ -360,6 +363,7 @@ static fl_cvalue read_body(fl_front *p, fl_kdevice *d, const fl_kcall *c, fl_kbl
 fl_cvalue fl_inline(fl_front *p, fl_kdevice *d, const fl_kcall *c) {
   fl_kblock body = { NULL, NULL };
   int label = 0;
+  fl_outside_complete(p, d);
   if (cannot(p, d, c->line)) return fl_val_none();
   if (!p->b || !p->f || is_constant(p, d, c)) return fold_call(p, d, c);
   if (!d->line) blame(p, d->body, c->line);

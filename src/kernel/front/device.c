@@ -259,7 +259,7 @@ static int same_formal(const fl_kformal *a, const fl_kformal *b) {
   return a->by_reference == b->by_reference && (!a->by_reference || a->is_const == b->is_const);
 }
 
-static int same_formals(const fl_kdevice *a, const fl_kdevice *b) {
+int fl_device_same(const fl_kdevice *a, const fl_kdevice *b) {
   if (a->n_params != b->n_params || a->n_tparams != b->n_tparams || a->is_const != b->is_const)
     return 0;
   if (a->n_special || b->n_special || !strcmp(a->name, FL_CONVERTS)) return 0;
@@ -284,7 +284,7 @@ void fl_device_list(fl_front *p, fl_kdevice *d, int64_t from) {
     if (p->syms.at[i].kind == FL_SYM_FUNCTION && !strcmp(p->syms.at[i].name, d->name))
       s = &p->syms.at[i];
   for (fl_kdevice *o = s ? s->device : NULL; o; o = o->next) {
-    if (o->why || d->why || !same_formals(o, d)) continue;
+    if (o->why || d->why || !fl_device_same(o, d)) continue;
     if (o->body >= 0 && d->body >= 0 && o->line && o->on_device != d->on_device) {
       d->next = o->next;                                  /* the other overload is for the host */
       if (d->on_device) *o = *d;

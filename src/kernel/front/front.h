@@ -44,7 +44,6 @@ typedef struct fl_cvalue {
 } fl_cvalue;
 
 /* ---- names ----------------------------------------------------------------------------------- */
-
 typedef enum {
   FL_SYM_OBJECT,    /* variable(s): place in v (LEAF) */
   FL_SYM_POINTER,   /* pointer variable: v is what it points to; offset: the variable that holds its
@@ -144,6 +143,7 @@ typedef struct fl_ktemplate {    /* of structs */
   int64_t at;                    /* the token after 'struct' */
   const fl_symbol *outer;       /* of a member template: the names of the enclosing struct so far */
   int64_t n_outer;
+  struct fl_koutside *outside;   /* definitions of its functions (outside.c) */
   struct fl_kinstance {
     fl_symbol *args;
     const fl_ctype *type;    /* set as soon as its size is known; NULL: not read, or not readable */

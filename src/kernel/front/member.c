@@ -201,7 +201,8 @@ static int function(fl_front *p, body *b, int is_friend) {
   d->n_tparams = n;
   if (is_friend) d->is_static = 2;
   const int plain = d->is_maker || !strcmp(d->name, "operator=");
-  if (plain && !params && d->body < 1 && !d->why) {          /* = default */
+  /* = default, or a declaration for the host */
+  if (plain && !params && (!d->body || (d->body < 0 && !d->on_device)) && !d->why) {
     b->plain |= d->is_maker && !d->body && takes_nothing(p, d);
     return 1;
   }

@@ -83,6 +83,7 @@ fl_kdevice *fl_overload(fl_front *p, fl_kdevice *first, const fl_kcall *c, int *
   int top[MAX_ARGS + 1], now[MAX_ARGS + 1], tied = 0, plain = 0;
   if (exact) *exact = 0;
   for (fl_kdevice *d = first; d && !p->failed; d = d->next) {
+    fl_outside_complete(p, d);
     if (d->n_special || (c->n_given && !d->n_tparams)) continue;
     int whole = !d->n_tparams;
     for (int i = 0; whole && i < d->n_params; i++) whole = d->params[i].type != NULL;

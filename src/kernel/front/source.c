@@ -165,6 +165,7 @@ static void operator_declaration(fl_front *p, int64_t head, int32_t line) {
 static void declaration(reader *r) {
   fl_front *p = &r->p;
   const int64_t head = p->at;
+  if (fl_outside_declare(p, NULL, 0, 0)) return;
   const fl_specifiers s = fl_decl_specifiers(p);
   if (!s.type) return;
   const int64_t back = p->at;

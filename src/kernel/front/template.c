@@ -566,7 +566,7 @@ void fl_template_declare(fl_front *p) {
     return;
   }
   if (fl_front_word(p, "using")) { declare_alias(p, params, n); return; }
-  if (declare_value(p, params, n)) return;
+  if (fl_outside_declare(p, params, n, 1) || declare_value(p, params, n)) return;
   for (int k = 0; fl_front_ahead(p, k)->kind == FL_TOK_NAME; k++)
     if (fl_ktok_is(fl_front_ahead(p, k), "__global__")) {
       if (!p->template_line) p->template_line = line;

@@ -63,6 +63,17 @@ int64_t fl_pattern_condition(fl_front *p);
 ** on. 1: it does. */
 int fl_pattern_drops(fl_front *p, int64_t from);
 
+/* ---- outside.c: functions of structs that are defined outside of them ---- */
+
+/* Takes a definition "R V::f(…) { … }" at the tokens, after "template <…>" (is_template) with the
+** n parameters 'params'. 1: it was one, or is refused. 0: it is something else, nothing is
+** taken. */
+int fl_outside_declare(fl_front *p, fl_ktparam *params, int n, int is_template);
+/* Gives a function without a body, of an instance of a template, the body that was defined outside
+** of the template, if there is one. */
+void fl_outside_complete(fl_front *p, fl_kdevice *d);
+int fl_device_same(const fl_kdevice *a, const fl_kdevice *b);     /* device.c: the same formals */
+
 /* ---- pack.c ---- */
 
 typedef struct fl_kpacked { int64_t at, n; int k, outer; } fl_kpacked;
