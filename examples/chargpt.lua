@@ -1,6 +1,6 @@
 -- A small transformer learns to write like a text, character by character.
 --   flame-lua examples/chargpt.lua [--data FILE] [--device auto|cpu|cuda] [--steps N] …
--- --help lists all options. The default text is the licence texts that the system has.
+-- Without --data it learns the licence texts of a Debian machine. --help lists all options.
 local flame = require "flame"
 local nn, optim, data = require "flame.nn", require "flame.optim", require "flame.data"
 
@@ -42,14 +42,14 @@ flame.seed(options.seed)
 
 local text = data.text(options.data ~= "" and options.data or data.licences())
 local ids = text.ids:to(device)
-local train_end = ids:numel() * 9 // 10
+local train_end = ids:numel() * 9 // 10                  -- the last tenth is held back
 local train, held = ids:narrow(1, 1, train_end):clone(),
   ids:narrow(1, train_end + 1, ids:numel() - train_end):clone()
 if held:numel() < context + 1 then
   error(("the text has %d characters, need at least %d"):format(ids:numel(), 10 * (context + 1)), 0)
 end
 
--- Sequences that start at the given positions, and what follows each of their characters.
+-- Sequences that start at these positions, and the same moved on by one: what is to be predicted.
 local offsets = flame.arange(context):reshape(1, context)
 local function windows(source, starts)
   local at = starts:reshape(-1, 1) + (offsets - 1)
@@ -91,7 +91,7 @@ function GPT:forward(x)
 end
 
 local net = GPT(#text.vocab)
-local decay, plain = {}, {}
+local decay, plain = {}, {}                              -- weight decay for matrices only
 for _, p in ipairs(net:parameters()) do
   local list = p.ndim >= 2 and decay or plain
   list[#list + 1] = p
@@ -109,7 +109,7 @@ local function loss_of(source, starts)
   return flame.cross_entropy(logits:reshape(-1, #text.vocab), y:reshape(-1))
 end
 
--- Every validation uses the same held-back sequences.
+-- The mean loss over 64 sequences of the held-back text, the same ones at every validation.
 local held_starts = flame.linspace(1, held:numel() - context, 64):long()
 local function validate()
   net:eval()
@@ -121,7 +121,7 @@ local function validate()
   return total / 4
 end
 
--- ---- saving and resuming: bit for bit as if it had not stopped ----------------------------------
+-- ---- saving and resuming: a resumed run gives the same bits as one that did not stop ------------
 
 local done = 0
 local function save()
@@ -166,14 +166,14 @@ end
 if options.sample > 0 then
   net:eval()
   data.seed(options.seed)
-  -- the text begins after the end of a line
+  -- the model writes as after the end of a line; 'out' has the ids of characters
   local out = { table.concat(text.vocab):find("\n", 1, true) or 1 }
   flame.no_grad(function()
     for _ = 1, options.sample do
-      local window = {}
+      local window = {}                                    -- the model sees no more than these
       for i = math.max(1, #out - context + 1), #out do window[#window + 1] = out[i] end
       local logits = net(flame.tensor({ window }, { dtype = "i64" }))
-      local chances = (logits[{ 1, -1 }] / 0.8):softmax(1):totable()
+      local chances = (logits[{ 1, -1 }] / 0.8):softmax(1):totable()     -- of the next character
       local r, pick = data.random(), #chances
       for i, p in ipairs(chances) do
         r = r - p

@@ -1,8 +1,8 @@
--- A conversation with a model from a folder in Hugging Face's format.
+-- A conversation on the terminal with a language model from a folder in Hugging Face's format.
 --   flame-lua examples/chat.lua FOLDER [--temperature T] [--tokens N] …
 -- FOLDER holds config.json, weights and tokenizer.json; without a tokenizer bytes are the tokens.
--- Reads a line, writes the answer as it comes, and so on to the end of the input. --help lists all
--- options.
+-- It reads a line, writes the answer while it is generated, and so on until the input ends. --help
+-- lists all options.
 local flame = require "flame"
 local data, models = require "flame.data", require "flame.models"
 local json = require "flame.models.json"
@@ -31,23 +31,23 @@ end
 
 -- ---- tokens -------------------------------------------------------------------------------------
 
---- Bytes as tokens.
+--- What is used if the folder has no tokenizer: each byte is a token.
 local bytes = {}
 function bytes:encode(text) return { text:byte(1, -1) } end
 function bytes:stream()
   return { put = function(_, id) return id < 256 and string.char(id) or "" end,
     finish = function() return "" end }
 end
-function bytes:id() end                                  -- bytes have no special tokens
+function bytes:id() end                                  -- nil: there are no special tokens
 local tokenizer = bytes
 if read "tokenizer.json" then
   tokenizer = require "flame.tokenizers".load(folder .. "/tokenizer.json")
 end
 
 -- ---- the form of a conversation -----------------------------------------------------------------
--- Chat templates are programs in a separate language; common ones have one of a few forms,
--- recognised by a mark in the template. begin: text before the first turn; turn: format of role and
--- text; answer: text after which the model's answer begins; stop: the end of its turn.
+-- How turns are written is a program in the folder, in the language Jinja. It is not run: a mark in
+-- it shows which of the usual forms it has. begin: before the first turn; turn: from role and text
+-- (or user, assistant, system: from the text); answer: before an answer; stop: the end of a turn.
 local FORMS = {
   { mark = "<|im_start|>", turn = "<|im_start|>%s\n%s<|im_end|>\n",
     answer = "<|im_start|>assistant\n", stop = "<|im_end|>" },
@@ -64,7 +64,7 @@ local PLAIN = { user = "User: %s\n", assistant = "Assistant: %s\n", system = "%s
 local function form_of()
   local text = read "tokenizer_config.json"
   local template = text and (json.read(text) or {}).chat_template
-  if type(template) == "table" then                      -- several templates, by name
+  if type(template) == "table" then                      -- several: take the first
     template = template[1] and template[1].template
   end
   for _, form in ipairs(FORMS) do
@@ -96,7 +96,7 @@ while true do
   said = said .. turn("user", line) .. form.answer
   if options.show then print(said) end
   local clock, answer = flame.timer(), {}
-  -- templates contain the special tokens
+  -- the forms contain the special tokens; a plain conversation gets those of the tokenizer
   local ids = tokenizer:encode(said, { special = form == PLAIN })
   flame.generate(model, ids, options.tokens, { tokenizer = tokenizer,
     temperature = options.temperature, top_p = options.temperature > 0 and options.top_p or nil,

@@ -1,6 +1,6 @@
--- Three bodies that attract each other: a network learns from their positions and velocities where
--- they are a moment later. The layers commute with rotations and reflections, so a law learned in
--- some directions holds in all of them: the network is also tested on a rotated test set.
+-- Three bodies attract each other: a network learns to predict from positions and velocities where
+-- they are a moment later. Its layers commute with rotations and reflections: for turned bodies it
+-- predicts the turned positions. To show this, it is also tested on a rotated test set.
 --   flame-lua examples/clifford.lua [--steps N] [--batch N] [--features N] [--device auto|cpu|cuda]
 local flame = require "flame"
 local nn, optim, data, clifford = require "flame.nn", require "flame.optim", require "flame.data",
@@ -18,12 +18,12 @@ local options = data.options(arg, {
 flame.default_device(options.device == "auto" and flame.best_device() or options.device)
 flame.seed(options.seed)
 
--- ---- the bodies: positions and velocities (axis, system, body) ----------------------------------
-local TIME = 0.5
+-- ---- the bodies: positions and velocities of shape (3 coordinates, system, body) ----------------
+local TIME = 0.5                                         -- of the prediction
 
 --- Accelerations of bodies of mass 1 that attract each other, limited at small distances.
 local function acceleration(p)
-  local d = p:unsqueeze(3) - p:unsqueeze(4)                             -- from each body to each
+  local d = p:unsqueeze(3) - p:unsqueeze(4)                             -- from each body to all
   return (d / ((d * d):sum(1, { keepdim = true }) + 0.1) ^ 1.5):sum(4)
 end
 --- The positions after a time, in small steps (velocity Verlet).
@@ -36,14 +36,14 @@ local function later(p, v, time, steps)
   end
   return p
 end
---- n systems relative to their centre of mass: the input, and the positions a moment later.
+--- n random systems: positions and velocities as inputs (3, n, 6), and the positions after TIME.
 local function systems(n)
   local p, v = flame.randn(3, n, 3), flame.randn(3, n, 3) * 0.5
   p, v = p - p:mean(3, { keepdim = true }), v - v:mean(3, { keepdim = true })
   return flame.cat({ p, v }, 3), later(p, v, TIME, 20)
 end
 
---- The positions of bodies that do not attract each other.
+--- The positions after TIME if bodies did not attract each other, to compare with.
 local function straight(x) return x:narrow(3, 1, 3) + x:narrow(3, 4, 3) * TIME end
 
 -- ---- the model ----------------------------------------------------------------------------------
@@ -52,11 +52,11 @@ local space = clifford.algebra(3)
 local Net = nn.Module.extend("Net")
 function Net:init(n)
   self.first = clifford.Linear(space, 6, n)
-  local kind = { fully_connected = true, normalize = false }             -- lengths matter here
+  local kind = { fully_connected = true, normalize = false }             -- keep lengths
   self.layers = nn.ModuleList { clifford.Layer(space, n, kind), clifford.Layer(space, n, kind) }
   self.last = clifford.Linear(space, n, 3, { bias = false })
 end
---- Vectors (3, system, 6) to vectors (3, system, 3): straight lines plus learned corrections.
+--- Predicts positions (3, system, 3) from x (3, system, 6): straight lines plus a correction.
 function Net:forward(x)
   local h = self.first(space:embed(x, 1))
   for _, layer in ipairs(self.layers) do h = h + layer(h) end
@@ -69,7 +69,7 @@ local net = Net(options.features)
 local opt = optim.Adam(net:parameters(), { lr = options.rate })
 local schedule = optim.schedule.cosine { opt = opt, steps = options.steps }
 
---- Root of the mean squared distance between predicted and actual positions.
+--- The root of the mean squared distance between predicted and actual positions.
 local function distance(predicted, actual)
   return (((predicted - actual) ^ 2):sum(1):mean() ^ 0.5):item()
 end

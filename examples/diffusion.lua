@@ -2,7 +2,7 @@
 -- writes a PNG with digits that it makes from noise.
 --   flame-lua examples/diffusion.lua --data FOLDER [--out diffusion.png] [--epochs N] [--flow]
 --   [--device auto|cpu|cuda]
--- FOLDER holds images-idx3-ubyte (the MNIST format, gzip or not); without it digits are drawn.
+-- FOLDER holds images-idx3-ubyte (the MNIST format, gzip or not). Without --data it makes digits.
 local flame = require "flame"
 local nn, optim, data = require "flame.nn", require "flame.optim", require "flame.data"
 local diffusion = require "flame.diffusion"
@@ -32,7 +32,7 @@ end
 local n = math.min(images:size(1), options.images)
 images = (images:narrow(1, 1, n):unsqueeze(2) * 2 - 1):to(flame.default_device())     -- -1 to 1
 
---- Two convolutions, with the time as a further input.
+--- Two convolutions and a shortcut. The second input is the time: how much noise there is.
 local Block = nn.Module.extend("Block")
 function Block:init(inputs, outputs, times)
   self.first = nn.Conv2d(inputs, outputs, 3, { padding = 1 })
@@ -48,8 +48,8 @@ function Block:forward(x, time)
   return y + (self.skip and self.skip(x) or x)
 end
 
---- 28 x 28 down to 7 x 7 and up again; on the way up each level also gets its values from the way
---- down.
+--- A U-net predicts from a picture x and times t what to remove. It goes from 28 x 28 down to 7 x 7
+--- values and up again; on the way up each level also gets its values from the way down.
 local UNet = nn.Module.extend("UNet")
 function UNet:init(c)
   local times = 4 * c
@@ -74,14 +74,14 @@ end
 
 local net = UNet(options.width)
 local schedule = diffusion.schedule(1000, "cosine")
-local average = nn.AveragedModel(net, { decay = 0.99 })
---- Flow matching has times from 0 to 1; the embedding is made for larger ones.
+local average = nn.AveragedModel(net, { decay = 0.99 })         -- draws better than the last step
+--- A model for flow matching, which has times from 0 to 1: the embedding is made for 0 to 1000.
 local function of_flow(model) return function(x, t) return model(x, t * 1000) end end
 local function loss_of(x)
   if options.flow then return diffusion.flow_loss(of_flow(net), x) end
   return diffusion.loss(net, x, schedule, "v_prediction")
 end
---- Pictures from noise.
+--- Makes pictures from noise, in options.steps calls of the model.
 local function drawn(model, noise)
   if options.flow then
     return diffusion.flow(of_flow(model), noise, math.max(options.steps // 2, 1), "heun")
@@ -107,7 +107,7 @@ for epoch = 1, options.epochs do
   print(("epoch %d  loss %.4f"):format(epoch, total:item() / count))
 end
 
---- Images (rows * columns, 1, h, w) side by side.
+--- Joins images (rows * columns, 1, h, w) into one, in rows and columns with a margin.
 local function grid(x, rows, columns)
   local h, w = x:size(3), x:size(4)
   return x:pad({ 1, 1, 1, 1 }):reshape(rows, columns, h + 2, w + 2):permute(1, 3, 2,

@@ -1,11 +1,11 @@
--- Handwritten digits: a network of two layers, or a convolutional one, on IDX files (the MNIST
--- format, gzip or not).
+-- Learns to read handwritten digits with a network of two layers, or a convolutional one, from
+-- files in the MNIST format (IDX, gzip or not).
 --   flame-lua examples/digits.lua --data FOLDER [--model mlp|cnn] [--device
 --   auto|cpu|cuda] [--epochs N]
--- FOLDER holds images-idx3-ubyte and labels-idx1-ubyte; the last fifth is held back.
--- Without --data it draws digits itself, so that it runs without files. With several processes
--- (mpirun -n 4 flame-lua examples/digits.lua) each takes its part of the n * batch images of a
--- step.
+-- FOLDER holds images-idx3-ubyte and labels-idx1-ubyte; the last fifth of them is for the test.
+-- Without --data the program draws digits itself, so that it runs without files. With n processes
+-- (mpirun -n 4 flame-lua examples/digits.lua) each learns from other images, so that a step has n
+-- times --batch images.
 local flame = require "flame"
 local nn, optim, data = require "flame.nn", require "flame.optim", require "flame.data"
 local distributed = require "flame.distributed"
@@ -22,7 +22,7 @@ local options = data.options(arg, {
 })
 local device = options.device == "auto" and flame.best_device() or options.device
 flame.default_device(device)
-flame.seed(options.seed + rank - 1)                      -- each rank drops different values
+flame.seed(options.seed + rank - 1)                      -- different dropout in each process
 math.randomseed(options.seed)
 
 local images, labels

@@ -1,9 +1,9 @@
--- GPT-2 trained from files of tokens (the 124M model by default), and text written by it.
+-- Trains GPT-2 on files of tokens (the 124M model; on the CPU a tiny one), and lets it write.
 --   flame-lua examples/gpt2.lua [--data FOLDER] [--size gpt2|tiny] [--batch N] [--steps N] …
 -- FOLDER holds train.bin and val.bin: GPT-2's token ids, 16 bits each, after --header bytes.
--- Without a folder the bytes of the system's licence texts are the tokens. --help lists all
--- options. With several processes (mpirun -n 2 flame-lua examples/gpt2.lua) each trains on
--- different sequences, so a step is of n * accumulate * batch.
+-- Without a folder the tokens are the bytes of a Debian machine's licence texts. --help lists
+-- all options. With n processes (mpirun -n 2 flame-lua examples/gpt2.lua) each trains on different
+-- sequences, so that a step has n * accumulate * batch of them.
 local flame = require "flame"
 local nn, optim, data = require "flame.nn", require "flame.optim", require "flame.data"
 local distributed = require "flame.distributed"
@@ -43,7 +43,7 @@ local context, batch, steps = given(options.context, size.context),
 local every, warmup = given(options.every, math.max(1, steps // 10)),
   given(options.warmup, math.min(700, steps // 10))
 flame.default_device(device)
-flame.seed(options.seed + rank - 1)                      -- each rank draws different sequences
+flame.seed(options.seed + rank - 1)                      -- different sequences in each process
 
 -- ---- tokens: ids from 1 ------------------------------------------------------------------------
 
@@ -52,7 +52,7 @@ if options.data ~= "" then
   local how = { dtype = "u16", header = options.header }
   train, held = data.tokens(options.data .. "/train.bin", how),
     data.tokens(options.data .. "/val.bin", how)
-  vocabulary, spell = 50257, function(id) return (" %d"):format(id - 1) end
+  vocabulary, spell = 50257, function(id) return (" %d"):format(id - 1) end   -- writes ids
 else
   local text = data.text(data.licences())
   local n = text.ids:numel() * 9 // 10
@@ -60,7 +60,7 @@ else
   vocabulary, spell = #text.vocab, function(id) return text.decode { id } end
 end
 
---- Sequences that begin at these positions (host integers), and what follows each of their tokens.
+--- Sequences from a list of positions on, and the same moved on by one: what is to be predicted.
 local function sequences(ids, starts)
   local rows = {}
   for k, at in ipairs(starts) do rows[k] = ids:narrow(1, at, context + 1) end
@@ -92,13 +92,13 @@ function GPT:init()
   for _ = 1, size.layers do self.blocks:append(Block(size.width, size.heads)) end
   self.norm = nn.LayerNorm(size.width)
   for name, p in self:named_parameters() do
-    if p.ndim == 2 then
+    if p.ndim == 2 then                          -- smaller where a branch ends in the residual
       nn.init.normal(p, 0,
         0.02 / ((name:find "proj" or name:find "down") and math.sqrt(2 * size.layers) or 1))
     end
   end
 end
---- caches: for each block the keys and values of the 'seen' tokens before x (nil: none).
+--- The logits of the tokens after x. caches: each block's keys and values of 'seen' earlier tokens.
 function GPT:forward(x, caches, seen)
   local h = self.token(x) + self.position(flame.arange(x:size(2)) + (seen or 0))
   for k, block in ipairs(self.blocks) do h = block(h, caches and caches[k]) end
@@ -106,7 +106,7 @@ function GPT:forward(x, caches, seen)
 end
 
 local net = distributed.data_parallel(GPT())
-local matrices, vectors = {}, {}
+local matrices, vectors = {}, {}                             -- weight decay for matrices only
 for _, p in ipairs(net:parameters()) do
   local list = p.ndim >= 2 and matrices or vectors
   list[#list + 1] = p
@@ -116,7 +116,7 @@ local opt = optim.AdamW({ { params = matrices, weight_decay = options.decay },
   { lr = options.rate, betas = { 0.9, 0.95 } })
 local plan = optim.schedule.cosine { opt = opt, warmup = warmup, steps = steps,
   min = options.rate / 10 }
-local half = device ~= "cpu" and "bf16"                      -- false: products in f32
+local half = device ~= "cpu" and "bf16"                      -- matrix products; false: in f32
 
 local function loss_of(ids, starts)
   local x, y = sequences(ids, starts)
@@ -125,7 +125,7 @@ local function loss_of(ids, starts)
   end)
 end
 
--- Every validation uses the same held-back sequences.
+-- The mean loss over 8 batches of the held-back tokens, the same ones at every validation.
 local function validate()
   local total, n = 0, 8
   net:eval()
@@ -142,7 +142,7 @@ local function validate()
   return total / n
 end
 
--- ---- saving and resuming: bit for bit as if it had not stopped ----------------------------------
+-- ---- saving and resuming: one process then gives the same bits as if it had not stopped ---------
 
 local done = 0
 local function save()
@@ -197,7 +197,7 @@ if options.sample > 0 and rank == 1 then
   net:eval()
   for k, block in ipairs(net.blocks) do caches[k] = block.attention:cache(1, context) end
   flame.no_grad(function()
-    -- begins as the held-back text does
+    -- continues the first 8 held-back tokens
     local ids = held:narrow(1, 1, 8):reshape(1, 8):to(device):long()
     for seen = 8, math.min(7 + options.sample, context - 1) do
       local logits = flame.autocast(half, net, ids, caches, seen - ids:size(2))

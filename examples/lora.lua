@@ -1,7 +1,7 @@
--- Fine-tunes a model on a text with low-rank adapters, and writes the adapters to a file.
+-- Fine-tunes a language model on a text with low-rank adapters (LoRA), and saves the adapters.
 --   flame-lua examples/lora.lua [--model FOLDER] [--text FILE] [--out FILE.safetensors] …
--- FOLDER has Hugging Face's format. Without it a small model of bytes is first trained on the
--- system's licence texts; then adapters alone are trained on this file. --help lists all options.
+-- FOLDER has Hugging Face's format. Without it a small model of bytes is trained first, on licence
+-- texts of the system. Then only adapters are trained, on FILE or this file. --help: all options.
 local flame = require "flame"
 local nn, optim, data = require "flame.nn", require "flame.optim", require "flame.data"
 local models = require "flame.models"
@@ -25,9 +25,9 @@ local device = options.device == "auto" and flame.best_device() or options.devic
 flame.default_device(device)
 flame.seed(options.seed)
 
--- ---- tokens, from 0 -----------------------------------------------------------------------------
+-- ---- tokens: ids from 0 -------------------------------------------------------------------------
 
---- Bytes as tokens.
+--- The tokenizer without a folder: each byte is a token.
 local tokenizer = {}
 function tokenizer:encode(text) return flame.from_bytes(text, { #text }, "u8"):long() end
 function tokenizer:decode(ids)
@@ -40,7 +40,7 @@ local function read(path)
   return f:read "a"
 end
 
---- The first nine tenths of a text's tokens, and the rest.
+--- The tokens of a text: nine tenths to learn from, and the rest, which is held back for a test.
 local function parts_of(text)
   local ids = tokenizer:encode(text):to(device)
   local n = #ids * 9 // 10
@@ -50,12 +50,12 @@ local function parts_of(text)
   return ids:narrow(1, 1, n), ids:narrow(1, n + 1, #ids - n)
 end
 local offsets = flame.arange(options.context + 1):reshape(1, -1) - 1
---- Sequences from the given places.
+--- Sequences of context + 1 tokens that start at the given positions.
 local function sequences(ids, starts) return ids[starts:reshape(-1, 1) + offsets] end
 local function random(ids)
   return sequences(ids, flame.randint({ options.batch }, 1, #ids - options.context))
 end
---- The mean loss over all of the held-back part.
+--- The mean loss over the first sequences of the held-back part, at most 16.
 local function held_loss(model, held)
   local count = math.min(16, (#held - 1) // options.context)
   local starts = (flame.arange(count) - 1) * options.context + 1

@@ -1,11 +1,11 @@
--- A layer that is too large for one rank: linear layers whose weights are shared out, by rows of
--- the weight (column parallel: each rank makes a part of the features), and by columns (row
--- parallel: each reads a part of them). A column parallel layer followed by a row parallel one
--- needs a single sum over all ranks.
+-- Layers that are too large for one GPU: processes (ranks) share the weights of linear layers.
+-- Column parallel: each rank has some rows of the weight and computes some features. Row parallel:
+-- each rank has some columns and reads some features. A column parallel layer and then a row
+-- parallel one need a single sum over all ranks.
 --   mpirun -n 2 flame-lua examples/tensor_parallel.lua [--form tensor|sequence] [--steps N] …
--- tensor: between such pairs all ranks have the same values. sequence: each rank has a part of the
--- rows, so that norms, residuals and losses are shared out as well. A single process trains the
--- whole layer and prints the same losses except for rounding. Other programs can use the classes:
+-- tensor: outside of such pairs all ranks have the same values. sequence: each rank has a part of
+-- the rows there, so that norms, residuals and losses are shared as well. A single process trains
+-- whole layers and prints the same losses except for rounding. Other programs can use the classes:
 --   local parallel = dofile "examples/tensor_parallel.lua"
 local flame = require "flame"
 local nn, optim, data = require "flame.nn", require "flame.optim", require "flame.data"
@@ -16,14 +16,14 @@ local parallel = {}
 
 -- ---- what goes between the ranks ---------------------------------------------------------------
 
--- All ranks have x, and each computes a part of the loss from it, so its gradients are summed.
+-- Gives x, which all ranks have. Each computes other features from it: its gradients are added up.
 local to_parts = flame.func {
   name = "to_parts",
   forward = function(_, x) return x:clone() end,
   backward = function(_, g) return distributed.all_reduce(g) end,
 }
--- Each rank has a summand, and all ranks continue with the sum, whose gradient is that of each
--- summand.
+-- Gives the sum over all ranks of x. All of them continue with it, so its gradient is also that of
+-- each summand.
 local sum_of_parts = flame.func {
   name = "sum_of_parts",
   forward = function(_, x) return distributed.all_reduce(x) end,
@@ -32,11 +32,11 @@ local sum_of_parts = flame.func {
 
 local forms = {
   tensor = { enter = to_parts, leave = sum_of_parts },
-  -- rows are gathered and shared out again, with the gradients of the library
+  -- gathers all rows, and shares them out again; both functions have gradients
   sequence = { enter = distributed.all_gather, leave = distributed.reduce_scatter },
 }
 
---- The part of x's axis that this rank has.
+--- This rank's part of x along an axis.
 local function part(x, axis)
   local n = x:size(axis)
   if n % ranks ~= 0 then error(("%d ranks cannot share %d"):format(ranks, n), 3) end
@@ -45,8 +45,8 @@ end
 
 -- ---- layers ------------------------------------------------------------------------------------
 
---- Column parallel: computes this rank's part of a linear layer's features from x, which all ranks
---- have (or of which each rank has a part of the rows).
+--- Column parallel: computes this rank's part of the features of a linear layer. All ranks have the
+--- same x, or in the form "sequence" each has a part of its rows.
 local Column = nn.Module.extend("Column")
 function Column:init(whole, form)
   self.weight = nn.Parameter(part(whole.weight:detach(), 1):clone())
@@ -55,8 +55,8 @@ function Column:init(whole, form)
 end
 function Column:forward(x) return flame.linear(self.enter(x), self.weight, self.bias) end
 
---- Row parallel: a linear layer for x, of which this rank has a part of the features. The bias is
---- added once, after the sum.
+--- Row parallel: a linear layer for an x of which each rank has a part of the features. The bias is
+--- added once, after the sum over the ranks.
 local Row = nn.Module.extend("Row")
 function Row:init(whole, form)
   self.weight = nn.Parameter(part(whole.weight:detach(), 2):clone())
@@ -65,9 +65,9 @@ function Row:init(whole, form)
 end
 function Row:forward(x) return self.leave(flame.linear(x, self.weight)) + self.bias end
 
---- The feed-forward block of a transformer, x + down(gelu(up(norm(x)))), of whole layers that are
---- equal on all ranks. shared(): parameters that all ranks have; in the form "sequence" each rank
---- has a part of their gradient.
+--- The feed-forward block of a transformer, x + down(gelu(up(norm(x)))), made from whole layers
+--- that are equal on all ranks. shared(): the parameters that all ranks have; in the form
+--- "sequence" each rank has only a part of their gradient, so these are added up before a step.
 local Block = nn.Module.extend("Block")
 function Block:init(norm, up, down, form)
   self.norm, self.up, self.down = norm, Column(up, form), Row(down, form)
@@ -90,7 +90,7 @@ local options = data.options(arg, {
 })
 if not forms[options.form] then error("--form is tensor or sequence", 0) end
 flame.default_device(flame.best_device())
-flame.seed(1)                                            -- all ranks: equal layers, equal data
+flame.seed(1)                                            -- equal layers and data on all ranks
 local width, sequence = options.width, options.form == "sequence"
 local net = Block(nn.LayerNorm(width), nn.Linear(width, 4 * width), nn.Linear(4 * width, width),
   options.form)

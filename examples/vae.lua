@@ -1,7 +1,7 @@
--- A convolutional variational autoencoder of handwritten digits: learns to draw them, and writes a
--- PNG with given digits, their reconstructions, and new digits.
+-- A convolutional variational autoencoder learns to describe handwritten digits by a few numbers,
+-- and writes a PNG with given digits, the digits drawn from their numbers, and new digits.
 --   flame-lua examples/vae.lua --data FOLDER [--out vae.png] [--epochs N] [--device auto|cpu|cuda]
--- FOLDER holds images-idx3-ubyte (the MNIST format, gzip or not); without it digits are drawn.
+-- FOLDER holds images-idx3-ubyte (the MNIST format, gzip or not). Without --data it makes digits.
 local flame = require "flame"
 local nn, optim, data = require "flame.nn", require "flame.optim", require "flame.data"
 
@@ -41,10 +41,10 @@ function VAE:init(latent)
     nn.ConvTranspose2d(16, 1, 4, { stride = 2, padding = 1 }),
   }
 end
---- Logits of the pixels, and mean and logarithm of the variance of the code.
+--- Gives the logits of the pixels, and the means and logarithms of the variances of the codes.
 function VAE:forward(x)
   local mean, spread = table.unpack(self.encoder(x):chunk(2, 2))
-  local code = mean + (spread * 0.5):exp() * flame.randn_like(mean)
+  local code = mean + (spread * 0.5):exp() * flame.randn_like(mean)          -- drawn at random
   return self.decoder(code), mean, spread
 end
 
@@ -55,7 +55,7 @@ for epoch = 1, options.epochs do
   for _, x in data.batches({ images }, { size = options.batch, shuffle = true }) do
     local logits, mean, spread = net(x)
     local picture = flame.binary_cross_entropy_with_logits(logits, x, { reduction = "sum" })
-    -- the divergence from the normal distribution
+    -- the divergence of the codes' distribution from the standard normal one
     local code = (mean * mean + spread:exp() - spread - 1):sum() * 0.5
     local loss = (picture + code) / x:size(1)
     opt:zero_grad()
@@ -66,7 +66,7 @@ for epoch = 1, options.epochs do
   print(("epoch %d  loss %.2f"):format(epoch, total:item() / count))
 end
 
---- Images (rows * columns, 1, h, w) side by side.
+--- Joins images (rows * columns, 1, h, w) into one, in rows and columns with a margin.
 local function grid(x, rows, columns)
   local h, w = x:size(3), x:size(4)
   return x:pad({ 1, 1, 1, 1 }):reshape(rows, columns, h + 2, w + 2):permute(1, 3, 2,

@@ -1,9 +1,9 @@
 -- Burgers' equation solved by a network that is trained on the equation itself: no solution is
 -- shown to it; its loss is the violation of the equation at random places and times.
--- What is learned: derivatives of a network with respect to its inputs, of first and second order,
+-- What this shows: derivatives of a network with respect to its inputs, of first and second order,
 -- are part of a loss (a physics-informed network, PINN).
--- Method: Raissi et al., "Physics-informed neural networks" (J. Comp. Phys. 2019). The truth is
--- that of Cole and Hopf, an integral.
+-- Method: Raissi et al., "Physics-informed neural networks" (J. Comp. Phys. 2019). The exact
+-- solution, to compare with, is the integral of Cole and Hopf.
 --   flame-lua examples/gallery/burgers.lua [--device auto|cpu|cuda] [--out burgers.svg]
 -- on a GPU: --viscosity 0.01 --width 64 --points 20000 --steps 1000
 local flame = require "flame"
@@ -31,7 +31,7 @@ local function solution(x, t)
   return -(x * math.pi):sin() + t * (1 - x:square()) * net(flame.cat({ x, t }, 2))
 end
 
---- The residual u_t + u u_x - nu u_xx.
+--- The violation of the equation: u_t + u u_x - nu u_xx, where _t and _x are derivatives.
 local function residual(x, t)
   x.requires_grad, t.requires_grad = true, true
   local u = solution(x, t)
@@ -62,7 +62,7 @@ for step = 1, options.steps do
   end
 end
 
--- the truth on a grid of places and times, by the sum over many values of the integral's variable
+-- the exact solution on a grid of places and times: the integral over eta, as a sum of 401 values
 local columns, rows = 61, 41
 local place = flame.linspace(-1, 1, columns, { dtype = "f64" }):reshape(1, columns, 1)
 local time = flame.linspace(0.02, 1, rows, { dtype = "f64" }):reshape(rows, 1, 1)

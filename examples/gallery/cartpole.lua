@@ -1,7 +1,7 @@
--- A cart that learns to balance a pole by trial and error: a policy gradient. The physics need not
--- have a gradient; moves that turned out well become more likely.
--- What is learned: thousands of moves of many carts are recorded as one program, without reading a
--- value, and the gradient is that of the logarithm of a probability.
+-- A cart learns to balance a pole by trial and error (a policy gradient): moves that turned out
+-- well become more likely. No gradient of the physics is needed.
+-- What this shows: thousands of moves of many carts are computed together, since no value is read
+-- in between; the gradient is that of the logarithm of a probability.
 -- Method: Williams, "REINFORCE" (Machine Learning 1992); the cart of Barto, Sutton and Anderson
 -- (IEEE Trans. SMC 1983).
 --   flame-lua examples/gallery/cartpole.lua [--device auto|cpu|cuda] [--out cartpole.svg]
@@ -32,18 +32,18 @@ local function push(state, right)
   local moving = force - 0.05 * turning * c / 1.1
   return flame.stack({ x + 0.02 * v, v + 0.02 * moving, a + 0.02 * w, w + 0.02 * turning }, 2)
 end
-local function upright(state)
+local function upright(state)                            -- 1: the pole has not fallen; 0: it has
   local x, _, a = table.unpack(state:unbind(2))
   return (x:abs():lt(2.4):float()) * (a:abs():lt(math.rad(12)):float())
 end
 
 local net = nn.Sequential { nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 1) }
 local scale = flame.tensor { 1, 1, 5, 1 }
---- The logit of a push to the right.
+--- How much the network is for a push to the right: the sigmoid of this is the probability.
 local function policy(state) return net(state * scale):squeeze(-1) end
 
---- Runs the carts with random moves. Returns the states (time, carts, 4), the pushes, and which
---- poles were still up, (time, carts).
+--- Runs the carts with moves drawn by the policy. Returns the states (time, carts, 4), the pushes
+--- and which poles were still up (time, carts).
 local function try()
   local state, up = flame.uniform({ carts, 4 }, -0.05, 0.05), flame.ones(carts)
   local states, pushes, ups = {}, {}, {}
@@ -60,8 +60,8 @@ local opt = optim.Adam(net:parameters(), { lr = options.rate })
 local balanced = {}
 for step = 1, options.steps do
   local states, pushes, ups = flame.no_grad(try)
-  -- the number of moves after each one until the pole fell, minus the mean of that number over the
-  -- carts
+  -- how good each move was: the number of moves from it until the pole fell, minus the mean of this
+  -- number over the carts
   local left = ups:flip(1):cumsum(1):flip(1)
   local count = ups:sum(2, { keepdim = true })
   local advantage = (left - (left * ups):sum(2, { keepdim = true }) / count:clamp(1, carts)) * ups

@@ -1,6 +1,6 @@
 -- How does a cloud of points rotate? From places and velocities of the points of a rigid body,
 -- layers of multivectors learn its angular velocity, which belongs to a plane and so is a bivector.
--- What is learned: these layers commute with rotations. The clouds of the training set lie flat on
+-- What this shows: these layers commute with rotations. The clouds of the training set lie flat on
 -- the ground; those of the test set are rotated at random, and the network is as exact for them.
 -- Method: Ruhe et al., "Clifford group equivariant neural networks" (NeurIPS 2023).
 --   flame-lua examples/gallery/clouds.lua [--device auto|cpu|cuda] [--out clouds.png]
@@ -23,8 +23,8 @@ flame.default_device(options.device == "auto" and flame.best_device() or options
 flame.seed(1)
 local space = clifford.algebra(3)
 
---- n clouds, flat: places and velocities (3, n, points), and the bivectors (3, n) of their
--- rotation: components of the planes xy, xz and yz.
+--- n flat clouds: places and velocities (3, n, points), and angular velocities (3, n), bivectors
+-- with components for the planes xy, xz and yz.
 local function clouds(n)
   local shape = flame.tensor({ 1, 0.8, 0.5 }):reshape(3, 1, 1)
   local place = flame.randn(3, n, options.points) * shape
@@ -35,9 +35,9 @@ local function clouds(n)
   local velocity = flame.stack { -xy * y - xz * z, xy * x - yz * z, xz * x + yz * y }
   return place, velocity, turning
 end
---- Vectors turned by a rotation.
+--- Rotates vectors (3, n, points) by a 3 x 3 matrix.
 local function turned(rotation, v) return flame.einsum("ij,jnp->inp", rotation, v) end
---- Rotates bivectors: as antisymmetric matrices M they become R M R^T.
+--- Rotates bivectors (3, n): they are antisymmetric matrices M, which become R M R^T.
 local function turned_plane(rotation, b)
   local xy, xz, yz = table.unpack(b:unbind(1))
   local zero = flame.zeros_like(xy)
@@ -55,12 +55,12 @@ function Net:init(n)
   self.cloud = nn.ModuleList { clifford.Layer(space, n, kind), clifford.Layer(space, n, kind) }
   self.last = clifford.Linear(space, n, 1, { bias = false })
 end
---- Layers for each point, the mean over the points, and further layers.
+--- Angular velocities from layers for each point, the mean over the points, and layers per cloud.
 function Net:forward(place, velocity)
   local n, points = place:size(2), place:size(3)
   local x = flame.stack({ place, velocity }, 4):reshape(3, n * points, 2)
   local h = self.point(self.first(space:embed(x, 1)))
-  h = h:reshape(8, n, points, -1):mean(3)
+  h = h:reshape(8, n, points, -1):mean(3)                -- 8: components of a multivector
   for _, layer in ipairs(self.cloud) do h = h + layer(h) end
   return space:grade(self.last(h), 2):squeeze(3)
 end

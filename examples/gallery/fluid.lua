@@ -1,5 +1,5 @@
 -- Smoke that is steered: which forces must blow through a box so that the smoke in it forms a ring?
--- What is learned: a simulation with hundreds of launches of two short kernels, for transport and
+-- What this shows: a simulation with hundreds of launches of two short kernels, for transport and
 -- for pressure, is differentiated as a whole.
 -- Method: Stam, "Stable fluids" (SIGGRAPH 1999), steered as by McNamara et al., "Fluid control
 -- using the adjoint method" (SIGGRAPH 2004).
@@ -21,8 +21,8 @@ flame.default_device(options.device == "auto" and flame.best_device() or options
 local size = options.size
 local launch = { block = { 16, 16 }, grid = { (size + 15) // 16, (size + 15) // 16 } }
 
--- One thread is one cell. Its new value is the old one at the place from which its fluid comes,
--- interpolated between four cells. u, v: velocity in cells a step.
+-- Transport of q by the fluid; one thread computes one cell. Its new value is the old one at the
+-- place from which its fluid comes, between four cells. u, v: velocity in cells a step.
 local carry = flame.kernel { source = [[
 __global__ void carry(const float *q, const float *u, const float *v, float *out, int n) {
   int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;
@@ -36,8 +36,8 @@ __global__ void carry(const float *q, const float *u, const float *v, float *out
 }
 ]] }:with(launch)
 
--- A sweep of Jacobi's method: the pressure of a cell is the mean of its neighbours' pressures minus
--- a quarter of its divergence.
+-- A sweep of Jacobi's method: the pressure of a cell becomes the mean of its neighbours' pressures
+-- minus a quarter of what flows out of it.
 local relax = flame.kernel { source = [[
 __global__ void relax(const float *p, const float *outflow, float *next, int n) {
   int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;
@@ -55,13 +55,13 @@ local function slope(q, axis)
   return 0.5 * (flame.cat({ q:narrow(axis, 2, size - 1), last }, axis)
     - flame.cat({ first, q:narrow(axis, 1, size - 1) }, axis))
 end
---- The velocity without its divergence.
+--- The velocity, changed so that as much flows into each cell as out of it, and the pressure.
 local function project(u, v, p)
   local outflow = slope(u, 2) + slope(v, 1)
   for _ = 1, options.sweeps do p = relax(p, outflow, size) end
   return u - slope(p, 2), v - slope(p, 1), p
 end
---- The smoke at the end; force: (2, size, size), the same at each step.
+--- The smoke and the velocity at the end. force: (2, size, size), the same at each step.
 local function blow(smoke, force)
   local u, v, p = flame.zeros(size, size), flame.zeros(size, size), flame.zeros(size, size)
   for _ = 1, options.time do
@@ -78,7 +78,7 @@ local away = (x ^ 2 + y ^ 2):sqrt()
 local start = ((0.55 - away) * 12):sigmoid()
 local wanted = ((0.17 - (away - 0.6):abs()) * 12):sigmoid()
 wanted = wanted * (start:sum() / wanted:sum())                       -- smoke is not made or lost
---- How far smoke is from the ring, as a part of the ring.
+--- How far smoke is from the wanted ring, relative to the ring.
 local function distance(smoke)
   return ((smoke - wanted):square():sum() / wanted:square():sum()):sqrt()
 end

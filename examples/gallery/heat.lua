@@ -1,6 +1,6 @@
 -- An inverse heat problem: how well does each part of a plate conduct, if we can only observe how
 -- it cools? The conductivity of every cell is found from a few pictures of a thermal camera.
--- What is learned: a kernel is called in a loop of Lua, and the gradient goes back through all
+-- What this shows: a kernel is called in a loop of Lua, and the gradient goes back through all
 -- calls to a field that each of them reads.
 -- Method: Alifanov, "Inverse heat transfer problems" (1994).
 --   flame-lua examples/gallery/heat.lua [--device auto|cpu|cuda] [--out heat.png]
@@ -19,7 +19,7 @@ local options = data.options(arg, {
 flame.default_device(options.device == "auto" and flame.best_device() or options.device)
 local size, time = options.size, options.time
 
--- One thread is one cell, u its heat and k its conductivity. The flow between two cells is
+-- One thread computes one cell; u is its heat, k its conductivity. The flow between two cells is
 -- proportional to the mean of their conductivities; nothing flows over the border.
 local cool = flame.kernel { source = [[
 __device__ float flow(const float *u, const float *k, int from, int to) {
@@ -40,7 +40,7 @@ __global__ void cool(const float *u, const float *k, float *v, int n) {
 
 local axis = flame.linspace(-1, 1, size)
 local x, y = axis:reshape(1, size), axis:reshape(size, 1)
---- 1 where the distance to a place is below r, 0 elsewhere, with a soft border.
+--- 1 where the distance to (cx, cy) is below r, 0 elsewhere, with a soft border.
 local function disc(cx, cy, r)
   return ((r - ((x - cx) ^ 2 + (y - cy) ^ 2):sqrt()) * 12):sigmoid()
 end
@@ -60,11 +60,11 @@ end
 local truth = 0.05 + 0.15 * disc(-0.35, -0.3, 0.4) + 0.1 * disc(0.4, 0.35, 0.45)
 local seen = film(truth)
 local logits = flame.full({ size, size }, -1.0, { requires_grad = true })
---- Between 0 and 0.24: above 0.25 the steps in time would be too long.
+--- The conductivity, from 0 to 0.24: above 0.25 the simulation would be unstable.
 local function conductivity() return 0.24 * logits:sigmoid() end
 
---- The relative error of the conductivity found: root mean squares of difference and truth,
---- divided.
+--- The relative error of the conductivity: the root mean square of its difference from the truth,
+--- divided by that of the truth.
 local function distance()
   return ((conductivity() - truth):square():mean() / truth:square():mean()):sqrt():item()
 end

@@ -1,7 +1,7 @@
 -- A neural ordinary differential equation: a network learns the law of motion of a spiral from
 -- noisy tracks, and then continues one that it has never seen.
--- What is learned: a solver is a loop of ordinary operations, so training goes through it, and its
--- result is a law of motion, not a table of places.
+-- What this shows: a solver is a loop of ordinary operations, so gradients go through it. What the
+-- network learns is a law of motion, not a table of places.
 -- Method: Chen et al., "Neural ordinary differential equations" (NeurIPS 2018).
 --   flame-lua examples/gallery/neural_ode.lua [--device auto|cpu|cuda] [--out neural_ode.svg]
 -- on a GPU: --width 256 --tracks 2048 --steps 2000
@@ -36,7 +36,7 @@ local function solve(law, x, count, dt)
   return flame.stack(track)
 end
 
---- The truth: a spiral inwards, faster at large distances.
+--- The true law, the velocity at places x: a spiral inwards, faster at large distances.
 local turn = flame.tensor { { -0.05, 0.5 }, { -0.5, -0.05 } }
 local function spiral(x) return (x ^ 3):matmul(turn) end
 
@@ -56,8 +56,8 @@ local parameters = net:parameters()
 for _, p in ipairs(straight:parameters()) do parameters[#parameters + 1] = p end
 local opt = optim.Adam(parameters, { lr = options.rate })
 local schedule = optim.schedule.cosine { opt = opt, steps = options.steps, min = 1e-4 }
--- trains on short tracks, one from each observed place: on a long track the errors of a bad law
--- grow
+-- train on short parts of the tracks, one from each observed place: on a long track the errors of a
+-- bad law grow
 local short = 5
 local starts = seen:narrow(1, 1, options.long - short + 1)
 local pieces = {}

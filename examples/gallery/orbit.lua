@@ -1,7 +1,7 @@
--- The orbit of an asteroid from a few directions in which it was observed: which place and velocity
--- agree with them? Distances were not observed, so all observations determine the orbit together.
--- What is learned: many guesses are tried at once, one per thread, and gradients through the
--- integrator improve each of them, in f64.
+-- The orbit of an asteroid from a few directions in which it was observed: at which place and with
+-- which velocity did it start? Distances were not observed, so all observations are needed
+-- together. What this shows: many guesses are tried at once, one per thread, and gradients through
+-- the integrator improve each of them, in f64.
 -- Method: differential correction of orbits by least squares, Gauss, "Theoria motus" (1809).
 --   flame-lua examples/gallery/orbit.lua [--device auto|cpu|cuda] [--out orbit.svg]
 -- on a GPU: --guesses 4096 --substeps 200 --steps 100
@@ -22,9 +22,9 @@ flame.seed(4)
 local guesses, seen = options.guesses, options.seen
 local days = 10
 
--- One thread is one orbit: state has its place (in distances of the Earth) and velocity (in
--- distances a day times 58.13, so that the Earth's is 1). Steps of velocity Verlet; track gets
--- the place at each observation.
+-- One thread computes one orbit. state: its place (the Earth is at distance 1 from the sun) and its
+-- velocity (the Earth's is 1, so a year has 2 pi units of time). Steps of velocity Verlet; track
+-- gets the place at each observation.
 local fly = flame.kernel { source = [[
 __global__ void fly(const double *state, double *track, int seen, int substeps, double dt, int n) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -51,14 +51,14 @@ end
 
 local earth = tracks(flame.tensor { { 1, 0, 0, 0, 1, 0 } }, seen)
 local truth = flame.tensor { { 1.9, 1.3, 0.25, -0.35, 0.55, 0.06 } }
---- Directions from the Earth: vectors of length 1.
+--- The directions in which tracks are seen from the Earth: vectors of length 1.
 local function directions(track)
   local d = track - earth
   return d / d:square():sum(3, { keepdim = true }):sqrt()
 end
-local observed = directions(tracks(truth, seen)) + flame.randn(1, seen, 3) * 1e-5      -- about 2"
+local observed = directions(tracks(truth, seen)) + flame.randn(1, seen, 3) * 1e-5      -- off by 2"
 
---- For each guess the mean square of its error, in radians.
+--- For each guess the mean square of the angles between its directions and the observed ones.
 local function errors(state)
   return (directions(tracks(state, seen)) - observed):square():sum(3):mean(2)
 end
@@ -72,7 +72,7 @@ local function improve(state, steps)
     opt:step(function()
       opt:zero_grad()
       each = errors(state)
-      -- good and bad guesses have equal weight
+      -- the logarithm gives good and bad guesses equal weight
       local l = (each + 1e-12):log():mean()
       l:backward()
       return l

@@ -1,7 +1,7 @@
 -- A pendulum that is swung up: its motor is too weak to lift it at once, so it must gain momentum
 -- first. The torque at each moment is optimised with the gradient through the simulation.
--- What is learned: a simulation of hundreds of steps is one kernel with a loop, and its adjoint,
--- which runs the loop backwards, is derived from its text.
+-- What this shows: a simulation of hundreds of steps is one kernel with a loop. flame derives its
+-- gradient, a kernel that runs the loop backwards, from its text.
 -- Method: optimal control by adjoints, Bryson and Ho, "Applied optimal control" (1975).
 --   flame-lua examples/gallery/pendulum.lua [--device auto|cpu|cuda] [--out pendulum.svg]
 -- on a GPU: --pendulums 4096 --time 1000
@@ -20,7 +20,7 @@ flame.default_device(options.device == "auto" and flame.best_device() or options
 flame.seed(1)
 local pendulums, time = options.pendulums, options.time
 
--- One thread is one pendulum, of length 1 m and with some friction, which hangs at rest at the
+-- One thread moves one pendulum, of length 1 m and with some friction, which hangs at rest at the
 -- beginning (angle 0). torque: (time, pendulums), before tanh limits it to the motor's maximum.
 local swing = flame.kernel { source = [[
 __global__ void swing(const float *torque, const float *mass, float *angle, float *speed,
@@ -43,7 +43,7 @@ local dt = 6.0 / time
 local torque = flame.randn(time, pendulums) * 0.1
 torque.requires_grad = true
 
---- How far the pendulum is from upright and from rest, averaged over the last second.
+--- How far the pendulums are from upright and from rest, averaged over the last second.
 local function missing(angle, speed)
   local last = time // 6
   local a, w = angle:narrow(1, time - last + 1, last), speed:narrow(1, time - last + 1, last)

@@ -1,8 +1,8 @@
--- A ray marcher whose scene is recovered from images: three balls, photographed from all sides.
--- Where are they, how large, and of what colour? Then an image is made from a side that was not
+-- A ray marcher recovers a scene from its images: three balls, photographed from some sides. Where
+-- are they, how large, and of what colour? Then it makes an image from a side that was not
 -- photographed.
--- What is learned: rays go through a soft solid, whose density rises where a signed distance falls
--- below 0, so that edges move smoothly and the images have gradients with respect to the scene.
+-- What this shows: the balls are soft, with a density that rises where the distance to the surface
+-- falls below 0, so that edges move smoothly and images have gradients with respect to the scene.
 -- Method: Yariv et al., "Volume rendering of neural implicit surfaces" (NeurIPS 2021).
 --   flame-lua examples/gallery/raymarch.lua [--device auto|cpu|cuda] [--out raymarch.png]
 -- on a GPU: --size 128 --samples 96 --views 8 --steps 100
@@ -21,8 +21,8 @@ local options = data.options(arg, {
 flame.default_device(options.device == "auto" and flame.best_device() or options.device)
 local size, samples = options.size, options.samples
 
--- ball: x y z, radius, r g b for each. One thread is one pixel of one image; camera: the sine and
--- cosine of the angle from which an image was taken. Light comes from above.
+-- ball: x y z, radius, r g b for each. One thread computes one pixel of one image. camera: sine and
+-- cosine of the angle from which an image is taken. Light comes from above.
 local march = flame.kernel { source = [[
 __global__ void march(const float *ball, const float *camera, float *image, int balls, int samples, int size) {
   int px = blockIdx.x * blockDim.x + threadIdx.x, py = blockIdx.y * blockDim.y + threadIdx.y;
@@ -53,7 +53,7 @@ __global__ void march(const float *ball, const float *camera, float *image, int 
 }
 ]], block = { 8, 8 } }
 
---- Images (angle, 3, size, size) of balls; angles in full turns.
+--- Images (angle, 3, size, size) of balls, from a list of angles in full turns.
 local function images(balls, angles)
   local cameras = {}
   for k, turns in ipairs(angles) do

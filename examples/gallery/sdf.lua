@@ -1,6 +1,6 @@
 -- A neural signed distance field: a small network learns the distance of every place of the plane
 -- from a star, knowing only points on the star's border.
--- What is learned: a loss may contain a gradient. The gradient of a distance has length 1
+-- What this shows: a loss may contain a gradient. The gradient of a distance has length 1
 -- everywhere, and the loss requires this of the network's gradient; training differentiates it once
 -- more.
 -- Method: Gropp et al., "Implicit geometric regularization for learning shapes" (ICML 2020).
@@ -35,13 +35,13 @@ function Field:init(width)
   self.first, self.second = nn.Linear(2, width), nn.Linear(width, width)
   self.last = nn.Linear(width, 1)
 end
---- Distances (n) at points (n, 2): the distance to a circle plus the network's correction.
+--- The learned distance (n) at points (n, 2): that to a circle plus the network's correction.
 function Field:forward(x)
   local h = (self.first(x) * 4):sin()
   h = h + self.second(h):tanh()
   return (x:square():sum(2) + 1e-4):sqrt() - 0.5 + 0.3 * self.last(h):squeeze(2)
 end
---- The field and its slope (n, 2), which can be differentiated.
+--- The field at points x, and its gradient (n, 2), which can be differentiated once more.
 local function with_slope(field, x)
   x.requires_grad = true
   local f = field(x)
@@ -70,7 +70,7 @@ for step = 1, options.steps do
   end
 end
 
--- the true distance: that to the nearest of many points of the border, negative inside
+-- the true distance on a grid: that to the nearest of many points of the border, negative inside
 local grid = 40
 local axis = flame.linspace(-1, 1, grid)
 local x, y = axis:reshape(1, grid):expand(grid, grid), axis:reshape(grid, 1):expand(grid, grid)

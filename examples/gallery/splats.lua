@@ -1,6 +1,6 @@
 -- Paints a photograph with Gaussian splats: soft ellipses of one colour each, which are added up.
--- What is learned: a kernel that draws has gradients with respect to everything that it draws. The
--- adjoint of its loop over splats is derived from the kernel's text.
+-- What this shows: a kernel that draws has gradients with respect to everything that it draws, with
+-- a loop over splats. flame derives them from the kernel's text.
 -- Method: Zhang et al., "GaussianImage" (ECCV 2024), after Kerbl et al., "3D Gaussian splatting"
 -- (SIGGRAPH 2023).
 --   flame-lua examples/gallery/splats.lua [--device auto|cpu|cuda] [--out splats.png]
@@ -22,7 +22,7 @@ local size, splats = options.size, options.splats
 
 -- ---- the photograph: an evening by a lake -----------------------------------------------------
 
---- One colour where 'mask' holds, else the picture.
+--- The picture with one colour where 'mask' is true.
 local function over(picture, mask, r, g, b)
   return flame.where(mask, flame.tensor({ r, g, b }):reshape(3, 1, 1), picture)
 end
@@ -32,7 +32,7 @@ local function photograph()
   local x, y = axis:reshape(1, size), axis:reshape(size, 1)
   local shore = 0.68
   local up = flame.where(y:lt(shore), y, 2 * shore - y)                 -- the lake mirrors the sky
-  -- expanded to the size of the picture
+  -- repeated along x
   up = up + 0 * x
   local sky = flame.stack { 0.25 + 0.9 * up, 0.3 + 0.45 * up, 0.6 - 0.2 * up }
   local away = ((x - 0.62) ^ 2 + (up - 0.42) ^ 2):sqrt()
@@ -48,7 +48,7 @@ end
 
 -- ---- the painter -------------------------------------------------------------------------------
 
--- splat: x, y, logarithms of the two radii, angle, r g b for each. One thread is one pixel.
+-- splat: x, y, logarithms of two radii, angle, r g b for each. One thread computes one pixel.
 local paint = flame.kernel { source = [[
 __global__ void paint(const float *splat, float *image, int splats, int size) {
   int px = blockIdx.x * blockDim.x + threadIdx.x, py = blockIdx.y * blockDim.y + threadIdx.y;

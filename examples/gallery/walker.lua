@@ -1,7 +1,7 @@
--- A body of masses and springs that learns to walk: its springs lengthen and shorten like muscles,
--- at times that are optimised with the gradient through the simulation, including contacts with the
+-- A body of masses and springs learns to walk: its springs lengthen and shorten like muscles. When
+-- they do so is optimised with the gradient through the simulation, including contacts with the
 -- ground.
--- What is learned: one short kernel is one step in time; hundreds of them in a row are a function
+-- What this shows: one short kernel is one step in time; hundreds of them in a row are a function
 -- with a gradient.
 -- Method: Hu et al., "DiffTaichi: differentiable programming for physical simulation" (ICLR 2020).
 --   flame-lua examples/gallery/walker.lua [--device auto|cpu|cuda] [--out walker.svg]
@@ -45,8 +45,8 @@ local masses, springs = #places, #ends
 places, lengths = flame.tensor(places), flame.tensor(lengths)
 ends = flame.tensor(ends, { dtype = "i32" })
 
--- One thread is one mass; state: place and velocity of each. The ground pushes masses below it
--- upwards, and has friction.
+-- One thread moves one mass. state: place and velocity of each. The ground pushes masses that are
+-- below it upwards, and has friction.
 local step_in_time = flame.kernel { source = [[
 __global__ void walk(const float *state, const int *ends, const float *rest, float *next,
                      int springs, float dt, int n) {
@@ -74,7 +74,7 @@ __global__ void walk(const float *state, const int *ends, const float *rest, flo
 
 --- The states (time, mass, 4) of the body. muscle: (2, springs), the amplitudes of the sine and of
 --- the cosine in the length of each spring.
-local dt, rhythm = 0.004, 2 * math.pi * 2.5
+local dt, rhythm = 0.004, 2 * math.pi * 2.5                         -- seconds; 2.5 strides a second
 local function walk(muscle)
   local state, film = flame.cat({ places, flame.zeros(masses, 2) }, 2), {}
   for t = 1, options.time do
@@ -86,7 +86,7 @@ local function walk(muscle)
   return flame.stack(film)
 end
 
---- How far to the right the middle of the body is at the end.
+--- How far the middle of the body has moved to the right.
 local function distance(film) return (film[options.time] - film[1]):select(2, 1):mean() end
 
 local muscle = flame.randn(2, springs) * 0.1
@@ -117,7 +117,7 @@ for k = 0, 5 do
   local at = film[math.max(1, options.time * k // 5)]:totable()
   local xs, ys = {}, {}
   for _, pair in ipairs(ends:totable()) do
-    -- forward and back, so that all springs are one polyline
+    -- every spring forward and back, so that one line can have all of them
     for _, m in ipairs { pair[1], pair[2], pair[1] } do
       xs[#xs + 1], ys[#ys + 1] = at[m + 1][1], at[m + 1][2]
     end

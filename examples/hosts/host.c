@@ -1,6 +1,7 @@
 /*
-** host: a program with its own Lua and threads that opens the plug-in by dlopen. Each thread has a
-** Lua state, in which scripts call the plug-in, and a learner.
+** host: a program with the system's Lua and with threads, which opens the plug-in by dlopen. Each
+** thread has a Lua state, whose script makes a learner of the plug-in and lets it learn. The
+** arguments are the plug-in and the number of threads.
 **
 **   cc -std=c11 -O2 -I/usr/include/lua5.4 host.c -llua5.4 -lpthread -ldl -o host
 **   ./host ./plugin.so 4
@@ -20,7 +21,7 @@ static plugin_learn_f *learn;
 static plugin_error_f *error_of;
 static plugin_close_f *close_plugin;
 
-/* learner(in, seed) -> userdata with learn(x table, y) -> loss */
+/* In Lua, learner(in, seed) makes a learner. */
 static int l_open(lua_State *L) {
   plugin **p = (plugin **)lua_newuserdatauv(L, sizeof *p, 0);
   *p = open_plugin((int)luaL_checkinteger(L, 1), (unsigned long long)luaL_checkinteger(L, 2));
@@ -29,6 +30,7 @@ static int l_open(lua_State *L) {
   return 1;
 }
 
+/* In Lua, p:learn(x, y): x is a list of at most 16 numbers, y a number. Returns the loss. */
 static int l_learn(lua_State *L) {
   plugin **p = (plugin **)luaL_checkudata(L, 1, "learner");
   float x[16];
@@ -45,6 +47,7 @@ static int l_learn(lua_State *L) {
   return 1;
 }
 
+/* Closes a learner that Lua collects. */
 static int l_gc(lua_State *L) {
   plugin **p = (plugin **)luaL_checkudata(L, 1, "learner");
   if (*p) close_plugin(*p);
@@ -52,6 +55,8 @@ static int l_gc(lua_State *L) {
   return 0;
 }
 
+/* What each thread runs: learns a * b from a and b, and returns the mean losses of the first and of
+** the last 50 examples. flame is not visible in this Lua. */
 static const char script[] =
   "local seed = ...\n"
   "local p, first, last = learner(2, seed), 0, 0\n"
@@ -65,6 +70,7 @@ static const char script[] =
 
 typedef struct job { pthread_t thread; int number, ok; double first, last; } job;
 
+/* A thread: runs the script in a new Lua state and writes the losses into its job. */
 static void *run(void *arg) {
   job *j = (job *)arg;
   lua_State *L = luaL_newstate();
@@ -76,7 +82,7 @@ static void *run(void *arg) {
   lua_setfield(L, -2, "__index");
   lua_register(L, "learner", l_open);
   luaL_loadstring(L, script);
-  /* the same seed, so all threads learn the same */
+  /* all threads have the same seed, so they must get the same losses */
   lua_pushinteger(L, 1);
   j->ok = lua_pcall(L, 1, 2, 0) == LUA_OK;
   if (j->ok) j->first = lua_tonumber(L, -2), j->last = lua_tonumber(L, -1);

@@ -1,7 +1,7 @@
 /*
-** plugin: a learner for a program that does not use flame itself. It is opened by dlopen and linked
-** with libflame-full, which exports no name of its Lua, so the host can have another Lua, or
-** several.
+** plugin: a learner, a small net with an optimiser, for a host program that need not know flame.
+** The host opens it by dlopen (host.c). It is linked with libflame-full, which has Lua inside but
+** exports none of its names: the host may have a Lua, too, of any version.
 **
 **   cc -std=c11 -O2 -fPIC -shared -fvisibility=hidden plugin.c \
 **      $(pkg-config --cflags --libs flame-full) -o plugin.so
@@ -22,12 +22,14 @@ EXPORTED plugin_learn_f plugin_learn;
 EXPORTED plugin_error_f plugin_error;
 EXPORTED plugin_close_f plugin_close;
 
-/* An object that flame.name makes; NULL: the error is kept. */
+/* The object that flame.name(arg[0], …) makes, say "nn.Linear", or NULL after an error, which the
+** context keeps. */
 static flame_object *make(flame_context *c, const char *name, int n, const flame_value *arg) {
   flame_value made;
   return flame_call(c, name, n, arg, 1, &made) == FLAME_OK ? made.as.o : NULL;
 }
 
+/* nn.Sequential(nn.Linear(in, 16), nn.Tanh(), nn.Linear(16, 1)), or NULL. */
 static flame_object *net_of(flame_context *c, int in) {
   const flame_value wide[] = { { .kind = FLAME_INTEGER, .as.i = in },
                                { .kind = FLAME_INTEGER, .as.i = 16 } };
@@ -43,6 +45,7 @@ static flame_object *net_of(flame_context *c, int in) {
   return net;
 }
 
+/* optim.Adam(net:parameters(), {lr = 0.02}), or NULL. */
 static flame_object *adam_of(flame_context *c, flame_object *net) {
   flame_value arg[2] = { { .kind = FLAME_NIL },
                          { .name = "lr", .kind = FLAME_NUMBER, .as.n = 0.02 } };
@@ -65,6 +68,8 @@ plugin *plugin_open(int in, unsigned long long seed) {
   return NULL;
 }
 
+/* In Lua: loss = mse_loss(net(x), y) adam:zero_grad() loss:backward() adam:step(). After an error
+** the remaining calls are left out. */
 double plugin_learn(plugin *p, const float *x, float y) {
   double loss = NAN;
   flame_value in = { .kind = FLAME_TENSOR }, pair[2], out = { .kind = FLAME_NIL };

@@ -1,14 +1,14 @@
--- rocks: a Lua program with modules of LuaRocks beside flame: lua-cjson reads lines of JSON, and
--- the result is written as JSON.
+-- rocks: a program for the usual lua5.4 that uses flame and another module of LuaRocks: lua-cjson
+-- reads lines of JSON, and writes the result as JSON.
 --
 --   luarocks make && luarocks install lua-cjson && lua5.4 rocks.lua [FILE of {"x": [..], "y": ..}]
 --
--- Without a file it makes lines for points of a plane. It fits y as a linear function of the
--- numbers in x, and prints the weights and the largest error.
+-- It fits y as a linear function of the numbers in x, and prints the weights and the largest error.
+-- Without a file it makes lines for y = 3 a - 2 b + 0.5.
 local cjson = require "cjson"
 local flame = require "flame"
 
---- The lines of a file, or 200 made ones.
+--- An iterator over the lines of a file, or over 200 lines that are made here.
 local function lines_of(path)
   if path then return io.lines(path) end
   local i, state = 0, 7

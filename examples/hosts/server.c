@@ -1,13 +1,14 @@
 /*
-** server: inference over HTTP, with a context for each worker. The web server is civetweb (MIT).
+** server: answers HTTP requests with the results of a net. It has a few workers, threads with a
+** context of flame each. The web server is civetweb (MIT).
 **
 **   cc -std=c11 -O2 server.c $(pkg-config --cflags --libs flame) -lcivetweb -lpthread -lm -o server
 **   ./server model.safetensors 8080 4      and      curl -d '0.5 1 -2' localhost:8080/predict
 **
-** The file holds w1 b1 w2 b2 of a net of two layers (server --make writes one). The numbers of a
-** request are the rows of a batch, so their count must be a multiple of the net's inputs. Each
-** worker's context has a limit of memory and of time for a call, so a request that is too large is
-** refused and the others go on.
+** The arguments are a file, a port and the number of workers. The file holds w1 b1 w2 b2 of a net
+** of two layers (server --make FILE writes one). The numbers of a request are the rows of a batch,
+** so their count must be a multiple of the net's inputs. Contexts have a limit of memory and of
+** time for a call, so that a request that is too large is refused and does not disturb the others.
 */
 #define _GNU_SOURCE
 #include <civetweb.h>
@@ -20,9 +21,9 @@
 
 enum { LAYERS = 2, MOST_WORKERS = 32, MOST_NUMBERS = 1 << 16 };
 
-/* A request for which a thread of the web server waits, on the stack of that thread. */
+/* A request. It is on the stack of the thread of the web server that waits for it. */
 typedef struct job {
-  int64_t n, count;              /* numbers in, and out; -1: error says why */
+  int64_t n, count;              /* numbers in x, in y; count -1: failed, 'error' says why */
   const float *x;
   float *y;
   char error[600];
@@ -31,17 +32,17 @@ typedef struct job {
 } job;
 
 typedef struct pool {
-  const char *path;
-  int n, ending, failed;
-  int64_t in, out;               /* of the net, known when a worker is ready */
-  job *first, **last;
-  pthread_mutex_t lock;
-  pthread_cond_t queued, done;
+  const char *path;              /* the file with the net */
+  int n, ending, failed;         /* workers; the server ends; a worker could not start */
+  int64_t in, out;               /* of the net; 0 until a worker has read it */
+  job *first, **last;            /* the queue of requests, and where the next one is added */
+  pthread_mutex_t lock;          /* for all fields */
+  pthread_cond_t queued, done;   /* a request is queued; one is done, or a worker is ready */
   pthread_t thread[MOST_WORKERS];
-} pool;
+  } pool;
 
-/* A worker has its own thread, because threads of civetweb have stacks of 100 KB and flame needs 1
-** MB. */
+/* A worker: a context with the weights and biases of the net. It runs in a separate thread, because
+** threads of civetweb have stacks of 100 KB, and flame needs 1 MB. */
 typedef struct worker {
   flame_context *c;
   flame_tensor *w[LAYERS], *b[LAYERS];
@@ -49,6 +50,7 @@ typedef struct worker {
 
 /* ---- the net ------------------------------------------------------------------------------- */
 
+/* Opens a context and reads the net. Returns 0 if it fails, after a message. */
 static int worker_open(worker *k, const char *path) {
   k->c = flame_open(FLAME_OPTIONS(.device = "cpu", .threads = 1,
                                   .limit[FLAME_HOST_BYTES] = 64 << 20,
@@ -71,8 +73,8 @@ static void worker_close(worker *k) {
   flame_close(k->c);
 }
 
-/* Rows of probabilities for n numbers into out, which has room for them; returns their number, -1:
-** an error. */
+/* Writes the probabilities of the classes for n numbers, n / in rows, into out. Returns how many
+** they are, or -1: an error, or there are more than 'room'. */
 static int64_t predict(worker *k, int64_t n, const float *x, float *out, int64_t room) {
   const int64_t in = flame_size(k->w[0], 1), rows = n / in;
   flame_tensor *t = flame_from_data(k->c, FLAME_F32, 2, (int64_t[]){ rows, in }, x);
@@ -87,7 +89,7 @@ static int64_t predict(worker *k, int64_t n, const float *x, float *out, int64_t
 
 /* ---- workers ------------------------------------------------------------------------------- */
 
-/* The next job, NULL at the end. */
+/* Waits for a request and takes it out of the queue. NULL: the server ends, the queue is empty. */
 static job *take(pool *p) {
   pthread_mutex_lock(&p->lock);
   while (!p->first && !p->ending) pthread_cond_wait(&p->queued, &p->lock);
@@ -97,6 +99,7 @@ static job *take(pool *p) {
   return j;
 }
 
+/* Marks a request as done and wakes the thread that waits for it. */
 static void finish(pool *p, job *j) {
   pthread_mutex_lock(&p->lock);
   j->done = 1;
@@ -104,6 +107,7 @@ static void finish(pool *p, job *j) {
   pthread_mutex_unlock(&p->lock);
 }
 
+/* A worker tells the pool the sizes of the net, or that it could not start. */
 static void tell_sizes(pool *p, const worker *k, int ready) {
   pthread_mutex_lock(&p->lock);
   if (!ready) p->failed = 1;
@@ -113,6 +117,7 @@ static void tell_sizes(pool *p, const worker *k, int ready) {
   pthread_mutex_unlock(&p->lock);
 }
 
+/* The thread of a worker. After each request it clears an error and what was used of the limits. */
 static void *work(void *arg) {
   pool *p = (pool *)arg;
   worker k = { 0 };
@@ -127,6 +132,7 @@ static void *work(void *arg) {
   return NULL;
 }
 
+/* Queues a request and waits until a worker has done it. */
 static void compute(pool *p, job *j) {
   pthread_mutex_lock(&p->lock);
   *p->last = j;
@@ -136,6 +142,7 @@ static void compute(pool *p, job *j) {
   pthread_mutex_unlock(&p->lock);
 }
 
+/* Starts the workers and waits until one is ready. Returns 0 if any could not start so far. */
 static int pool_open(pool *p) {
   pthread_attr_t a;
   pthread_attr_init(&a);
@@ -151,6 +158,7 @@ static int pool_open(pool *p) {
   return ok;
 }
 
+/* Lets the workers end when the queue is empty, and waits for them. */
 static void pool_close(pool *p) {
   pthread_mutex_lock(&p->lock);
   p->ending = 1;
@@ -161,13 +169,15 @@ static void pool_close(pool *p) {
 
 /* ---- requests ------------------------------------------------------------------------------ */
 
+/* Sends an answer; returns its status, as civetweb wants it. */
 static int answer(struct mg_connection *to, int status, const char *text) {
   mg_printf(to, "HTTP/1.1 %d %s\r\nContent-Type: text/plain\r\nContent-Length: %zu\r\n\r\n%s", status,
             status == 200 ? "OK" : "Refused", strlen(text), text);
   return status;
 }
 
-/* Reads the body as numbers and returns their count; -1: it is something else, or too long. */
+/* Reads the body of a request as numbers into x, which has room for MOST_NUMBERS. Returns their
+** count, or -1: the body is something else, or too long. */
 static int64_t read_numbers(struct mg_connection *from, float *x) {
   static const int most = MOST_NUMBERS * 16;
   char *body = malloc((size_t)most + 1), *at = body;
@@ -190,6 +200,7 @@ static int64_t read_numbers(struct mg_connection *from, float *x) {
   return n;
 }
 
+/* Answers a request to /predict: rows of probabilities, or a message with status 400 or 503. */
 static int on_predict(struct mg_connection *connection, void *arg) {
   pool *p = (pool *)arg;
   float *x = malloc(2 * MOST_NUMBERS * sizeof *x), *y = x + MOST_NUMBERS;
@@ -214,7 +225,8 @@ static int on_predict(struct mg_connection *connection, void *arg) {
 
 /* ---- the program --------------------------------------------------------------------------- */
 
-/* A file with a net of 3 inputs and 2 classes, for trying the server. */
+/* Writes a file with a random net of 3 inputs and 2 classes, to try the server with. Returns the
+** exit status. */
 static int make_model(const char *path) {
   flame_context *c = flame_open(FLAME_OPTIONS(.device = "cpu"));
   const char *const names[] = { "w1", "b1", "w2", "b2" };
@@ -243,7 +255,7 @@ int main(int argc, char **argv) {
   sigset_t ends;
   sigemptyset(&ends);
   sigaddset(&ends, SIGINT), sigaddset(&ends, SIGTERM);
-  pthread_sigmask(SIG_BLOCK, &ends, NULL);         /* before there are threads */
+  pthread_sigmask(SIG_BLOCK, &ends, NULL);         /* before there are threads: all inherit it */
   p.path = argv[1];
   const int ok = pool_open(&p);
   struct mg_context *web = ok ? mg_start(NULL, NULL, options) : NULL;

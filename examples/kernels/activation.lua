@@ -1,6 +1,6 @@
--- A fused activation of our own, y = gain · x · sigmoid(slope · x) + leak · min(x, 0), as a kernel:
--- one pass forward and one back, with the gradient derived from the text. It is checked against
--- the same formula in flame's ops, and its three numbers are fitted to another activation (gelu).
+-- A new activation, y = gain · x · sigmoid(slope · x) + leak · min(x, 0), as a kernel in CUDA C:
+-- one pass forward and one back. flame derives the gradient from the text of the kernel. Here it is
+-- checked against the same formula in flame's ops, and the three numbers are fitted to gelu.
 --   flame-lua examples/kernels/activation.lua [--device auto|cpu|cuda] [--steps N] [--elements N]
 local flame = require "flame"
 local data, optim = require "flame.data", require "flame.optim"
@@ -28,7 +28,7 @@ __global__ void gate(const float *x, float gain, float slope, float leak, float 
 local function number(v) return flame.tensor(v, { requires_grad = true }) end
 local gain, slope, leak = number(0.5), number(0.3), number(0.2)
 
--- the derived gradient against that of the ops
+-- check: is the derived gradient that of the ops?
 do
   local x = flame.randn({ options.elements }, { requires_grad = true })
   local inputs = { x, gain, slope, leak }

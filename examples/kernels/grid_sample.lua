@@ -14,7 +14,7 @@ local options = data.options(arg, {
 flame.default_device(options.device == "auto" and flame.best_device() or options.device)
 local size = options.size
 
--- at: x and y in pixels; what lies outside of the picture counts as 0
+-- Values of an image at n places, each x and y in pixels; outside of the image there are zeros.
 local sample = flame.kernel { source = [[
 __device__ float pixel(const float *image, int x, int y, int w, int h) {
   return x >= 0 && x < w && y >= 0 && y < h ? image[y * w + x] : 0.f;
@@ -39,13 +39,13 @@ local ones = flame.ones(size, size)
 local grid = flame.stack({ ones * axis:reshape(1, size), ones * axis:reshape(size, 1) },
   3):reshape(size * size, 2)
 
---- The picture through an affine map: a 2 x 2 matrix and a shift, in coordinates from -1 to 1.
+--- The image after an affine map of places, a 2 x 2 matrix and a shift (places from -1 to 1).
 local function warp(image, matrix, shift)
   local at = (grid:matmul(matrix) + shift + 1) * ((size - 1) / 2)
   return sample(image, at:contiguous(), size, size, size * size)
 end
 
--- sampled at its own pixels, a picture is unchanged
+-- check: sampled at its own pixels, an image does not change
 local x, y = axis:reshape(1, size), axis:reshape(size, 1)
 local image = ((x * 7):sin() * (y * 5 + x * 2):cos() * (-(x * x + y * y) * 2):exp() + 1) * 0.5
 image = image:contiguous()

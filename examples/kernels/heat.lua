@@ -1,6 +1,6 @@
--- The heat equation in two dimensions, backwards: what was the temperature of the plate at the
--- beginning, given its temperature now? Each time step is a launch of a kernel; the gradient of the
--- whole simulation with respect to its initial state comes from the derived adjoint of that kernel.
+-- The heat equation in two dimensions, backwards: what was the temperature of a plate at the
+-- beginning, given its temperature now? Each time step is a launch of a kernel in CUDA C. flame
+-- derives the kernel's gradient, and so that of the whole simulation, from the text of the kernel.
 --   flame-lua examples/kernels/heat.lua [--device auto|cpu|cuda] [--steps N]
 --   [--size N] [--time N] [--out heat.png]
 local flame = require "flame"
@@ -17,7 +17,7 @@ local options = data.options(arg, {
 flame.default_device(options.device == "auto" and flame.best_device() or options.device)
 local size = options.size
 
--- One thread is one cell; the border keeps its heat.
+-- One thread computes one cell; no heat flows over the border.
 local step = flame.kernel { source = [[
 __global__ void heat(const float *u, float *v, float c, int w, int h) {
   int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;
@@ -35,7 +35,7 @@ local function simulate(u)
   return u
 end
 
--- the truth: a warm ring and a warm spot
+-- the true start, which is to be found: a warm ring and a warm spot
 local axis = flame.linspace(-1, 1, size)
 local x, y = axis:reshape(1, size), axis:reshape(size, 1)
 local ring = (((x * x + y * y):sqrt() - 0.6):abs():lt(0.12)):float()
@@ -43,7 +43,7 @@ local spot = ((x - 0.1):square() + (y + 0.1):square()):lt(0.04):float()
 local truth = ring + spot * 0.7
 local measured = simulate(truth)
 
--- the sum of the heat is constant: heat that leaves one cell enters another
+-- check: the sum of the heat is constant, since heat that leaves one cell enters another
 assert(math.abs(measured:sum():item() - truth:sum():item()) < 1e-3 * truth:sum():item())
 
 local start = flame.zeros({ size, size }, { requires_grad = true })

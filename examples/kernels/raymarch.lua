@@ -1,6 +1,6 @@
--- A small differentiable ray marcher: coloured blobs of fog, one ray for each pixel. The blobs'
--- places, sizes and colours are found from a picture by gradients of the kernel, and PNGs are
--- written: the picture that was given, and what was found on the way to it.
+-- A small differentiable ray marcher: a kernel in CUDA C draws coloured blobs of fog, with one ray
+-- for each pixel. Gradients of the kernel find places, sizes and colours of the blobs from a
+-- picture. With --out, PNGs show this picture and what was found on the way to it.
 --   flame-lua examples/kernels/raymarch.lua [--device auto|cpu|cuda] [--steps
 --   N] [--size N] [--out FOLDER]
 local flame = require "flame"
@@ -18,8 +18,8 @@ flame.default_device(options.device == "auto" and flame.best_device() or options
 flame.seed(5)
 local size = options.size
 
--- blob: x y z, size, r g b for each. A sample is lit by the light that passes the samples in front
--- of it; a ray ends when hardly any light is left, so each ray has its own number of samples.
+-- blob: x y z, size, r g b for each. One thread follows one ray through the fog; 'through' is the
+-- part of the light that has passed so far. A ray ends when hardly any is left.
 local render = flame.kernel { source = [[
 __global__ void march(const float *blob, float *image, int blobs, int samples, int size) {
   int px = blockIdx.x * blockDim.x + threadIdx.x, py = blockIdx.y * blockDim.y + threadIdx.y;
@@ -83,7 +83,7 @@ for k = 1, options.steps do
 end
 assert(last < first / 10, "the error has not fallen to a tenth")
 if options.out ~= "" then
-  local function save(name, image)                  -- colours are the first axis of a PNG's tensor
+  local function save(name, image)                  -- flame.save wants (colours, rows, columns)
     flame.save(("%s/%s.png"):format(options.out, name), image:permute(3, 1, 2):contiguous())
   end
   save("target", target)

@@ -1,5 +1,5 @@
--- The first kernel: a x + y from a CUDA C string, checked against flame's own ops, with its
--- derived gradient, and timed.
+-- A first kernel: a x + y, written in CUDA C. It is checked against flame's ops, gives gradients
+-- that flame derives from its text, and is timed.
 --   flame-lua examples/kernels/saxpy.lua [--device auto|cpu|cuda] [--elements N] [--steps N]
 local flame = require "flame"
 local data = require "flame.data"
@@ -18,7 +18,7 @@ extern "C" __global__ void saxpy(float a, const float *x, const float *y, float 
 }
 ]]
 
--- n may be left out: it is the number of elements of the output.
+-- The output is allocated, and n may be left out: it is the number of elements of the output.
 local x, y = flame.randn(options.elements), flame.randn(options.elements)
 local z = saxpy(2, x, y)
 local worst = (z - (2 * x + y)):abs():max():item()
@@ -26,7 +26,7 @@ print(("%d elements on %s, largest difference from 2 * x + y: %g"):format(option
   z.device, worst))
 assert(worst < 1e-6)
 
--- A number may be a tensor, and then has a gradient too: the sum of x over all threads.
+-- For a number a tensor may be given, which then has a gradient, too: here the sum of x.
 local a = flame.tensor(2, { requires_grad = true })
 x:requires_grad_(true)
 saxpy(a, x, y):sum():backward()
@@ -36,8 +36,8 @@ print(("gradient: by x %g everywhere, by a %.3f (the sum of x is %.3f)"):format(
 assert((x.grad - 2):abs():max():item() == 0)
 assert(math.abs(a.grad:item() - sum) < 1e-2 * math.max(1, math.abs(sum)))
 
-x = x:detach()
-flame.eval(saxpy(2, x, y))
+x = x:detach()                                           -- no gradients while calls are timed
+flame.eval(saxpy(2, x, y))                               -- what is prepared only once
 flame.synchronize()
 local best = math.huge
 for _ = 1, options.steps do
@@ -47,4 +47,4 @@ for _ = 1, options.steps do
   best = math.min(best, seconds())
 end
 print(("best of %d calls: %.1f us, %.1f GB/s"):format(options.steps, best * 1e6,
-  12 * options.elements / best / 1e9))
+  12 * options.elements / best / 1e9))                   -- reads 8 bytes per element, writes 4

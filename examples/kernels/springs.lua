@@ -1,6 +1,6 @@
 -- Balls between three springs, 1,000 time steps in one kernel: what are the stiffness and the
--- length of the springs, given where the balls are at the end? The loop is in the kernel, and its
--- derivative too: the derived adjoint keeps a few states per thread and recomputes the rest.
+-- length of the springs, given where the balls are at the end? The loop is in the kernel. The
+-- gradient that flame derives runs it backwards, and keeps only a few of its states per thread.
 --   flame-lua examples/kernels/springs.lua [--device auto|cpu|cuda] [--steps
 --   N] [--balls N] [--time N]
 local flame = require "flame"
@@ -16,7 +16,7 @@ local options = data.options(arg, {
 flame.default_device(options.device == "auto" and flame.best_device() or options.device)
 flame.seed(3)
 
--- One thread is one ball. spring: for each of three its stiffness and its length at rest.
+-- One thread moves one ball. spring: for each of three springs its stiffness and length at rest.
 local simulate = flame.kernel { source = [[
 __global__ void springs(const float2 *from, const float *spring, float2 *to, int steps, float dt, int n) {
   const float anchor[3][2] = { { -1.f, -0.6f }, { 1.f, -0.6f }, { 0.f, 1.1f } };
@@ -47,7 +47,7 @@ local truth = flame.tensor { 3.0, 0.7, 2.0, 0.9, 4.0, 0.5 }
 local seen = ends(truth)
 local guess = flame.tensor({ 2.5, 1.0, 2.5, 1.0, 2.5, 1.0 }, { requires_grad = true })
 
--- the derivative through all steps against a difference
+-- check: is the derivative through all steps about a difference of two losses?
 do
   local loss = function(v) return (ends(v) - seen):square():mean() end
   local slope = loss(guess):gradients({ guess })[guess][2]:item()
