@@ -191,6 +191,13 @@ static int names_library(const asked *a) {
          has_name(a, "cooperative_groups");
 }
 
+/* Does it include a header of cuda/? */
+static int includes_cuda(const asked *a) {
+  for (int64_t i = -1; (i = find_name(a, "cuda", i + 1, 0)) > 0;)
+    if (fl_is_punct(&a->t.at[i - 1], '<') && fl_is_punct(&a->t.at[i + 1], '/')) return 1;
+  return 0;
+}
+
 /* Does the text use a name of namespace std (not cuda::std) that neither the text nor a large CUDA
 ** header defines? */
 static int asks_std(const asked *a) {
@@ -200,9 +207,44 @@ static int asks_std(const asked *a) {
     found |= fl_is_punct(&a->t.at[i + 1], FL_PU_SCOPE) &&
              !(i && fl_is_punct(&a->t.at[i - 1], FL_PU_SCOPE));
   }
-  for (int64_t i = -1; (i = find_name(a, "cuda", i + 1, 0)) > 0;)
-    if (fl_is_punct(&a->t.at[i - 1], '<') && fl_is_punct(&a->t.at[i + 1], '/')) return 0;
-  return found && !names_library(a);
+  return found && !includes_cuda(a) && !names_library(a);
+}
+
+/* Does the text define the name of the token: "typedef … uint;", "using half =", "int half;"? */
+static int is_given(const asked *a, const fl_ktok *t) {
+  char name[24];
+  snprintf(name, sizeof name, "%.*s", (int)t->n, t->text);
+  for (int64_t i = 0; (i = find_name(a, name, i + 1, 0)) > 0;) {
+    const fl_ktok *o = &a->t.at[i];
+    if (fl_is_punct(o + 1, ';') || fl_is_punct(o + 1, '=') || fl_ktok_is(o - 1, "using") ||
+        fl_ktok_is(o - 1, "define") || fl_ktok_is(o - 1, "struct"))
+      return 1;
+  }
+  return 0;
+}
+
+/* Does the text use a name that it does not define and that NVRTC lacks, but the language has:
+** types and limits of the C library and of CUDA's headers that are not included? */
+static int asks_names(const asked *a) {
+  static const char always[] = " uint uchar ushort ulong ssize_t bf16 bfloat16 CHAR_BIT SHRT_MAX "
+    "SHRT_MIN USHRT_MAX ULLONG_MAX INT8_MAX UINT8_MAX INT32_MAX INT32_MIN UINT32_MAX INT64_MAX "
+    "INT64_MIN UINT64_MAX ", halves[] = " half half2 ", bfloats[] = " nv_bfloat16 nv_bfloat162 ";
+  const int fp16 = has_name(a, "cuda_fp16") || has_name(a, "nvcuda"),
+            bf16 = has_name(a, "cuda_bf16");
+  int found = find_name(a, "__builtin_", 0, 1) >= 0 ||
+              (names_space(a, "cuda") && !includes_cuda(a)) ||
+              (!fp16 && find_name(a, "__float2half", 0, 1) >= 0) ||
+              (!bf16 && find_name(a, "__float2bfloat", 0, 1) >= 0) ||
+              (!has_name(a, "math_constants") && find_name(a, "CUDART_", 0, 1) >= 0);
+  for (int64_t i = 0; i < a->t.n && !found; i++) {
+    const fl_ktok *t = &a->t.at[i];
+    char name[24];
+    if (t->kind != FL_TOK_NAME || t->n > 16) continue;
+    snprintf(name, sizeof name, " %.*s ", (int)t->n, t->text);
+    found = (strstr(always, name) || (!fp16 && strstr(halves, name)) ||
+             (!bf16 && strstr(bfloats, name))) && !is_given(a, t);
+  }
+  return found;
 }
 
 /* Does the text define integer types of <stdint.h> itself, or include a header that may? */
@@ -236,6 +278,7 @@ static void put_preamble(const asked *a, fl_text *t) {
     fl_text_puts(t, "#include <cuda_fp16.h>\n");
   if (find_name(a, "__nv_bfloat", 0, 1) >= 0 && !has_name(a, "cuda_bf16"))
     fl_text_puts(t, "#include <cuda_bf16.h>\n");
+  if (has_name(a, "nvcuda") && !has_name(a, "mma")) fl_text_puts(t, "#include <mma.h>\n");
   if (!template_kernel(a))
     fl_text_puts(t, "#undef __global__\n#define __global__ extern \"C\" __attribute__((global))\n");
   if (bounds_first(a))
@@ -356,13 +399,13 @@ static void put_given(const fl_kunit *u, fl_text *t) {
   fl_text_free(&own);
 }
 
-/* Does the source use cooperative groups, CUB, GLM or Thrust, outside of comments and literals? */
-static int names_groups(const fl_kunit *u) {
+/* Does the source use, outside of comments and literals, what NVRTC may not find? */
+static int needs_tree(const fl_kunit *u) {
   fl_karena arena;
   asked a = { { NULL, 0, 0 } };
   fl_karena_init(&arena, u->mem);
   const int named = fl_klex(&arena, u->source->text, strlen(u->source->text), 1, &a.t) &&
-                    names_library(&a);
+                    (names_library(&a) || asks_names(&a));
   FL_DROP(u->mem, &a.t);
   fl_karena_close(&arena);
   return named;
@@ -376,12 +419,12 @@ static int has_memory(const fl_kfunc *f) {
 }
 
 /* A kernel with its text as written. Kernels with cooperative groups and similar libraries (NVRTC
-** rarely finds their headers), variables of file scope, or host code beside them are printed from
-** the tree instead; so are lists of arrays and textures. */
+** rarely finds their headers), names of headers that are not included, variables of file scope, or
+** host code beside them are printed from the tree instead; so are lists of arrays and textures. */
 fl_kfunction *fl_kfunction_given(fl_kunit *u, fl_kfunc *f) {
   fl_text t;
   fl_text_init(&t, u->mem);
-  if (f && f->has_body && (has_memory(f) || u->source->host || names_groups(u))) {
+  if (f && f->has_body && (has_memory(f) || u->source->host || needs_tree(u))) {
     put_tree(u, &t, f, NULL, 0);
   } else {
     put_given(u, &t);

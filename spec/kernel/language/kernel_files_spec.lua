@@ -193,4 +193,64 @@ describe("the text for a GPU", function()
       end
     end
   end)
+
+  -- What the CPU takes without a header, NVRTC takes: a header is added, or the text is printed
+  -- from the tree.
+  local plain = "__global__ void k(const float *x, float *y, int n) {\n  int i = threadIdx.x;\n  "
+  local function compiles(text)
+    local has_nvrtc = flame.kernel(plain .. "y[i] = x[i]; }"):report().registers > 0
+    local report = flame.kernel(text):report()
+    assert(not report.refusal, report.refusal)
+    assert((report.registers > 0) == has_nvrtc, text)
+  end
+
+  it("has types that the CPU takes without their headers", function()
+    for t in ("half __half nv_bfloat16 __nv_bfloat16 bfloat16 bf16 uint uchar ushort ulong size_t "
+        .. "ssize_t ptrdiff_t int8_t uint64_t intptr_t"):gmatch "%S+" do
+      compiles(plain:gsub("float %*x", t .. " *x") .. t .. " v = x[i]; y[i] = (float)v; }")
+      compiles(plain .. t .. " v = (" .. t .. ")x[i]; y[i] = (float)v; }")
+    end
+    for _, t in ipairs { "half2", "__half2", "nv_bfloat162", "uchar4", "ulong2", "longlong2" } do
+      compiles(plain:gsub("float %*x", t .. " *x") .. t .. " v = x[i]; y[i] = (float)v.x; }")
+    end
+  end)
+
+  it("has values and functions that the CPU takes without their headers", function()
+    for _, e in ipairs { "__half2float(__float2half(x[i]))",
+        "__bfloat162float(__float2bfloat16(x[i]))", "make_half2(__float2half(x[i]), half(1.f)).x",
+        "__hadd(__float2half(x[i]), __float2half(1.f))",
+        "CUDART_INF_F", "CUDART_PI", "CHAR_BIT", "SHRT_MAX", "UINT32_MAX", "ULLONG_MAX", "INFINITY",
+        "M_PI", "FLT_MAX", "INT_MAX", "__builtin_popcount(i)", "cuda::std::min(x[i], 1.f)",
+        "std::max(x[i], 1.f)", "std::numeric_limits<float>::max()", "sizeof(uint)" } do
+      compiles(plain .. "y[i] = (float)(" .. e .. "); }")
+    end
+  end)
+
+  it("has the libraries that the CPU takes without their headers", function()
+    for _, body in ipairs {
+      "using namespace nvcuda; wmma::fragment<wmma::accumulator, 16, 16, 16, float> c; "
+        .. "wmma::fill_fragment(c, x[0]); wmma::store_matrix_sync(y, c, 16, wmma::mem_row_major);",
+      "nvcuda::wmma::fragment<nvcuda::wmma::accumulator, 16, 16, 16, float> c; "
+        .. "nvcuda::wmma::fill_fragment(c, x[0]); half h = x[i]; y[i] = c.x[0] + (float)h;",
+      "auto b = cooperative_groups::this_thread_block(); b.sync(); y[b.thread_rank()] = x[0];",
+      "typedef cub::BlockReduce<float, 32> R; __shared__ R::TempStorage t; y[i] = R(t).Sum(x[i]);",
+      "glm::vec3 a(x[0]); y[i] = glm::dot(a, a);",
+      "assert(n > 0); printf(\"%d\", n);",
+    } do
+      compiles(plain .. body .. "}")
+    end
+    for _, before in ipairs { "", "#include <mma.h>\n" } do
+      compiles(before .. plain .. "using namespace nvcuda; "
+        .. "wmma::fragment<wmma::accumulator, 16, 16, 16, float> c; wmma::fill_fragment(c, x[0]); "
+        .. "wmma::store_matrix_sync(y, c, 16, wmma::mem_row_major); }")
+    end
+  end)
+
+  it("leaves names that the text defines alone", function()
+    for _, before in ipairs { "typedef unsigned uint;\n", "using half = float;\n",
+        "__device__ float half(float v) { return v / 2; }\n", "#define uint unsigned\n",
+        "struct uchar { float v; };\n", "typedef __nv_bfloat16 bf16;\n" } do
+      compiles(before .. plain .. "int ushort = 2; y[i] = x[i] * ushort; }")
+    end
+  end)
 end)

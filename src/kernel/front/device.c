@@ -7,7 +7,7 @@
 
 /* ---- where the parts are ------------------------------------------------------------------ */
 
-static int is_attribute(const fl_ktok *t) {
+int fl_device_attribute(const fl_ktok *t) {
   static const char *const words[] = { "__launch_bounds__", "__attribute__", "__align__", "alignas",
                                        "decltype" };
   return fl_ktok_among(t, words, sizeof words / sizeof *words) >= 0;
@@ -41,7 +41,7 @@ static const char *find_name(fl_front *p, int *open, int *special) {
   for (int k = 0;; k++) {
     const fl_ktok *t = fl_front_ahead(p, k);
     if (t->kind == FL_TOK_END) return NULL;
-    if (is_attribute(t)) { k = fl_front_past(p, k + 1) - 1; continue; }
+    if (fl_device_attribute(t)) { k = fl_front_past(p, k + 1) - 1; continue; }
     if (fl_ktok_is(t, "operator")) return operator_name(p, k, open);
     if (fl_is_punct(t, '[')) { k = fl_front_past(p, k) - 1; continue; }
     if (t->kind == FL_TOK_PUNCT && t->punct < 256 && strchr(";{}=:()", t->punct)) return NULL;
@@ -60,7 +60,7 @@ static const char *find_name(fl_front *p, int *open, int *special) {
 void fl_device_tail(fl_front *p, fl_kdevice *d) {
   for (;;) {
     const fl_ktok *t = fl_front_tok(p);
-    if (is_attribute(t) || fl_ktok_is(t, "noexcept")) {
+    if (fl_device_attribute(t) || fl_ktok_is(t, "noexcept")) {
       p->at++;
       if (fl_front_is(p, '(')) fl_front_skip(p);
     } else if (fl_front_word(p, "const")) d->is_const = 1;

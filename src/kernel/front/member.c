@@ -10,7 +10,7 @@ enum { MAX_FIELDS = 64 };
 
 /* ---- bases: unnamed fields that come first ----------------------------------------------- */
 
-static const char *class_name(const fl_ctype *t) {
+const char *fl_member_class(const fl_ctype *t) {
   return t->s->members && t->s->members->of ? t->s->members->of->name : t->s->name;
 }
 
@@ -80,7 +80,7 @@ static void take_over(fl_front *p, const fl_ctype *t, int functions, int64_t mar
   for (int64_t i = arguments_of(m); m && i < m->n_inner; i++) {
     const fl_symbol *s = &m->inner[i];
     const int own = !strcmp(s->name, FL_MAKER) || !strcmp(s->name, "operator=") ||
-                    !strcmp(s->name, class_name(t));
+                    !strcmp(s->name, fl_member_class(t));
     if (own || (s->kind == FL_SYM_FUNCTION) != functions) continue;
     if (!functions || !fl_front_among(p->syms.at + mark, p->syms.n - mark, s->name, s->n))
       fl_front_push(p, s, 1);
@@ -108,7 +108,7 @@ static void read_bases(fl_front *p, body *b) {
     const fl_cfield *last = of->n_fields ? &of->fields[of->n_fields - 1] : NULL;
     if (last && of->n_leaves && last->offset + fl_ctype_size(last->type) != of->size)
       fl_refuse(p, line, "a base with unused bytes at its end");
-    b->fields[b->n].name = class_name(s.type);
+    b->fields[b->n].name = fl_member_class(s.type);
     b->fields[b->n].base = 1;
     b->fields[b->n++].type = s.type;
     take_over(p, s.type, 0, 0);
@@ -483,7 +483,7 @@ void fl_member_make(fl_front *p, fl_cvalue place, const fl_cvalue *args, int n, 
 static int hands_over(fl_front *p, const fl_kdevice *d, fl_cvalue self) {
   p->at = d->inits + 1;
   const fl_ktok *t = fl_front_tok(p);
-  if (!d->inits || !fl_ktok_is(t, class_name(self.type)) ||
+  if (!d->inits || !fl_ktok_is(t, fl_member_class(self.type)) ||
       fl_cstruct_field(self.type->s, t->text, t->n))
     return 0;
   p->at++;

@@ -21,12 +21,6 @@ typedef struct fl_koutside {             /* template <…> [template <…>] R V<
 
 /* ---- is it such a definition? -------------------------------------------------------------- */
 
-static int is_attribute(const fl_ktok *t) {
-  static const char *const words[] = { "__launch_bounds__", "__attribute__", "__align__", "alignas",
-                                       "decltype" };
-  return fl_ktok_among(t, words, sizeof words / sizeof *words) >= 0;
-}
-
 static int angle_at(fl_front *p, int k) {
   return fl_front_is_at(p, k, '<') ? fl_template_angle(p, k) : 0;
 }
@@ -43,7 +37,7 @@ static int find_owner(fl_front *p) {
   int start = 0;
   for (int k = 0;; k++) {
     const fl_ktok *t = fl_front_ahead(p, k);
-    if (is_attribute(t) || fl_is_punct(t, '[')) {
+    if (fl_device_attribute(t) || fl_is_punct(t, '[')) {
       k = fl_front_past(p, k + !fl_is_punct(t, '[')) - 1;
       continue;
     }
@@ -104,10 +98,6 @@ static const fl_ctype *read_owner(fl_front *p, const fl_ktparam *params, int n, 
 
 /* ---- a declaration and its definition ------------------------------------------------------ */
 
-static const char *class_name(const fl_ctype *t) {
-  return t->s->members->of ? t->s->members->of->name : t->s->name;
-}
-
 /* Reads the definition at the tokens, which are taken, with the names of the struct visible, and
 ** after them those of 'env'. own: the parameters of the function itself. NULL: refused. */
 static fl_kdevice *read_definition(fl_front *p, const fl_ctype *owner, const fl_symbol *env,
@@ -116,7 +106,7 @@ static fl_kdevice *read_definition(fl_front *p, const fl_ctype *owner, const fl_
   const fl_kdevice names = { .owner = owner };
   fl_member_open(p, &names, NULL);
   fl_front_push(p, env, n_env);
-  fl_kdevice *d = fl_device_scan(p, class_name(owner));
+  fl_kdevice *d = fl_device_scan(p, fl_member_class(owner));
   const int64_t end = p->at;
   if (d) {
     d->owner = owner;

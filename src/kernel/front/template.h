@@ -72,6 +72,8 @@ int fl_outside_declare(fl_front *p, fl_ktparam *params, int n, int is_template);
 /* Gives a function without a body, of an instance of a template, the body that was defined outside
 ** of the template, if there is one. */
 void fl_outside_complete(fl_front *p, fl_kdevice *d);
+int fl_device_attribute(const fl_ktok *t);       /* device.c: "alignas" and others with (…) */
+const char *fl_member_class(const fl_ctype *t);    /* member.c: its name, without arguments */
 int fl_device_same(const fl_kdevice *a, const fl_kdevice *b);     /* device.c: the same formals */
 
 /* ---- pack.c ---- */
