@@ -1,6 +1,7 @@
 /*
-** Speed of the CPU device alone: products (GFLOP/s, OpenBLAS and our kernel) and kernels (GB/s and
-** ns per element). Usage: c_cpu [threads]. Each number is the best of several runs.
+** Measures the CPU device without Lua and without planning: products of matrices by OpenBLAS and by
+** the library's kernel (GFLOP/s), and fused kernels that are written here by hand (GB/s and ns per
+** element). Usage: c_cpu [threads]. Each number is the best of several runs.
 */
 #include "cpu/program/program.h"
 #include <stdio.h>
@@ -14,7 +15,10 @@ static double now(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-typedef struct bench { flame_context *c; fl_device d; void *at[8]; } bench;
+typedef struct bench { flame_context *c; fl_device d; void *at[8]; } bench;   /* at: the arrays */
+
+/* Opens a CPU device with a number of threads; blas: "" or "off", as FLAME_BLAS. Ends the program
+** if that fails. */
 
 static void open_bench(bench *b, int threads, const char *blas) {
   memset(b, 0, sizeof *b);
@@ -23,7 +27,8 @@ static void open_bench(bench *b, int threads, const char *blas) {
   if (fl_cpu_open(b->c, &b->d, threads)) exit(1);
 }
 
-/* Best time of one run of the step. */
+/* The least seconds of one run of the step: of at least 3 runs, and up to 400 in a quarter of a
+** second. 0: it could not be prepared. */
 static double best(bench *b, fl_step *s, const fl_scalar *scalar) {
   fl_plan p = { .nstep = 1, .step = s, .mem = &b->c->mem };
   const fl_binding bind = { b->at, NULL, NULL, scalar };
@@ -42,6 +47,7 @@ static double best(bench *b, fl_step *s, const fl_scalar *scalar) {
   return least;
 }
 
+/* An array of n numbers from -1 to 1; the caller frees it. */
 static void *numbers(int64_t n, int dtype) {
   char *p = aligned_alloc(64, (size_t)((n * fl_dtype_size(dtype) + 63) & ~(int64_t)63));
   for (int64_t i = 0; i < n; i++)
@@ -50,6 +56,7 @@ static void *numbers(int64_t n, int dtype) {
   return p;
 }
 
+/* Measures a product of two n x n matrices and prints its rate. what: the name of the line. */
 static void gemm(bench *b, int64_t n, int dtype, const char *what) {
   fl_matmul m = { .dtype = (uint8_t)dtype, .m = n, .n = n, .k = n, .as = { n, 1 }, .bs = { n, 1 } };
   fl_step s = { .kind = FL_S_MATMUL, .matmul = &m };
@@ -62,12 +69,14 @@ static void gemm(bench *b, int64_t n, int dtype, const char *what) {
   for (int i = 0; i < 3; i++) free(b->at[i]);
 }
 
-/* ---- kernels by hand ------------------------------------------------------------------------- */
+/* ---- fused kernels, made without the planner ------------------------------------------------- */
 
+/* A kernel and the memory of its lists. */
 typedef struct hand {
   fl_kernel k; fl_instr instr[32]; fl_operand operand[8]; fl_store store[4]; uint32_t scalar[8];
 } hand;
 
+/* Appends an instruction in f32 and returns its number, which later ones use as an operand. */
 static int ins(hand *h, int code, int op, int a, int b, int level) {
   const int dtype = FLAME_F32;
   h->instr[h->k.ninstr] = (fl_instr){ .code = (uint8_t)code, .dtype = (uint8_t)dtype,
@@ -77,6 +86,7 @@ static int ins(hand *h, int code, int op, int a, int b, int level) {
   return h->k.ninstr++;
 }
 
+/* Starts a kernel of this kind: over rows * n elements, or reductions of 'rows' rows of n. */
 static void space(hand *h, int kind, int64_t rows, int64_t n) {
   memset(h, 0, sizeof *h);
   h->k = (fl_kernel){ .kind = (uint8_t)kind, .nkept = rows > 1 || kind == FL_K_MAP,
@@ -89,6 +99,7 @@ static void space(hand *h, int kind, int64_t rows, int64_t n) {
   for (int i = 0; i < 8; i++) h->scalar[i] = (uint32_t)i;
 }
 
+/* Adds an array with its strides along the kept axis and the reduced one; returns its number. */
 static int operand(hand *h, int64_t kept, int64_t red) {
   fl_operand *o = &h->operand[h->k.noperand];
   o->dtype = FLAME_F32;
@@ -98,10 +109,13 @@ static int operand(hand *h, int64_t kept, int64_t red) {
   return h->k.noperand++;
 }
 
+/* Value v is stored into operand o. */
 static void store(hand *h, int v, int o) {
   h->store[h->k.nstore++] = (fl_store){ (uint16_t)v, (uint16_t)o };
 }
 
+/* Measures the kernel and prints its times. arrays: how many arrays of its size it reads or writes,
+** for GB/s. */
 static void report(bench *b, hand *h, const char *what, int arrays) {
   const fl_scalar scalar[8] = { { .d = 2 }, { .d = 1 }, { .d = 0.9 }, { .d = 0.1 }, { .d = 1e-8 },
                                 { .d = 0.01 } };
@@ -113,6 +127,7 @@ static void report(bench *b, hand *h, const char *what, int arrays) {
   for (int i = 0; i < h->k.noperand; i++) free(b->at[i]);
 }
 
+/* Elementwise kernels on n elements. */
 static void maps(bench *b, int64_t n) {
   hand h;
   space(&h, FL_K_MAP, 1, n);                     /* relu(x * 2 + 1) */
@@ -133,6 +148,7 @@ static void maps(bench *b, int64_t n) {
   }
 }
 
+/* Softmax and reductions of 'rows' rows of n elements. */
 static void rows(bench *b, int64_t rows, int64_t n) {
   hand h;
   space(&h, FL_K_ROW, rows, n);                  /* softmax */
@@ -153,14 +169,14 @@ static void rows(bench *b, int64_t rows, int64_t n) {
   operand(&h, 1, 0);
   store(&h, ins(&h, FL_I_REDUCE, FL_OP_amax, ins(&h, FL_I_LOAD, 0, 0, 0, 1), 0, 0), 1);
   report(b, &h, "row amax", 1);
-  space(&h, FL_K_COL, rows, n);                  /* sum of columns: 'rows' columns of n */
+  space(&h, FL_K_COL, rows, n);                  /* sums of 'rows' columns of n */
   operand(&h, 1, rows);
   operand(&h, 1, 0);
   store(&h, ins(&h, FL_I_REDUCE, FL_OP_sum, ins(&h, FL_I_LOAD, 0, 0, 0, 1), 0, 0), 1);
   report(b, &h, "column sum", 1);
 }
 
-/* y = x transposed; a random tensor; sums of long columns */
+/* y = -x transposed; random tensors; sums of c columns of 2^20 / c elements. */
 static void others(bench *b) {
   hand h;
   const int64_t n = 2048;
@@ -188,7 +204,7 @@ static void others(bench *b) {
     store(&h, v, 0);
     report(b, &h, fl_ops[op].name, 1);
   }
-  for (int64_t c = 1; c <= 64; c *= 8) {         /* sum of 'c' long columns */
+  for (int64_t c = 1; c <= 64; c *= 8) {         /* few long columns */
     space(&h, FL_K_COL, c, (1 << 20) / c);
     operand(&h, 1, c);
     operand(&h, 1, 0);

@@ -1,9 +1,9 @@
--- The library's part of bench/calls.py: sorting, selecting, scans, convolution, pooling, linear
--- algebra and transforms. Reads lines "reps op key=value ..." and answers each with the seconds per
--- repetition or "error ...". Without calls.py:
+-- flame's part of bench/calls.py, which compares with PyTorch: sorting, selecting, scans,
+-- convolution, pooling, linear algebra and transforms. Reads lines "reps op key=value ..." and
+-- answers each with the seconds per repetition or "error ...". Without calls.py:
 --   echo "20 sort dtype=f32 shape=1000x1000 dim=2" | flame-lua bench/calls.lua cpu
--- Argument 1 is the device; optional further ones: "cpu-time" for seconds of processor time instead
--- of elapsed time, "free" for sums in any order.
+-- Argument 1 is the device. Further arguments: "cpu-time" measures processor time instead of
+-- elapsed time; "free" allows sums in any order (deterministic = false).
 local flame = require "flame"
 local device = arg[1] or flame.best_device()
 flame.default_device(device)
@@ -12,7 +12,7 @@ local wanted = {}
 for i = 2, #arg do wanted[arg[i]] = true end
 flame.deterministic(not wanted.free)
 
---- "16x64x32" as a list.
+--- The list of sizes in a text such as "16x64x32".
 local function sizes_of(text)
   local list = {}
   for n in tostring(text):gmatch("%d+") do list[#list + 1] = math.tointeger(n) end
@@ -23,7 +23,7 @@ local function normal(o, shape)
   return flame.randn(shape or sizes_of(o.shape)):to(o.dtype or "f32")
 end
 
---- Random numbers of any dtype: integers within a million.
+--- Random numbers with the shape and dtype of the options; integers are at most a million.
 local function values(o)
   local shape = sizes_of(o.shape)
   if o.dtype:match("^i") then
@@ -32,9 +32,9 @@ local function values(o)
   return normal(o, shape)
 end
 
-local ops = {}                                -- name -> function(options) -> body
+local ops = {}                                -- [name](options) gives the function to be measured
 
---- An op of one tensor and one axis (dim, 1-based).
+--- ops of one tensor along an axis: o.dim, from 1
 for _, name in ipairs { "sort", "argsort", "median", "cumsum", "cumprod",
     "logcumsumexp", "cummax" } do
   ops[name] = function(o)
@@ -76,7 +76,7 @@ function ops.multinomial(o)
   return function() return flame.multinomial(p, o.n, { replacement = o.replacement == 1 }) end
 end
 
---- A body that with pass=backward also computes the gradients of 'inputs'.
+--- The function to be measured: 'forward', and with pass=backward also the gradients of 'inputs'.
 local function with_gradients(o, inputs, forward)
   if o.pass ~= "backward" then return forward end
   for _, x in ipairs(inputs) do x:requires_grad_(true) end
@@ -125,7 +125,7 @@ function ops.batch_norm(o)
   end)
 end
 
---- Square matrices far from singular.
+--- Random square matrices, and a multiple of the identity that makes them far from singular.
 local function matrices(o)
   local shape = sizes_of(o.shape)
   local n = shape[#shape]
@@ -159,7 +159,7 @@ function ops.solve(o)
   local a = x + wide
   return function() return flame.solve(a, x) end
 end
---- Complex numbers are pairs along a last axis.
+--- fft of complex numbers, which are pairs along a last axis
 function ops.fft(o)
   local shape = sizes_of(o.shape)
   shape[#shape + 1] = 2
@@ -171,7 +171,7 @@ function ops.rfft(o)
   return function() return flame.rfft(x) end
 end
 
---- The op and the options of a line without its count of repetitions.
+--- The name of the op and the options from "op key=value ...".
 local function parse(text)
   local op, o = text:match("^%S+"), {}
   for key, v in text:gmatch("(%w+)=(%S+)") do o[key] = math.tointeger(v) or tonumber(v) or v end

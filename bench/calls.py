@@ -54,7 +54,7 @@ DTYPES = {"f64": torch.float64, "f32": torch.float32, "f16": torch.float16, "bf1
           "i64": torch.int64, "i32": torch.int32}
 
 # ---- cases ----------------------------------------------------------------------------------------
-# conv: n images, c channels, o outputs, size, k window; the names are those of ResNet-50's layers.
+# Convolutions like ResNet-50's, by name. c: channels, o: outputs, size: of the images, k: of the window.
 LAYERS = {
     "7x7 stride 2 3->64": "c=3 o=64 size=224x224 k=7 stride=2 padding=3",
     "3x3 64->64 56x56": "c=64 o=64 size=56x56 k=3 padding=1",

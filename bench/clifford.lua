@@ -1,6 +1,6 @@
---- Products and layers of flame.clifford in Cl(3,0), forward and with all gradients: medians in
---- microseconds and launches; the weighted product with gates and norm is also measured as formulas
---- for its components. On a GPU with flash-clifford's size, 4096 x 512.
+--- Measures products and layers of flame.clifford in Cl(3,0), forward alone and with all gradients:
+--- prints medians in microseconds and numbers of launches. The weighted product with gates and norm
+--- is also measured as a formula for each component. The size on a GPU is flash-clifford's.
 --
 ---   FLAME_DEVICE=cuda flame-lua bench/clifford.lua [batch [features]]
 local flame = require "flame"
@@ -14,7 +14,7 @@ local x, y, g = flame.randn(8, B, N), flame.randn(8, B, N), flame.randn(8, B, N)
 local w, matrices = flame.randn(#A.paths, N), flame.randn(#A.paths, N, N) / N ^ 0.5
 local layer, full = clifford.Layer(A, N), clifford.Layer(A, N, { fully_connected = true })
 
---- Microseconds and launches of a call of f: the median of several measurements of QUEUED calls
+--- Microseconds and launches of a call of f: the median of REPEAT measurements of QUEUED calls
 --- each, so that a GPU works while the host records the next call.
 local function measured(f)
   local times = {}
@@ -33,7 +33,7 @@ local function measured(f)
   return times[REPEAT // 2 + 1], launches
 end
 
---- Measures f alone, then with the gradients with respect to xs.
+--- Measures f alone, then with the gradients with respect to the list xs, and prints both.
 local function compare(name, f, xs)
   for _, v in ipairs(xs) do v:requires_grad_(true) end
   local forward, some = measured(function() flame.eval((flame.no_grad(f))) end)
@@ -49,7 +49,7 @@ local function compare(name, f, xs)
     forward, some, both, all))
 end
 
---- gelu, product and norm without flame.clifford: an expression for each component.
+--- gelu, weighted product and norm of x and y, with an expression for each component.
 local function by_component()
   local gate, a, b, r = (x[1] * 0.5 ^ 0.5):erf() * 0.5 + 0.5, {}, {}, {}
   local other = (y[1] * 0.5 ^ 0.5):erf() * 0.5 + 0.5

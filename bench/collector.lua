@@ -1,9 +1,9 @@
--- The collector's cost and the memory that it leaves uncollected. For each loop, mode and size of
--- the script's own heap: the processor time of a round with the collector divided by that with the
--- collector stopped (the median of the quotients of processes that run in turns), and the largest
--- resident memory and Lua heap in the first 1 % of the rounds and in all. Arguments: rounds for
--- memory (default 1,000,000; 0: only times), another interpreter ("": this one), turns (default 7),
--- names of loops (default all). Stock lua5.4 finds flame by LUA_CPATH=build/?.so.
+-- Measures what the garbage collector costs, and how much memory it leaves uncollected. For several
+-- loops, modes of the collector and sizes of the script's heap it prints how much more processor
+-- time a round takes than with the collector stopped (processes run in turns; medians), and the
+-- largest resident memory and Lua heap in the first 1 % of the rounds and in all. Arguments: rounds
+-- for memory (default 1,000,000; 0: only times), another interpreter ("": this one), turns (default
+-- 7), names of loops (default all). Stock lua5.4 finds flame by LUA_CPATH=build/?.so.
 
 local function word_of(command)
   local pipe = assert(io.popen(command))
@@ -12,7 +12,7 @@ local function word_of(command)
   return text
 end
 
---- A heap of records, in MB.
+--- Makes records until Lua's heap has this many MB, and returns them.
 local function fill(megabytes)
   local records = {}
   while collectgarbage("count") < megabytes * 1024 do
@@ -81,14 +81,14 @@ local function most_of(round, n, most)
   return most
 end
 
---- The child process: measures one loop and prints the numbers. what: "time" or "memory".
+--- What a child process does: it measures one loop and prints numbers. what: "time" or "memory".
 local function child(what, name, mode, megabytes, rounds)
   collectgarbage(mode == "stopped" and "generational" or mode)
   local round = loops()[name]
   for _ = 1, 30 do round() end
   local kept = fill(megabytes)
   collectgarbage()
-  -- after the costs that arise once, with the heap and its garbage
+  -- costs that arise once, before the measurement
   for _ = 1, 100 do round() end
   if what == "time" then
     if mode == "stopped" then collectgarbage("stop") end
@@ -125,8 +125,8 @@ local function median(list)
   return list[(#list + 1) // 2]
 end
 
---- Microseconds of a round with the collector stopped, and by what percentage a round takes longer
---- in each mode.
+--- Microseconds of a round with the collector stopped, and by how many percent a round takes longer
+--- in generational and in incremental mode.
 local function shares(name, megabytes)
   local base, more = {}, { generational = {}, incremental = {} }
   for turn = 1, turns do

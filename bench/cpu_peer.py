@@ -203,9 +203,9 @@ def copies():
     case("copy_1e7", randn(TEN), lambda x: x.clone(), 8 * TEN)
 
 
-# The grid of reductions. Layouts: 'columns' reduces axis 0; 'rows', 'short' and 'long' reduce the last axis, of
-# medium length, of 16 elements, and of few long rows; 'middle' reduces the second of three axes. Sizes: s fits the
-# first cache, m has about 1e6 elements, l 16e6.
+# Shapes of the cases of -g. Layouts: 'columns' reduces axis 0; 'rows', 'short' and 'long' reduce the last axis, of
+# medium length, of 16 elements, and of few long rows; 'middle' reduces the second of three axes; 'all' all of them.
+# Sizes: s fits into the first cache, m has about 1e6 elements, l about 16e6.
 SHAPES = {
     "rows": {"s": (64, 128), "m": (1024, 1024), "l": (4096, 4096)},
     "columns": {"s": (64, 128), "m": (1024, 1024), "l": (4096, 4096)},

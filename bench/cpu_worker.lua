@@ -1,7 +1,7 @@
--- CPU benchmarks: reads lines "name reps" and answers each with the seconds per repetition.
--- bench/cpu_peer.py runs them and PyTorch's of the same names in turns; without it:
+-- Benchmarks on the CPU: reads lines "name reps" and answers each with the seconds per repetition.
+-- bench/cpu_peer.py runs these and PyTorch's with the same names in turns. Without it:
 --   echo "softmax_1024 20" | flame-lua bench/cpu_worker.lua
--- With argument 1 (threads) it measures processor time instead of elapsed time.
+-- If the argument, the number of threads, is 1, it measures processor time, not elapsed time.
 local flame = require "flame"
 local nn, optim = require "flame.nn", require "flame.optim"
 flame.default_device("cpu")
@@ -9,7 +9,7 @@ flame.seed(1)
 
 local cases = {}
 
---- A case: make() gives operands; body(operands…) records the ops that are measured.
+--- Adds a case: make() gives operands; body(operands…) gives results, which are then evaluated.
 local function case(name, make, body)
   cases[name] = function()
     local args = table.pack(make())
@@ -58,7 +58,7 @@ case("normal_1e6", function() end, function() return flame.randn(1000000) end)
 case("uniform_1e6", function() end, function() return flame.rand(1000000) end)
 case("dropout_1e6", randn(1000000), function(x) return x:dropout(0.1) end)
 
--- Small tensors, where most of the time is the host's.
+-- Small tensors: most of the time goes into recording and launching.
 for _, n in ipairs { 16, 256, 4096 } do
   case("chain20_" .. n, randn(n), function(x)
     for _ = 1, 10 do x = x * 0.999 + 0.001 end
@@ -115,7 +115,7 @@ for _, dtype in ipairs { "f32", "f64" } do
   end
 end
 
--- Rows of n, about a million elements.
+-- Ops on rows of n elements, about a million elements in all.
 for _, n in ipairs { 128, 1024, 8192 } do
   local m = (1 << 20) // n
   case("softmax_" .. n, randn(m, n), function(x) return x:softmax(2) end)
@@ -192,8 +192,8 @@ case("transpose_f64", function() return flame.randn(1024, 1024, { dtype = "f64" 
 case("permute", randn(32, 64, 32, 32), function(x) return x:permute(1, 3, 4, 2):contiguous() end)
 case("copy_1e7", randn(10000000), function(x) return x + 0 end)
 
--- The grid of bench/cpu_peer.py, named operation.layout.dtype.size, with the same shapes and
--- operands.
+-- Many more cases (-g of bench/cpu_peer.py), by names operation.layout.dtype.size: the same shapes
+-- and operands as there.
 local shapes = {
   rows = { s = { 64, 128 }, m = { 1024, 1024 }, l = { 4096, 4096 } },
   short = { s = { 512, 16 }, m = { 65536, 16 }, l = { 1 << 20, 16 } },

@@ -1,7 +1,7 @@
---- Tokens per second of flame.generate with a KV cache, for a Llama with random weights, greedy, on
---- the default device. Run from the root of the repository:
+--- Measures the tokens per second of flame.generate with a KV cache, for a Llama with random
+--- weights, on the default device. Run from the root of the repository (TOKENS, PROMPT: how many):
 ---   flame-lua bench/generate.lua [SIZE [BATCH [TOKENS [DTYPE [PROMPT]]]]]
---- SIZE: spec (for a specification), small (30M), 1b, 8b. bench/generate.py compares with PyTorch.
+--- SIZE: spec (tiny, for a test), small (30M), 1b, 8b. bench/generate.py compares with PyTorch.
 local flame = require "flame"
 local models = require "flame.models"
 
@@ -23,7 +23,7 @@ for i = 1, batch do
   rows[i] = {}
   for k = 1, prompt do rows[i][k] = (i * 31 + k * 7) % vocabulary end
 end
---- Seconds until the first token of the last row, and until its last token.
+--- Generates n tokens; the seconds until the last row has its first token, and its last one.
 local function seconds(n)
   flame.synchronize()
   local clock, first, last = flame.timer(), nil, nil
@@ -34,7 +34,7 @@ local function seconds(n)
   end })
   return first, last
 end
---- The first call plans and compiles, the second is measured; the third has another length.
+--- The first call plans and compiles, the second is measured; the third has a shorter prompt.
 local cold = seconds(tokens + 1)
 local first, whole = seconds(tokens + 1)
 prompt = prompt - 1

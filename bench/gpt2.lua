@@ -1,13 +1,13 @@
---- Measures a training step of GPT-2 124M, T = 1024, bf16 autocast, AdamW, norm clipping, with a
---- read of the loss in each step, on the default device (with "turns" or several ranks on a GPU if
---- there is one). Run from the root of the repository:
+--- Measures a step of training GPT-2 124M: 1024 tokens a sequence, bf16 autocast, AdamW, clipping
+--- of the gradient's norm, and a read of the loss, on the default device (with "turns" or several
+--- ranks on a GPU if there is one). Run from the root of the repository:
 ---   flame-lua bench/gpt2.lua [VOCABULARY [BATCH [STEPS ["profile" | "small" | "turns"
 ---     [BUCKET ["wide" | "shard"]]]]]]
---- small: 2 layers of 32 and T = 16, for a specification. Under torchrun, mpirun or srun each rank
---- has a batch of this size and its own GPU; wide: gradients are sent as f32; shard: a rank
---- keeps the optimiser's state of its part of each parameter. turns: for each line "BATCH STEPS" of
---- the standard input it measures the steps and prints a line with the milliseconds of a step
---- (bench/scaling.py).
+--- small: 2 layers of 32 and 16 tokens, for a test. Under torchrun, mpirun or srun each rank has a
+--- batch of this size and a GPU. BUCKET: bytes of gradients that are sent together; wide: they are
+--- sent as f32; shard: each rank has the optimiser's state for a part of each parameter. turns
+--- (bench/scaling.py): for each line "BATCH STEPS" of the standard input the steps are measured,
+--- and the milliseconds of a step printed.
 local flame = require "flame"
 local nn, optim = require "flame.nn", require "flame.optim"
 local distributed = require "flame.distributed"
@@ -19,7 +19,7 @@ local T = small and 16 or 1024
 local net = dofile "bench/gpt.lua" { vocabulary = V, width = small and 32 or 768,
   heads = small and 2 or 12, layers = small and 2 or 12, context = T, tied = true, gelu = "tanh" }
 for _, p in ipairs(net:parameters()) do if p.ndim == 2 then nn.init.normal(p, 0, 0.02) end end
-flame.eval(table.unpack(net:parameters()))      -- now, since the first step needs more memory
+flame.eval(table.unpack(net:parameters()))      -- now: later it would add to the peak of memory
 net = distributed.data_parallel(net, { bucket = math.tointeger(tonumber(arg[5] or 25e6)),
   half = arg[6] ~= "wide", shard = arg[6] == "shard" })
 local opt = optim.AdamW(net:parameters(), { lr = 1e-4 })
@@ -40,7 +40,7 @@ local function stepper(B)
   end
 end
 
---- The seconds of a step: the mean of 'count' steps after 'warm' steps that are not measured.
+--- The mean seconds of 'count' steps, after 'warm' steps that are not measured.
 local function measure(step, count, warm)
   for _ = 1, warm do step():item() end
   flame.synchronize()

@@ -1,9 +1,9 @@
---- Gradients of user kernels against backward kernels written by hand (an elementwise chain, a
---- 5-point stencil and bilinear grid sampling); gradients of kernels with loops against their
---- forward kernels; flame.map against the library's fusion; the cost of recording a checked call.
---- Candidates run in turns. Prints medians in microseconds and ratios to the first candidate. A
---- sample is many calls in a row, so that the device is always busy and its time is measured, not
---- the latency of a call.
+--- Measures user kernels: derived gradients against backward kernels written by hand (an
+--- elementwise chain, a 5-point stencil and bilinear grid sampling); derived gradients of kernels
+--- with loops against the kernels; flame.map against ops that the library fuses; the cost of
+--- recording a call. Candidates run in turns. Prints medians in microseconds and ratios to the
+--- first candidate. A sample is many calls in a row, so that the device is always busy and its time
+--- is measured, not the latency of a call.
 --
 ---   FLAME_DEVICE=cuda flame-lua bench/kernels.lua [elements]
 local flame = require "flame"
@@ -11,7 +11,7 @@ local N = tonumber(arg and arg[1])
   or (flame.default_device():sub(1, 4) == "cuda" and 1 << 24 or 1 << 18)
 local REPEAT = 15
 
---- The seconds per call of 'calls' calls in a row.
+--- The seconds of a call of f, the mean of 'calls' calls in a row.
 local function seconds(f, calls)
   flame.synchronize()
   local t = flame.timer()
@@ -20,7 +20,7 @@ local function seconds(f, calls)
   return t() / calls
 end
 
---- Prints the medians of all candidates, which run in turns.
+--- Measures the candidates, a list of { name =, f = }, in turns, and prints a line of medians.
 local function compare(title, candidates)
   local times = {}
   for i, c in ipairs(candidates) do
@@ -174,7 +174,7 @@ local function sampling()
   end)
 end
 
--- Kernels with loops: title, body of a thread i < n, elements of x per thread.
+-- Kernels with loops, as { title, the code of thread i < n, elements of x per thread }.
 local LOOPS = {
   { "sum of 64", "float s = 0; for (int k = 0; k < 64; k++) s += sinf(x[64 * i + k]) * x[64 * i + k]; y[i] = s;", 64 },
   { "series of 32", "float s = 1, t = 1; for (int k = 1; k < 32; k++) { t *= x[i] / k; s += t; } y[i] = s * s;", 1 },

@@ -1,8 +1,8 @@
---- User kernels on the CPU beside the same loops compiled by gcc -O2, one thread each, in turns;
---- with the race check, and with all checks, beside themselves without. From the root:
+--- Measures user kernels on the CPU against the same loops compiled by gcc -O2, one thread each, in
+--- turns; with the race check, or with all checks, against the same kernels without. From the root:
 ---   FLAME_THREADS=1 flame-lua bench/lanes.lua [small | one NAME COUNT]
---- Prints the least of 7 times. small: once, for a specification. one: the seconds of a launch of
---- one kernel, the mean of COUNT; each is measured so in a process that has its FLAME_CHECK.
+--- Prints the least of 7 times. small: one time only, for a test. one: prints the mean seconds of
+--- COUNT launches of a kernel; this program starts itself so, with FLAME_CHECK set, for each time.
 local flame = require "flame"
 flame.default_device("cpu")
 local small = arg[1] == "small"
@@ -118,7 +118,7 @@ __global__ void stencil(const float *u, float *out, int w, int h) {
 }]]
 local plane <const> = { block = { 32, 8 }, grid = { 16, 64 }, shape = { 512, 512 } }
 
--- name, count, text, launch, call; the C of 'bordered' tests each point as the kernel does.
+-- { name, count, kernel, how to launch it, call }. The C of 'bordered' has the kernel's test, too.
 local kernels = {
   { "saxpy", 200, [[
 __global__ void saxpy(float a, const float *x, const float *y, float *out, int n) {
@@ -232,7 +232,7 @@ local program = os.tmpname()
 local f <close> = assert(io.open(program .. ".c", "w"))
 f:write(C)
 f:flush()
--- Loops on whole lines: else one of them takes a third more or less when another is added.
+-- Loops begin at whole cache lines: else some take a third more or less after changes elsewhere.
 assert(os.execute(("gcc -O2 -falign-loops=32 -falign-functions=64 -o %s %s.c -lm"):format(program,
   program)), "gcc is needed")
 

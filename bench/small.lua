@@ -1,6 +1,6 @@
---- Programs of small ops, whose overhead costs more than their arithmetic: acting and learning of
---- an agent, a network that solves an equation (PINN), differential equations, kernels with loops.
---- bench/small.py compares with PyTorch under the same names.
+--- Measures programs of small ops, whose overhead costs more than their arithmetic: an agent that
+--- acts and learns, a network that solves an equation (PINN), differential equations, kernels with
+--- loops. bench/small.py has the same cases in PyTorch, and compares.
 --
 ---   flame-lua bench/small.lua [cpu|cuda]            a table of microseconds
 ---   flame-lua bench/small.lua cpu ask               answers lines of standard input:
@@ -8,11 +8,11 @@
 ---     "NAME check" -> the case's results, three times
 local flame = require "flame"
 local nn, optim = require "flame.nn", require "flame.optim"
-local own = os.getenv("FLAME_THREADS") == "1" and arg[1] == "cpu"    -- own: processor time
+local own = os.getenv("FLAME_THREADS") == "1" and arg[1] == "cpu"    -- processor time
 local device = arg[1] or flame.best_device()
 flame.default_device(device)
 
---- Numbers in [-1, 1) that bench/small.py computes as well.
+--- A tensor of numbers from -1 to 1 that seem random; bench/small.py computes the same ones.
 local function fill(shape, seed)
   local count, values = 1, {}
   for _, n in ipairs(shape) do count = count * n end
@@ -22,7 +22,7 @@ local function fill(shape, seed)
   return flame.tensor(values, { dtype = "f32" }):reshape(shape)
 end
 
---- A tanh network: the weights of layer k are made with seed + k and at most 1 / sqrt(inputs).
+--- A network with tanh between its layers; weights come from the seed, at most 1 / sqrt(inputs).
 local function network(sizes, seed)
   local layers = {}
   for k = 2, #sizes do
@@ -47,15 +47,15 @@ local function rows_of_host(n)
   return rows
 end
 
--- A case makes its data and returns the function to measure, which returns a tensor or a list of
--- numbers.
+-- Adds a case: make() makes its data and returns the function to measure, which returns a tensor or
+-- a list of numbers.
 local cases, order = {}, {}
 local function case(name, make)
   cases[name] = make
   order[#order + 1] = name
 end
 
--- An agent acts: observations come from the host, and probabilities of the moves go back to it.
+-- An agent acts: n observations are Lua tables, and so are the probabilities of its moves.
 for _, n in ipairs { 1, 64 } do
   case("act_" .. n, function()
     local net, rows = network({ 4, 64, 64, 2 }, 1), rows_of_host(n)
@@ -65,7 +65,7 @@ for _, n in ipairs { 1, 64 } do
   end)
 end
 
--- An agent learns: a step of PPO on 256 moves, policy and value, gradients clipped, Adam.
+-- An agent learns: a step of PPO (proximal policy optimisation) from 256 moves, with Adam.
 case("ppo_step", function()
   local actor, critic = network({ 4, 64, 64, 2 }, 1), network({ 4, 64, 64, 1 }, 20)
   local parameters = actor:parameters()
@@ -88,7 +88,7 @@ case("ppo_step", function()
   end
 end)
 
--- A step of a PINN: Burgers' equation at 1,000 points, second derivatives by second gradients.
+-- A network learns Burgers' equation (PINN): a step with 1,000 points, by gradients of gradients.
 case("pinn_step", function()
   local net = network({ 2, 20, 20, 20, 20, 1 }, 1)
   local opt = optim.Adam(net:parameters(), { lr = 1e-3 })
@@ -106,7 +106,7 @@ case("pinn_step", function()
   end
 end)
 
---- Runge and Kutta's method of fourth order, 'count' steps.
+--- The state after 'count' steps of length dt of the fourth-order method of Runge and Kutta.
 local function solve(law, x, count, dt)
   for _ = 1, count do
     local a = law(x)
@@ -142,7 +142,7 @@ case("ode_step", function()
   end
 end)
 
--- Kernels with loops. A picture of 256 x 256 points, each iterated until it escapes:
+-- Kernels with loops. The Mandelbrot set at 256 x 256 points, each iterated until it escapes:
 local escape = flame.kernel [[
 __global__ void escape(const float *cx, const float *cy, float *count, int n) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -181,8 +181,8 @@ __global__ void energy(const float *p, float *e, int n) {
   }
   e[i] = s;
 }]] }
--- Each body is attracted by 1,023 others; the contributions of their threads are added in a fixed
--- order, or in any order.
+-- The gradient of a body's place has contributions from the threads of all bodies. They are added
+-- in a fixed order, or in any order.
 for name, fixed in pairs { bodies = true, bodies_any_order = false } do
   cases[name] = function()
     local p = fill({ 1024, 2 }, 70):requires_grad_(true)
@@ -197,8 +197,8 @@ for name, fixed in pairs { bodies = true, bodies_any_order = false } do
 end
 order[#order + 1], order[#order + 2] = "bodies", "bodies_any_order"
 
--- 4,096 pendulums, one per thread, over 200 steps; the gradient with respect to their initial
--- states.
+-- 4,096 pendulums, one per thread, over 200 steps: the gradient of their last angles with respect
+-- to their first states.
 local swing = flame.kernel [[
 __global__ void swing(const float *angle, const float *speed, float *last, int n) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;

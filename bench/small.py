@@ -87,7 +87,8 @@ def compiled(f):
     return torch.compile(f, mode=MODE)
 
 
-# A case takes what compiles (or not) and returns what is timed, which returns a tensor or a list.
+# A case gets 'wrap', which compiles a function or returns it unchanged, and gives the function that
+# is timed, which returns a tensor or a list.
 def act(n):
     def make(wrap):
         net = network((4, 64, 64, 2), 1)

@@ -1,9 +1,9 @@
---- Training steps of many small launches, on the default device. Run from the root of the
---- repository:
+--- Measures training steps that make many small launches, on the best device. Run from the root of
+--- the repository:
 ---   flame-lua bench/steps.lua [mlp | lstm | lengths | small]...
---- mlp: 784-256-128-10, batch 64, Adam. lstm: 2 x 256, 100 steps, batch 32. lengths: a transformer
---- in bf16 with 50 sequence lengths from 64 to 512, in random order, measured after 60 steps in
---- which each length occurs at least once. small: sizes for a specification.
+--- mlp: layers 784-256-128-10, batch 64, Adam. lstm: two layers of 256, sequences of 100, batch 32.
+--- lengths: a transformer in bf16 with 50 lengths of sequences from 64 to 512, in random order,
+--- measured after 60 steps in which each length occurs. small: small sizes, for a test.
 local flame = require "flame"
 local nn, optim = require "flame.nn", require "flame.optim"
 local cases, names, small = {}, {}, false
@@ -14,7 +14,7 @@ if #names == 0 then names = { "mlp", "lstm", "lengths" } end
 flame.default_device(flame.best_device())
 flame.seed(1)
 
---- Microseconds, launches, recorded ops and replays of a step.
+--- Measures 'count' steps five times; prints a step's microseconds, launches, ops and replays.
 local function report(name, step, count)
   for _ = 1, small and 1 or 20 do step() end
   local times, before = {}, nil

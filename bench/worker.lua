@@ -1,10 +1,10 @@
--- GPU benchmarks: reads lines "name reps" and answers each with the seconds per repetition.
--- bench/gpu_peer.py runs them and PyTorch's in turns; without it: echo "softmax_f32 10" | flame-lua
--- bench/worker.lua cuda
+-- Benchmarks on a GPU: reads lines "name reps" and answers each with the seconds per repetition.
+-- bench/gpu_peer.py runs these and PyTorch's in turns. Without it:
+--   echo "softmax_f32 10" | flame-lua bench/worker.lua cuda
 local flame = require "flame"
 local nn, optim = require "flame.nn", require "flame.optim"
 local device = arg[1] or flame.best_device()
-local small = arg[2] == "small"                -- small sizes, for a specification
+local small = arg[2] == "small"                -- small sizes, for a test
 flame.default_device(device)
 flame.seed(1)
 local M = small and 1 << 16 or 1 << 26
