@@ -1,6 +1,6 @@
 --- The transformer that benchmarks train. dofile "bench/gpt.lua" gives its class, to be called with
--- { vocabulary =, width =, heads =, layers =, context =, dropout = 0, tied = false, gelu = "none"
--- }; tied: the last layer's weight is that of the embedding; gelu: "none" (exact) or "tanh".
+-- {vocabulary =, width =, heads =, layers =, context =, dropout = 0, tied = false, gelu = "none"}.
+-- tied: the last layer's weight is that of the embedding; gelu: "none" (exact) or "tanh".
 local flame = require "flame"
 local nn = require "flame.nn"
 

@@ -1,6 +1,6 @@
 /*
-** The headers of cuSOLVER and cuBLAS, where a machine has them, against src/cuda/api/cusolver.def
-** and cusolver.h. Nothing runs; that it compiles is the test:
+** Compares the headers of cuSOLVER and cuBLAS, where a machine has them, with the declarations in
+** src/cuda/api/cusolver.def and cusolver.h. Nothing runs; the test is that this file compiles:
 **   cc -std=c11 -D_GNU_SOURCE -Isrc -I<toolkit>/include -Werror -fsyntax-only
 **   spec/c/check_cusolver.c
 */

@@ -1,6 +1,6 @@
--- Reference cycles through the graph: hooks, functions of checkpoints and contexts that refer to a
--- tensor from which the graph leads back to them. Lua's collector must free them with the tensor,
--- in two collections, and not while the graph is still reachable.
+-- Reference cycles through the graph of a tensor: it holds hooks, functions of flame.checkpoint and
+-- contexts of flame.func, which refer to the tensor. Lua's collector must free all of them in two
+-- collections, and none while the graph is still reachable.
 local flame = require "flame"
 local ordered = require "spec.support.ordered"
 local helper = require "spec.support.helper"

@@ -1,4 +1,4 @@
---- Operations that the CPU does together in one pass have the values of one after the other.
+--- Operations that the CPU fuses into one pass give the same values as one after the other.
 -- luacheck: no max line length
 local flame = require "flame"
 
