@@ -8,9 +8,10 @@
 **   embed OUT table  SYMBOL ROOT FILE…  struct fl_embedded SYMBOL[], names relative to ROOT
 **                       both without comments, indentation and empty lines; with zlib the files of
 **                       a table are deflated, except those with which many kernels start
-**   embed OUT module SYMBOL ROOT FILE…  like table, with Lua module names: a/b.lua is "a.b";
-**                                       with zlib deflated, with a dictionary of their common
-**                                       pieces, which is the last entry, named ""
+**   embed OUT module SYMBOL ROOT FILE…  Lua texts, with module names: a/b.lua is "a.b"; without
+**                                       comments but those that begin with --- (lines keep their
+**                                       numbers); with zlib deflated, with a dictionary of their
+**                                       common pieces, which is the last entry, named ""
 **   embed OUT code   SYMBOL ROOT FILE…  like module, but compiled by the Lua that is linked into
 **                                       this tool: for programs with the same Lua only
 **
@@ -87,6 +88,55 @@ static bytes bare(bytes text) {
       append(&b, s, b.n && b.p[b.n - 1] != '\n');
     } else append(&b, s, !at_start || *s != ' ');
     s = next > s ? next : s + 1;
+  }
+  free(text.p);
+  return b;
+}
+
+/* The position after the long bracket [[ … ]] or [=[ … ]=] that begins at s; s if none does. */
+static const char *after_bracket(const char *s, const char *end) {
+  const size_t level = *s == '[' ? strspn(s + 1, "=") : 0;
+  if (*s != '[' || s[level + 1] != '[') return s;
+  for (const char *p = s + level + 2; (p = strchr(p, ']')) != NULL; p++)
+    if (strspn(p + 1, "=") == level && p[level + 1] == ']') return p + level + 2;
+  return end;
+}
+
+/* The position after the Lua comment or string that begins at s; s if none begins there. */
+static const char *after_lua(const char *s, const char *end, int *is_comment) {
+  *is_comment = s[0] == '-' && s[1] == '-';
+  if (*is_comment) {
+    const char *stop = after_bracket(s + 2, end);
+    return stop > s + 2 ? stop : s + strcspn(s, "\n");
+  }
+  if (*s != '"' && *s != '\'') return after_bracket(s, end);
+  const char *p = s + 1;
+  while (p < end && *p != *s) p += *p == '\\' ? 2 : 1;
+  return p < end ? p + 1 : end;
+}
+
+/* Lua text without its comments, with as many lines. Those that begin with --- stay, with the lines
+** of comment below them: they document functions. */
+static bytes documented(bytes text) {
+  bytes b = { 0 };
+  int begins = 1, stays = 0, above = 0;          /* no code in this line yet; its comment stays; so
+                                                 ** does that of the line above */
+  append(&text, "", 1);                          /* what looks for a character stops at it */
+  const char *s = (char *)text.p, *end = s + text.n - 1;
+  while (s < end) {
+    int is_comment;
+    const char *next = after_lua(s, end, &is_comment);
+    if (is_comment && s[2] != '-' && !(begins && above)) {
+      while (b.n && (b.p[b.n - 1] == ' ' || b.p[b.n - 1] == '\t')) b.n--;
+      for (; s < next; s++) append(&b, s, *s == '\n');
+      continue;
+    }
+    if (is_comment) stays = begins;
+    else if (*s == '\n') begins = 1, above = stays, stays = 0;
+    else if (*s != ' ' && *s != '\t') begins = 0;
+    if (next == s) next = s + 1;
+    append(&b, s, (size_t)(next - s));
+    s = next;
   }
   free(text.p);
   return b;
@@ -246,6 +296,7 @@ static void put_table(FILE *out, const char *symbol, const char *root, const cha
   for (int i = 0; i < count; i++) {
     text[i] = read_file(file[i], 0);
     if (!strcmp(form, "code")) text[i] = compiled(text[i], relative(root, file[i]));
+    if (!strcmp(form, "module")) text[i] = documented(text[i]);
     if (!module) text[i] = bare(text[i]);
   }
   if (module) dictionary = dictionary_of(text, count);

@@ -257,13 +257,13 @@ end
 
 local function show_source(f)
   local facts = debug.getinfo(f, "S")
-  local text = facts.source
+  local text, ours = facts.source, facts.source:find("^=flame/")      -- ours: without comments
   if text:find("^@") then
     local file, why = io.open(text:sub(2))
     if not file then fail("source: %s", why) end
     text = file:read("a")
     file:close()
-  elseif text:find("^=flame/") then
+  elseif ours then
     text = internal.embedded((text:sub(2):gsub("%.lua$", ""):gsub("/", "."))) or ""
   elseif text:find("^=") then
     fail("source: the text of %s was not kept", facts.short_src)
@@ -272,7 +272,8 @@ local function show_source(f)
   local n = 0
   for s in (text .. "\n"):gmatch("(.-)\n") do
     n = n + 1
-    if n >= facts.linedefined and n <= facts.lastlinedefined then print(s) end
+    local inside = n >= facts.linedefined and n <= facts.lastlinedefined
+    if inside and (s:find "%S" or not ours) then print(s) end
   end
 end
 
