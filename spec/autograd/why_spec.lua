@@ -191,7 +191,7 @@ describe("a gradient that the script gives", function()
       return a.grad, b.grad
     end
     has(message(of, function(g) return g end),
-      "two: vjp: gave 1 values, the last tensor is argument 2")
+      "two: vjp: gave 1 value, the last tensor is argument 2")
     local ga, gb = of(function(g) return g, nil end)
     assert.same({ 1, 1 }, ga:totable())
     assert.is_nil(gb)

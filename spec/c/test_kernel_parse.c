@@ -315,7 +315,7 @@ static void check_map(void) {
   map_is("x, x -> x", 2, "the name 'x' appears twice");
   map_is("x -> x x", 1, "'x' behind the expression");
   map_is("sinf(x)", 1, "write names, ->, and an expression: \"x, y -> x*y + 1\"");
-  map_is("x, y -> x", 1, "2 names for 1 arguments");
+  map_is("x, y -> x", 1, "2 names for 1 argument");
   check(fl_kmap_arity("a, b,c -> 1", 11) == 3 && fl_kmap_arity("a b -> 1", 8) == -1 &&
         fl_kmap_arity("", 0) == -1,
         "map", "arity");

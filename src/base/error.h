@@ -18,6 +18,8 @@
 #include <stdint.h>
 
 #define FL_DO "\1"
+/* The end of a noun after its number: "%d argument%s", n, FL_S(n). */
+#define FL_S(n) ((n) == 1 ? "" : "s")
 
 typedef struct fl_error {
   flame_status code;       /* FLAME_OK: no error */

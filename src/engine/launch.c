@@ -84,8 +84,8 @@ int fl_launch_each(fl_launch *l, int i, int held) {
   const fl_node *x = l->in[held];
   const int64_t n = x->shape->numel / l->batch, bytes = n * fl_dtype_size(x->dtype);
   if (x->shape->numel % l->batch || (q->width > 1 && n % q->width))
-    FAIL(l, "%s has %lld elements for each of %lld launches, which is not a multiple of %s", q->name,
-         (long long)n, (long long)l->batch, q->type_name);
+    FAIL(l, "%s has %lld element%s for each launch of a batch of %lld, not a multiple of %s", q->name,
+         (long long)n, FL_S(n), (long long)l->batch, q->type_name);
   else if (q->wide && bytes % q->wide)
     FAIL(l, "%s has %lld bytes for each launch of a batch, and is read or written in types that "
          "begin at multiples of %d" FL_DO ": launch it for each, without vmap", q->name,

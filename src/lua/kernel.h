@@ -87,6 +87,7 @@ int fl_kernel_raise(lua_State *L, fl_lua *b, const fl_kfunction *k);
 /* Pushes the value that the script has set for hidden parameter q of the kernel at 1; may raise. */
 void fl_kernel_push_constant(lua_State *L, const char *kernel, const fl_kparam *q);
 int fl_kernel_call(lua_State *L);          /* k(…) */
+int fl_kernel_refused(lua_State *L, const fl_kernel_box *k);     /* raises why it has no body */
 int fl_kernel_each(lua_State *L);          /* internal.kernel_each */
 int fl_kernel_launch(lua_State *L);        /* k:launch(geometry, …) */
 /* block = "auto" (kernel_block.c): chooses the block of the kernel at 1 for the device, unless that

@@ -81,7 +81,8 @@ static void put_leaf(lua_State *L, const fl_kplan *p, const fl_kparam *q, const 
         rest /= f->dims[d];
       }
       if (!lua_istable(L, -1))
-        fl_lua_fail(L, p->l.name, "%s must be a list of %lld numbers", name, (long long)f->count);
+        fl_lua_fail(L, p->l.name, "%s must be a list of %lld number%s", name,
+                    (long long)f->count, FL_S(f->count));
       lua_geti(L, -1, e + 1);
       put_scalar(L, p, name, f->type, to + at);
       lua_pop(L, 1);

@@ -26,6 +26,7 @@ static void must(lua_State *L, flame_status e) {
 /* ---- tensors ---- */
 
 static fl_box *tensor_arg(lua_State *L, plan *p, const fl_kernel_box *k, int arg, int i) {
+  if (lua_isnil(L, i) && !k->k->f->has_body && !k->k->binary) fl_kernel_refused(L, k);
   if (lua_isnil(L, i) && !k->k->f->params[arg].asked)
     fl_lua_fail(L, p->l.name, "%s must be a tensor, got nil, and the kernel never asks whether it "
                 "is null", k->k->f->params[arg].name);
@@ -129,14 +130,17 @@ static int results(lua_State *L, fl_lua *b, plan *p, fl_kprogram *of, fl_krule *
 
 /* ---- k(…) ---- */
 
+int fl_kernel_refused(lua_State *L, const fl_kernel_box *k) {
+  char text[480];
+  fl_kunit_message(k->k->unit, fl_ksource_refusal(k->k->unit->source, k->k->f), text, sizeof text);
+  return fl_lua_fail(L, k->k->f->name, "%s", text);
+}
+
 /* Raises the reason if the text is refused before the kernel's parameters, which are then not
 ** known. */
-static void need_parameters(lua_State *L, const plan *p, const fl_kernel_box *k) {
+static void need_parameters(lua_State *L, const fl_kernel_box *k) {
   const fl_kfunc *f = k->k->f;
-  char text[480];
-  if (f->has_body || k->k->binary || f->n_params > 0 || f->refusal == NULL) return;
-  fl_kunit_message(k->k->unit, fl_ksource_refusal(k->k->unit->source, f), text, sizeof text);
-  fl_lua_fail(L, p->l.name, "%s", text);
+  if (!f->has_body && !k->k->binary && f->n_params == 0 && f->refusal) fl_kernel_refused(L, k);
 }
 
 static void count_arguments(lua_State *L, const plan *p, const fl_kernel_box *k, int given) {
@@ -149,7 +153,7 @@ static void count_arguments(lua_State *L, const plan *p, const fl_kernel_box *k,
     const int w = snprintf(list + n, sizeof list - n, "%s%s", n ? ", " : "", fl_kparam_title(q));
     if (w < 0 || (n += (size_t)w) >= sizeof list) break;
   }
-  const char *many = given == 1 ? "" : "s";
+  const char *many = FL_S(given);
   if (k->p->omit >= 0)
     fl_lua_fail(L, p->l.name, "%d argument%s, need %d or %d: (%s)", given, many, k->taken - 1,
                 k->taken, list);
@@ -228,7 +232,7 @@ static void read_array(lua_State *L, plan *p, const fl_kernel_box *k, int i, int
   fl_box *x = tensor_arg(L, p, k, i, at);
   const fl_node *n = x->t->node;
   if (each && (n->shape->rank < 1 || n->shape->size[0] != p->l.batch))
-    fl_lua_fail(L, p->l.name, "%s has no axis of the batch's %d launches",
+    fl_lua_fail(L, p->l.name, "%s has no axis of %d for the launches of the batch",
                 k->k->f->params[i].name, (int)p->l.batch);
   if (first->n < 0) sizes_of(n, each, first);
   if (n->entry && k->k->f->params[i].is_pointer) p->tracked = 1;
@@ -283,8 +287,8 @@ static int64_t make_outputs(lua_State *L, plan *p, const fl_kernel_box *k, const
                     FL_DO "; use :launch", q->name, q->type_name);
       add_output(L, p, i, dtype, &shape, -1);
       if (q->width > 1 && numel_of(&shape) % q->width) fl_lua_fail(L, p->l.name,
-          "output %s of %lld elements is not a multiple of %s", q->name,
-          (long long)numel_of(&shape), q->type_name);
+          "output %s of %lld element%s is not a multiple of %s", q->name,
+          (long long)numel_of(&shape), FL_S(numel_of(&shape)), q->type_name);
     } else continue;
     if (n < 0) n = p->l.out[p->l.nout - 1].bytes / fl_dtype_size(p->l.out[p->l.nout - 1].dtype) /
                    (q->width > 1 ? q->width : 1) / (p->l.batch ? p->l.batch : 1);
@@ -379,7 +383,7 @@ static int call(lua_State *L, int64_t batch, uint64_t each) {
   begin(L, b, &p, k);
   p.l.batch = batch;
   p.each = each;
-  need_parameters(L, &p, k);
+  need_parameters(L, k);
   count_arguments(L, &p, k, given);
   if (k->unread_output >= 0) unread(L, k);
   if (k->lua_shape || k->lua_grid || k->lua_threads) {
@@ -519,8 +523,8 @@ int fl_kernel_launch(lua_State *L) {
   begin(L, b, &p, k);
   if (given != wanted)
     return fl_lua_fail(L, p.l.name,
-                       "launch: %d arguments after the geometry, the kernel has %d parameters",
-                                             given < 0 ? 0 : given, wanted);
+                       "launch: %d argument%s after the geometry, the kernel has %d parameter%s",
+                       given < 0 ? 0 : given, FL_S(given), wanted, FL_S(wanted));
   if (!lua_istable(L, 2))
     return fl_lua_fail(L, p.l.name, "launch needs a table {grid = {…}, block = {…}} first, got %s",
                        luaL_typename(L, 2));

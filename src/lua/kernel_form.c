@@ -24,18 +24,32 @@
 */
 #include "lua/kernel.h"
 
+/* Puts a plain list of n in the place of one behind a metatable, which is read once: what it gives
+** may be held by nothing else. */
+static void settle_list(lua_State *L, int at, lua_Integer n) {
+  lua_createtable(L, (int)n, 0);
+  for (lua_Integer i = 1; i <= n; i++) {
+    lua_geti(L, at, i);
+    lua_rawseti(L, -2, i);
+  }
+  lua_replace(L, at);
+}
+
 /* Pushes "bias=0," or "xs=3," for the argument at 'at' if the text asks for its form, else "". A
 ** text with lists was not read yet, so that it is not known what it asks. */
 static void push_form(lua_State *L, const fl_kparam *q, int at, const char *op, int read) {
   const int list = q->list_of && lua_istable(L, at),
             null = q->is_pointer && !q->list_of && (q->asked || !read) && lua_isnil(L, at);
-  const lua_Integer n = list ? (lua_Integer)lua_rawlen(L, at) : 0;
+  const int proxy = list && lua_getmetatable(L, at);
+  if (proxy) lua_pop(L, 1);
+  const lua_Integer n = proxy ? luaL_len(L, at) : list ? (lua_Integer)lua_rawlen(L, at) : 0;
   if (q->list_of && !list)
     fl_lua_fail(L, op, "%s must be a list of tensors, got %s", q->name, fl_arg_found(L, at));
   if (list && (n < 1 || n > FL_KERNEL_LIST))
-    fl_lua_fail(L, op, n < 1 ? "%s is a list of %d tensors, need 1 to %d in a plain table"
+    fl_lua_fail(L, op, n < 1 ? "%s is a list of %d tensors, need 1 to %d"
                 : "%s is a list of %d tensors, need 1 to %d" FL_DO ": join them in one, and give "
                 "the kernel where each begins", q->name, (int)n, FL_KERNEL_LIST);
+  if (proxy) settle_list(L, at, n);
   if (list || null) lua_pushfstring(L, "%s=%I,", q->name, (LUAI_UACINT)n);
   else lua_pushliteral(L, "");
 }
@@ -45,6 +59,7 @@ static fl_kernel_box *need_asked(lua_State *L) {
   fl_kernel_box *k = fl_arg_kernel(L, 1, "kernel");
   for (int i = 0; i < k->p->nparam; i++) {
     const fl_kparam *q = &k->k->f->params[i];
+    if (q->is_null && !q->asked && !k->k->f->has_body) fl_kernel_refused(L, k);
     if (q->is_null && !q->asked)
       fl_lua_fail(L, k->k->f->name, "%s must be a tensor, got nil, and the kernel never asks whether "
                   "it is null", q->name);

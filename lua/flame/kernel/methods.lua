@@ -74,8 +74,8 @@ function Kernel:constant(name, value)
     fail("constant", "%s must be a tensor or a number, got %s", name, arguments.word(value))
   end
   if value.dtype ~= q.dtype or value:numel() ~= q.count then
-    fail("constant", "%s has %d elements of %s, got %d of %s", name, q.count, q.dtype,
-      value:numel(), value.dtype)
+    fail("constant", "%s has %d element%s of %s, got %d of %s", name, q.count,
+      q.count == 1 and "" or "s", q.dtype, value:numel(), value.dtype)
   end
   internal.kernel_info(self).config.memory[name] = value
   return self

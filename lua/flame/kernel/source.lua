@@ -5,6 +5,7 @@
 local arguments = require "flame.base.arguments"
 local fail = arguments.fail
 
+local function ending(n) return n == 1 and "" or "s" end
 local function blanks(text) return (text:gsub("[^\n]", " ")) end
 
 --- The last position of the comment or literal that begins at i; nil if none begins there.
@@ -174,8 +175,8 @@ local function declared(entry, parameters, i, given)
   end
   local value = given or default
   if not value then
-    fail("kernel", "entry '%s': the template has %d parameters: <%s>", entry, #parameters,
-      table.concat(parameters, ","))
+    fail("kernel", "entry '%s': the template has %d parameter%s: <%s>", entry, #parameters,
+      ending(#parameters), table.concat(parameters, ","))
   end
   if not kind or kind == "" then return "" end             -- without a name
   if kind == "typename" or kind == "class" then return ("using %s = %s; "):format(name, value) end
@@ -265,8 +266,8 @@ local function instance(source, entry, general)
     fail("kernel", "entry '%s': there is no template of a kernel '%s' in the source", entry, name)
   end
   if #given > #parameters then
-    fail("kernel", "entry '%s': the template has %d parameters: <%s>", entry, #parameters,
-      table.concat(parameters, ","))
+    fail("kernel", "entry '%s': the template has %d parameter%s: <%s>", entry, #parameters,
+      ending(#parameters), table.concat(parameters, ","))
   end
   local list = {}
   for i in ipairs(parameters) do list[i] = declared(entry, parameters, i, given[i]) end
@@ -347,8 +348,8 @@ local function renamed(source, constants, entry, given)
   local parameters = name and select(3, header(bare(text), name, list)) or {}
   for i = #list + 1, #parameters do list[i] = parameters[i]:match("=(.*)$") or "" end
   if #given > #list then
-    fail("tune", "template: %d arguments for %s, which has %d", #given, name or entry or "a kernel",
-      #list)
+    fail("tune", "template: %d argument%s for %s, which has %d", #given, ending(#given),
+      name or entry or "a kernel", #list)
   end
   for i, v in ipairs(given) do list[#list - #given + i] = tostring(v) end
   return ("%s<%s>"):format(name, table.concat(list, ","))

@@ -69,8 +69,8 @@ local function gradient(p, values, active, result, g, out_params, which)
       end
     end
     if grads.n < last then
-      fail(p.name, "vjp: gave %d values, the last tensor is argument %d\1: return one for each" ..
-        " argument, nil where there is no gradient", grads.n, last)
+      fail(p.name, "vjp: gave %d value%s, the last tensor is argument %d\1: return one for each" ..
+        " argument, nil where there is no gradient", grads.n, grads.n == 1 and "" or "s", last)
     end
     local out = {}
     for k, i in ipairs(active) do

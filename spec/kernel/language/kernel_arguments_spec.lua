@@ -16,6 +16,9 @@ local c_array, compiles, stops = judged.array, judged.compiles, judged.stops
 local BEFORE <const> = [[
   __device__ double at(const double *p, int i, double other) { return p ? p[i] : other; }
   template <typename P> __device__ double first(P p, int i) { if (p == nullptr) return 2.; return p[i]; }
+  __device__ bool is(const double *p) { return p; }
+  __device__ double either(bool first, double one, double other) { return first ? one : other; }
+  struct Asked { bool has; __device__ Asked(const double *p) : has(p) {} };
   struct View {
     const double *p; int n;
     __device__ double at(int i) const { return p != nullptr ? p[i % n] : 3.; }
@@ -45,6 +48,10 @@ local asked <const> = {
   "const double *p = b ? b : x; y[i] = p[i] * x[i]; if (c) y[i] += c[i];",
   "const double *p = b ? b + i : nullptr; y[i] = p ? *p : x[i]; y[i] += p && c ? *p * c[i] : 0.;",
   "bool has = b != 0, both = b && c; y[i] = has ? x[i] * b[i] : x[i]; if (both) y[i] += b[i] * c[i];",
+  "bool has = b; const bool other(c); y[i] = has ? b[i] * x[i] : x[i]; if (other && has) y[i] += c[i];",
+  "bool h[2] = {false, true}; h[0] = b; h[1] = c; y[i] = x[i]; if (h[0]) y[i] += b[i] * x[i]; if (h[1]) y[i] -= c[i];",
+  "bool h{c}; y[i] = is(b) ? x[i] * b[i] : x[i]; Asked a(c); if (a.has == h && h) y[i] *= c[i];",
+  "y[i] = x[i] * either(b, 2., 3.); auto f = [](bool g) { return g ? 1. : -1.; }; y[i] += f(c) * x[i];",
   "switch ((b ? 1 : 0) + (c ? 2 : 0)) { case 0: y[i] = x[i]; break; case 1: y[i] = b[i]; break;"
     .. " case 2: y[i] = c[i] * x[i]; break; default: y[i] = b[i] * c[i]; }",
   "if (b) { b += i; y[i] = b[0]; } else y[i] = x[i]; if (c) { c += n - 1; y[i] += c[-i]; }",
@@ -101,6 +108,11 @@ end
 local SIMPLE <const> = "double v = x[i]; if (b) v += b[i] * x[i]; if (c) v *= c[i]; y[i] = v;"
 
 describe("a call with nil", function()
+  it("tells why the text is refused, where it is", function()
+    local ok, k = pcall(flame.kernel, asking("goto end; end: y[i] = b ? 1 : 2;"))
+    if ok then assert.matches("line %d+.*goto", message(k, row(N, 1), nil, nil, N)) end
+  end)
+
   it("is refused where the text never asks", function()
     local k = of_two "y[i] = x[i] + b[i] + (c ? c[i] : 0.);"
     local x = row(N, 0)
@@ -116,7 +128,7 @@ describe("a call with nil", function()
     if not stops then return end
     local x = row(N, 0)
     local k = of_two "y[i] = b || i == 3 ? x[i] * b[i] : x[i];"
-    assert.matches("line 16.*a pointer that is followed is not null.*thread %(3, 0, 0%)",
+    assert.matches("line 19.*a pointer that is followed is not null.*thread %(3, 0, 0%)",
       message(function() return k(x, nil, x):totable() end))
     near(k(x, x, x):totable(), (x * x):totable(), "given")
     assert.matches("c must be a tensor", message(k, x, nil, nil))
@@ -134,7 +146,7 @@ describe("a call with nil", function()
     if flame.default_device() ~= "cpu" then return end      -- a GPU runs the text
     local k, x = of_two "if (!b) b = x; y[i] = b[i];", row(N, 0)
     near(k(x, x, x):totable(), x:totable(), "given")
-    assert.matches("line 16", message(function() return k(x, nil, x):totable() end))
+    assert.matches("line 19", message(function() return k(x, nil, x):totable() end))
   end)
 
   it("has results of inout pointers, nil for one that is nil", function()

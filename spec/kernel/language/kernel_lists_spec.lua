@@ -197,6 +197,83 @@ describe("a list of tensors", function()
     os.remove(path)
   end)
 
+  it("may be given through a metatable, and is read once", function()
+    local k, reads = flame.kernel(listing(SUM)), 0
+    local a, b = row(N, 1), row(N, 2)
+    local list = setmetatable({}, {
+      __len = function() return 2 end,
+      __index = function(_, j)
+        reads = reads + 1
+        return (j == 1 and a or b) * 1                    -- nothing else holds it
+      end,
+    })
+    near(k(list, a, 2, N):totable(), (a + b * 2):totable(), "proxy")
+    assert.equal(2, reads)
+    near(k(setmetatable({ a, b }, {}), a, 2, N):totable(), (a + b * 2):totable(), "plain")
+    assert.matches("xs is a list of 0 tensors, need 1 to 64",
+      message(k, setmetatable({}, {}), a, 0, N))
+    assert.matches("xs is a list of 65 tensors",
+      message(k, setmetatable({}, { __len = function() return 65 end }), a, 0, N))
+    assert.matches("xs%[1%] must be a tensor, got nil",
+      message(k, setmetatable({ a }, { __len = function() return 2 end }), a, 2, N))
+  end)
+
+  --- Sums of lists of T, with the elements of a type.
+  local function typed(T, value)
+    return flame.kernel { shape = { N }, source = ([[
+      struct P { float x, y; };
+      __global__ void k(const T *const *xs, float *y, int m, int n) {
+        int i = threadIdx.x;
+        if (i >= n) return;
+        float s = 0.f;
+        for (int j = 0; j < m; ++j) s += (j + 1) * VALUE;
+        y[i] = s;
+      }]]):gsub("%f[%w]T%f[%W]", T):gsub("VALUE", value) }
+  end
+
+  it("may be of any type that arrays have", function()
+    local function whole(dtype, shift)
+      return flame.tensor({ 1, 2, 3, 4, 5 }, { dtype = dtype }) + shift
+    end
+    for T, dtype in pairs { half = "f16", ["__nv_bfloat16"] = "bf16", float = "f32", double = "f64",
+        int = "i32", unsigned = "i32", short = "i16", ["long long"] = "i64",
+        ["unsigned char"] = "u8" } do
+      local k, a, b = typed(T, "float(xs[j][i])"), whole(dtype, 0), whole(dtype, 3)
+      assert.same({ 9, 12, 15, 18, 21 }, k({ a, b }, 2, N):totable())
+      if a:is_floating_point() then
+        compiles(internal.kernel_formed(k, "xs=2,"))
+        a.requires_grad, b.requires_grad = true, true
+        local g = (k({ a, b }, 2, N) * flame.arange(1.0, N)):sum():gradients { a, b }
+        assert.same({ 1, 2, 3, 4, 5 }, g[a]:totable())
+        assert.same({ 2, 4, 6, 8, 10 }, g[b]:totable())
+      end
+    end
+    for T, value in pairs { P = "xs[j][i].x * xs[j][i].y", float2 = "xs[j][i].x * xs[j][i].y" } do
+      local k, a, b = typed(T, value), flame.arange(1.0, 2 * N), flame.ones(2 * N)
+      a.requires_grad = true
+      local y = k({ a, b }, 2, N)
+      assert.same({ 4, 14, 32, 58, 92 }, y:totable())
+      y:sum():backward()
+      assert.same({ 2, 1, 4, 3, 6, 5, 8, 7, 10, 9 }, a.grad:totable())
+      compiles(internal.kernel_formed(k, "xs=2,"))
+    end
+    assert.matches("line 2 .*arrays of such a list are chosen by constants only",
+      message(flame.kernel("struct Q { float x; int k; };\n__global__ void k(const Q *const *xs, "
+        .. "float *y, int m) { float s = 0; for (int j = 0; j < m; ++j) s += xs[j][0].x; y[0] = s; }"),
+        { flame.zeros(8, { dtype = "u8" }) }, 1))
+  end)
+
+  it("has second derivatives, of each of its arrays", function()
+    local k = flame.kernel(listing "double s = 1; for (int j = 0; j < m; ++j) s *= xs[j][i]; y[i] = s * s;")
+    local a, b, c = row(N, 1), row(N, 2), row(N, 3)
+    for _, x in ipairs { a, b, c } do x.requires_grad = true end
+    local g = k({ a, b, c }, a, 3, N):sum():gradients({ a, b, c }, { create_graph = true })
+    local h = (g[a] * b):sum():gradients { a, b, c }
+    near(h[a]:totable(), (b ^ 3 * c ^ 2 * 2):totable(), "aa")
+    near(h[b]:totable(), (a * b ^ 2 * c ^ 2 * 4 + a * b ^ 2 * c ^ 2 * 2):totable(), "ab")
+    near(h[c]:totable(), (a * b ^ 3 * c * 4):totable(), "ac")
+  end)
+
   it("is refused with the line where the text does more with it", function()
     local a = row(N, 1)
     for body, why in pairs {

@@ -95,7 +95,7 @@ describe("k:tune", function()
 
   it("says what is wrong with the list", function()
     local plain = helper.message(function() k:tune({ template = { 3 } }, flame.ones(3)) end)
-    assert(plain:find("template: 1 arguments for a kernel, which has 0", 1, true), plain)
+    assert(plain:find("template: 1 argument for a kernel, which has 0", 1, true), plain)
     local key = helper.message(function()
       k:tune({ blocks = { 3 }, block = { 3 } }, flame.ones(3))
     end)

@@ -240,7 +240,7 @@ static void declare_object(fl_front *p, const fl_specifiers *s, const fl_ctype *
   if (s->is_static && !fixed)
     fl_refuse(p, line, "static variables are outside the language");
   if (t->kind == FL_C_SCALAR && set && !list) {
-    fl_kexpr *e = fl_val_convert(p, fl_parse_scalar(p), t->scalar);
+    fl_kexpr *e = fl_cast_to(p, t, fl_parse_assign(p), line).e;
     if (p->failed || !e) return;
     if (fixed && e->kind == FL_KX_CONST) {
       fl_front_bind(p, name, FL_SYM_CONSTANT, fl_val_expr(e));
@@ -398,7 +398,9 @@ static void bindings(fl_front *p, const fl_specifiers *s, int ref) {
             fields = t && t->kind == FL_C_STRUCT && v.kind != FL_V_POINTER;
   const int64_t count = fields ? t->s->n_fields : place && t && t->kind == FL_C_ARRAY
                         ? t->count : 0;
-  if (count != n) fl_refuse(p, line, "%d names for what has %lld parts", n, (long long)count);
+  if (count != n)
+    fl_refuse(p, line, "%d name%s for what has %lld part%s", n, FL_S(n), (long long)count,
+              FL_S(count));
   else if (ref == 1 && !place && !s->is_const)
     fl_refuse(p, line, "references to parts of a value that is not stored");
   else if (ref && place && p->turning && fl_turn_of(p, v.var))

@@ -426,8 +426,7 @@ static fl_cvalue set(fl_front *p, fl_cvalue to, fl_cvalue from, int unused, int3
     fl_val_assign(p, to, from, line);
     return to;
   }
-  fl_kexpr *e =
-      fl_val_stable(p, fl_val_convert(p, fl_val_scalar(p, from, line), to.type->scalar));
+  fl_kexpr *e = fl_val_stable(p, fl_cast_to(p, to.type, from, line).e);
   fl_val_store(p, to, e, 0, line);
   return fl_val_expr(e);
 }

@@ -41,7 +41,8 @@ static void read_value(fl_kmap *x, fl_front *p, const uint8_t *types, int n_type
     return;
   }
   if (n != n_types) {
-    x->error = fl_karena_printf(&x->arena, "%d names for %d arguments", n, n_types);
+    x->error = fl_karena_printf(&x->arena, "%d name%s for %d argument%s", n, FL_S(n),
+                                 n_types, FL_S(n_types));
     return;
   }
   for (int i = 0; i < n && !p->a->failed; i++) {

@@ -468,8 +468,8 @@ void fl_member_make(fl_front *p, fl_cvalue place, const fl_cvalue *args, int n, 
     if (d) fl_inline(p, d, &c);
     else if (own) fl_val_assign(p, place, args[0], line);
     else if (n || !place.type->s->members->plain)
-      fl_refuse(p, line, "no constructor of '%s' takes these %d arguments",
-                fl_ctype_text(p->a, place.type), n);
+      fl_refuse(p, line, "no constructor of '%s' fits the %d argument%s",
+                fl_ctype_text(p->a, place.type), n, FL_S(n));
     if (d || own || n || p->failed) return;
   } else if (n)
     fl_refuse(p, line, "'%s' has no constructor" FL_DO "; write {…}",

@@ -37,7 +37,7 @@ static int rank(fl_front *p, const fl_kformal *f, const fl_cvalue *v) {
   if (t->kind == FL_C_POINTER) return rank_pointer(t, v);
   if (t->kind == FL_C_ARRAY) return v->kind == FL_V_PLACE && fl_ctype_same(t, v->type) ? EXACT : -1;
   if (v->kind == FL_V_POINTER || v->type->kind == FL_C_ARRAY || v->type->kind == FL_C_POINTER)
-    return -1;
+    return t->kind == FL_C_SCALAR && t->scalar == FL_KT_BOOL && !f->by_reference ? CONVERTED : -1;
   /* is it a reference that needs a variable of exactly that type? */
   const int own = f->by_reference == 1 && !f->is_const;
   if (t->kind == FL_C_STRUCT && fl_member_derives(v->type, t))

@@ -362,7 +362,8 @@ const fl_ctype *fl_template_struct(fl_front *p, fl_ktemplate *t) {
                                           sizeof *args);
   if (!args || !fl_front_enter(p)) return NULL;
   const int n = fl_template_args(p, args, FL_K_MAX_TPARAMS);
-  if (n > t->n_tparams) fl_refuse(p, line, "'%s' takes %d arguments", t->name, t->n_tparams);
+  if (n > t->n_tparams)
+    fl_refuse(p, line, "'%s' takes %d argument%s", t->name, t->n_tparams, FL_S(t->n_tparams));
   for (int i = 0; i < n && !p->failed; i++) fl_template_give(&args[i], &t->tparams[i], &args[i]);
   if (!p->failed && !fl_template_bind(p, t->tparams, t->n_tparams, args))
     fl_refuse(p, line, "wrong arguments for the template '%s'", t->name);

@@ -251,8 +251,8 @@ static fl_cvalue constructed(fl_front *p) {
     const int is_dim = s.type->s->width && !strcmp(s.type->s->name, "dim3");
     if (!s.type->s->width && (!n || fl_member_made(s.type))) return made(p, s.type, args, n, line);
     if (!s.type->s->width || (n != s.type->s->width && !is_dim))
-      return fl_val_refuse(p, line, "'%s' has no constructor of %d arguments" FL_DO "; write {…}",
-                           fl_ctype_text(p->a, s.type), n);
+      return fl_val_refuse(p, line, "'%s' has no constructor of %d argument%s" FL_DO
+                           "; write {…}", fl_ctype_text(p->a, s.type), n, FL_S(n));
     v.parts = fl_karena_new(p->a, (size_t)s.type->s->width * sizeof *v.parts);
     for (int i = 0; v.parts && i < s.type->s->width; i++)
       v.parts[i] =

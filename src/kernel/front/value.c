@@ -470,7 +470,7 @@ void fl_val_assign(fl_front *p, fl_cvalue to, fl_cvalue from, int32_t line) {
   if (!writable(p, to, line)) return;
   if (fl_view_copy(p, &to, &from, line)) return;
   if (to.type->kind == FL_C_SCALAR) {
-    fl_val_store(p, to, fl_val_scalar(p, from, line), 0, line);
+    fl_val_store(p, to, fl_cast_to(p, to.type, from, line).e, 0, line);
   } else if (!from.type || !fl_ctype_same(to.type, from.type)) {
     fl_refuse(p, line, "a '%s' cannot be assigned to a '%s'",
               from.type ? fl_ctype_text(p->a, from.type) : "?",

@@ -13,7 +13,7 @@ static int no_block(fl_front *p, const fl_ktok *t) {
 
 void fl_refuse_count(fl_front *p, const fl_ktok *t, int want, int n) {
   fl_refuse(p, t->line, "%.*s takes %d argument%s, %d given", (int)t->n, t->text, want,
-            want == 1 ? "" : "s", n);
+            FL_S(want), n);
 }
 
 /* ---- atomics --------------------------------------------------------------------------------- */

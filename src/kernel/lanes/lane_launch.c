@@ -43,8 +43,8 @@ int fl_lane_launch_ok(const fl_lane_code *c, const fl_lane_launch *l, fl_error *
     return 0;
   }
   if (l->n_args != c->func->n_params) {
-    fl_fail(e, FLAME_BAD_ARGUMENT, "kernel", "'%s' takes %d arguments, got %d", name,
-            (int)c->func->n_params, (int)l->n_args);
+    fl_fail(e, FLAME_BAD_ARGUMENT, "kernel", "'%s' takes %d argument%s, got %d", name,
+            (int)c->func->n_params, FL_S(c->func->n_params), (int)l->n_args);
     return 0;
   }
   if (!fl_lane_grid_ok(c, l, e)) return 0;

@@ -19,7 +19,7 @@ static void who(fl_text *t, const fl_lane_report *r, const fl_lane_place *p) {
 static void element(fl_text *t, const fl_lane_report *r) {
   if (r->rank < 2) {
     fl_text_printf(t, "%lld of '%s' (%lld element%s)", (long long)r->index, r->name,
-                   (long long)r->size, r->size == 1 ? "" : "s");
+                   (long long)r->size, FL_S(r->size));
     return;
   }
   int64_t at[FL_K_MAX_RANK], rest = r->index;
