@@ -2,32 +2,34 @@
 ** flame_apply: functions of the host program on the tape.
 **
 ** The forward function runs at once, outside the tape, on separate handles. Its results become the
-** values of custom nodes (tensor/entry.h), whose rule is the backward function. A walk must call
-** the rule once, so several results share a *joint*: a node with one axis, whose length is the sum
-** of theirs, and whose value is never computed.
+** values of custom nodes (tensor/entry.h), whose gradient rule is the backward function. A backward
+** walk must call it once, so several results share a *joint*: a node with one axis, whose length is
+** the sum of theirs, and whose value is never computed.
 **   inputs <- joint <- each result
-** The rule of a result adds its cotangent to its part of the joint's. The joint is older than the
-** results, so a walk reaches it after them, with the sum, which the joint's rule splits for the
-** backward function. A single result of floats needs no joint.
+** The rule of a result adds the result's cotangent to a part of the joint's cotangent. The joint is
+** older than the results, so a walk reaches it after them, with the sum. The joint's rule splits
+** the sum again for the backward function. A single result of floats needs no joint.
 **
-** A callback borrows handles made in this file, with two references, so that a superfluous
-** flame_free is noticed; what it hands over is freed here, whatever it returns.
+** The handles that a callback borrows are made in this file, with two references, so that a
+** superfluous flame_free is noticed. The handles that it hands over are freed here, whatever status
+** it returns.
 */
 #include "autograd/rules.h"
 #include "tensor/lost.h"
 #include <assert.h>
 #include <string.h>
 
-enum { MOST = 255, DEEP = 200 };     /* most inputs and results, as for nin of a node; most nested
-                                     ** functions */
+enum { MOST = 255, DEEP = 200 };     /* MOST: inputs, or results, of a function (nin of a node is
+                                     ** 8 bits); DEEP: functions nested in each other */
 
-/* What the entries of one function share: the argument of their fl_custom, which frees it. */
+/* One function that was applied. The records of its results on the tape (entries) share it as the
+** argument of their fl_custom, which frees it. */
 typedef struct function {
   flame_context *c;
   fl_custom *custom;            /* whose argument this is */
   flame_function f;             /* its name is a copy */
   int nfloat;                   /* number of results that can be tracked */
-  fl_node *value[];             /* held: the inputs, then the results, without their history */
+  fl_node *value[];             /* held: the inputs, then the results, which are untracked */
 } function;
 
 /* One run of a callback: the handles that it borrows, then those that it hands over. */
@@ -83,7 +85,8 @@ static function *function_new(flame_context *c, const flame_function *f) {
   return k;
 }
 
-/* Reads f into this version's struct. If it is refused here, nothing that it holds is released. */
+/* Copies the caller's struct, which may be of another version, to f. If it is refused here (0), its
+** 'release' is not called. */
 static int read_function(flame_context *c, const flame_function *from, flame_function *f) {
   static const char op[] = "apply";
   if (!from || !from->size)
@@ -150,7 +153,7 @@ static void call_end(call *r) {
   fl_free(&c->mem, r->lent, (size_t)(r->nlent + r->ngiven) * sizeof *r->lent);
 }
 
-/* Makes the error that a callback left in the context an error of the function. */
+/* Changes the error that a callback left in the context: it then names the function as its op. */
 static flame_status rename_error(flame_context *c, const char *name) {
   char text[sizeof c->err.message + sizeof c->err.op + 8];
   const flame_status code = c->err.code;
@@ -215,8 +218,8 @@ static flame_status takeable(const call *r, int i) {
 
 /* ---- results -------------------------------------------------------------------------------- */
 
-/* Adds the cotangent of a result to its part of the joint's cotangent (see above). 'arg': the
-** offset of that part. */
+/* The rule of a result: adds its cotangent to its part of the cotangent of the joint (the node that
+** all float results share). 'arg': the offset of that part. */
 static flame_status piece_back(flame_context *c, void *arg, fl_node *y, fl_node *g, int nin,
                                fl_node **gin) {
   fl_node *joint = y->in[0];
@@ -286,8 +289,8 @@ static flame_status track(function *k, fl_node **to) {
 
 /* ---- forward -------------------------------------------------------------------------------- */
 
-/* The call gets its own aliases of the inputs: what forward writes to these does not change the
-** caller's. */
+/* Makes new handles on the inputs for the callback: what it writes to these does not change the
+** caller's handles. */
 static flame_status lend_inputs(call *r) {
   function *k = r->k;
   for (int i = 0; i < k->f.nin; i++)
@@ -328,7 +331,8 @@ static flame_status run_forward(function *k) {
 
 /* ---- backward ------------------------------------------------------------------------------- */
 
-/* The cotangent of result i, a part of g; *at: where its part begins. */
+/* The cotangent of result i, a part of the joint's cotangent g. *at: where the part begins; it is
+** moved to the next part. */
 static fl_node *part_of(function *k, fl_node *g, int i, int64_t *at) {
   const fl_node *v = results_of(k)[i];
   if (k->nfloat == 1) return g;
@@ -337,7 +341,8 @@ static fl_node *part_of(function *k, fl_node *g, int i, int64_t *at) {
   return n_cast(part ? n_reshape(part, v->shape->rank, v->shape->size) : NULL, v->dtype);
 }
 
-/* Lends inputs, results and their cotangents, tracked if the walk is recorded. */
+/* Makes handles on the inputs, the results and the results' cotangents for the backward function;
+** they are tracked if the walk is recorded (create_graph). */
 static flame_status lend_all(call *r, fl_node *g) {
   function *k = r->k;
   fl_node *out[MOST];
@@ -370,7 +375,8 @@ static flame_status check_gradient(const call *r, int i) {
   return FLAME_OK;
 }
 
-/* Takes the gradients and lends them to the caller's scope. A scalar input has none. */
+/* Checks the gradients that the backward function handed over, and puts those of the inputs into
+** gin, held by the caller's scope. An input that is a number has no gradient. */
 static flame_status take_gradients(const call *r, fl_node **gin) {
   for (int i = 0; i < r->ngiven; i++) {
     if (!r->given[i] || r->k->value[i]->state == FL_NUMBER) continue;

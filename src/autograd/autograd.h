@@ -1,6 +1,6 @@
 /*
-** Autograd: the backward walk over the tape (tensor/entry.h). Needs only builders, so that
-** what it records fuses and can be differentiated again.
+** Autograd: the backward walk over the tape (tensor/entry.h). It computes only with the functions
+** that record ops (tensor/build.h), so its work is fused and can be differentiated again.
 */
 #ifndef FL_AUTOGRAD_AUTOGRAD_H
 #define FL_AUTOGRAD_AUTOGRAD_H
@@ -31,7 +31,7 @@ flame_status fl_cut(flame_context *c, int nroots, fl_node *const *roots, int64_t
 /* loss:backward(): adds into .grad of every leaf reached (and of retain_grad handles). */
 flame_status fl_backward_into_leaves(flame_tensor *root, flame_tensor *seed,
                                      fl_backward how);
-/* Runs the rule of one entry, which computes the cotangents of the inputs from g (autograd/rules.c,
-** from ops.def). */
+/* Runs the gradient rule of y's op (autograd/rules.c, from ops.def): computes the cotangents gin of
+** y's inputs from y's cotangent g. */
 flame_status fl_rule(fl_node *y, fl_node *g, fl_node **gin);
 #endif

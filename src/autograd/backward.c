@@ -1,12 +1,14 @@
 /*
-** The backward walk. Collect the entries reachable from the roots, order them by
-** sequence (recording order, so that in descending order a result comes before its inputs), keep
-** those on a path to a target, and run each rule once with the sum of its cotangents.
+** The backward walk. It collects the entries (records of nodes on the tape) that are reachable from
+** the roots, orders them by sequence (recording order, so that in descending order a result comes
+** before its inputs), keeps those on a path to a target, and runs the rule of each once with the
+** sum of its cotangents.
 **
 ** Rules. Explicit stacks only. A cotangent waits in node->grad, held by the walk. Marks on nodes
 ** are valid only while collecting, since hooks and host functions may evaluate. Each rule runs in a
-** separate borrowing scope, at the site of its entry, with the grad mode off unless create_graph.
-** Entries are freed at the very end, so that a failure leaves everything as it was.
+** separate borrowing scope, with the script line of its entry as the current one, and with the grad
+** mode off unless create_graph. Entries are freed at the very end, so that a failure leaves
+** everything as it was.
 */
 #include "autograd/walk.h"
 #include "autograd/why.h"
@@ -103,7 +105,8 @@ static int visit(walk *w, fl_node *n) {
   return 1;
 }
 
-/* m is an untracked input of n: if it has lost its tracking, notes how. */
+/* m is an input of n that does not count as tracked. If it lost its tracking (detach, no_grad, …),
+** notes how, for the message that explains a missing gradient. */
 static void note_cut(walk *w, const fl_node *n, const fl_node *m) {
   const uint32_t lost = m->entry ? fl_lost(FL_LOST_OP, n->entry->site, n->op)
                       : m->state == FL_FAILED ? 0 : m->lost;
@@ -194,7 +197,8 @@ static int add_to_targets(walk *w, int64_t sequence, fl_node *g) {
   return 1;
 }
 
-/* Passes a cotangent to n: it is added to those that wait at n, or to the target that n is. */
+/* Passes a cotangent to n: adds it to the sum that waits in n->grad or, if n was recorded before
+** the part that is walked, to the results of the targets that n is. */
 static int bring(walk *w, fl_node *n, fl_node *g) {
   return outside(w, n->entry) ? add_to_targets(w, n->entry->sequence, g) : add_into(&n->grad, g);
 }
@@ -336,7 +340,8 @@ static flame_status seed_root(walk *w, fl_node *root, fl_node *seed) {
   return FLAME_OK;
 }
 
-/* Fails, before anything is done, if something that must be reached (how.strict) is not. */
+/* For how.strict: fails, before any rule has run, if an input is not tracked or is not reached from
+** the roots. */
 static flame_status all_reached(const walk *w, int n, fl_node *const *wrt) {
   char why[FL_WHY_TEXT];
   int missing = n;
@@ -373,7 +378,8 @@ static flame_status begin(walk *w, int nroots, fl_node *const *roots, fl_node *c
   return e;
 }
 
-/* Frees the walk. On success, unless the graph is to be kept, frees what was walked. */
+/* Frees the walk. On success, unless the graph is to be kept, frees the entries that were
+** walked. */
 static void end(walk *w, flame_status e) {
   flame_context *c = w->c;
   c->walking--;
@@ -395,7 +401,7 @@ static void end(walk *w, flame_status e) {
   keep_lists(w);
 }
 
-/* Hand a held node to the caller's scope. */
+/* Gives the caller's reference to n to its scope, which drops it when it ends. */
 static fl_node *lend(flame_context *c, fl_node *n) {
   if (!n) return NULL;
   fl_node **slot = FL_PUSH(&c->mem, &c->borrowed);

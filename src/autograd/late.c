@@ -12,7 +12,8 @@
 
 /* FEW: this many elements may always be copied to have a single product, since a launch costs more
 ** than such a copy; more only if they are no more than the elements of the product. MOST: most
-** elements of all cotangents that wait for one value. FEW_WAIT: so many need no allocation. */
+** elements of all cotangents that wait for one value. FEW_WAIT: for so many waiting cotangents no
+** list is allocated. */
 enum { FEW = 1 << 16, MOST = 1 << 23, FEW_WAIT = 8 };
 
 /* ---- which wait ---- */

@@ -1,8 +1,9 @@
 /*
 ** Sums of cotangents that are zero except in a region, like those of slices. If the regions do not
 ** overlap, nothing is added: one is written into the other, and regions that fill the array along
-** one axis are joined. So the parts of a projection cost one pass, and each step of a sequence
-** costs only its own elements, not the whole sequence.
+** one axis are joined. So the cotangents of slices that divide a tensor (as q, k and v of one
+** projection) cost one pass, and each step of a sequence costs only its own elements, not the
+** whole sequence.
 **
 ** The bits are those of the sum: a part plus 0 (which turns -0 into 0). A sum that has been
 ** evaluated in between is added to as usual.
@@ -48,10 +49,10 @@ static int is_cleared(const fl_node *v) {
          v->scal[1].i == 0;
 }
 
-/* The number of regions written into the zeros of 'sum', including g's, if none of them overlaps
-** g's; else 0. If there were two or more before g, 0 must have been added to each value already.
-** All of them are tested for each new region, which for the steps of a sequence is far cheaper than
-** a sum of the whole. */
+/* 'sum' is a chain of regions written into zeros, g one more region. Returns the number of regions,
+** including g's, or 0 if one of them overlaps g's. If there were two or more before g, 0 must have
+** been added to the value of each already (is_cleared). Every new region is compared with all
+** before it, which for the steps of a sequence is far cheaper than a sum of whole arrays. */
 static int count_apart(const fl_node *sum, const fl_node *g, int64_t *covered) {
   int n = 1, bare = 0;
   *covered = region_numel(g);
@@ -83,7 +84,8 @@ static int split_axis(const fl_node *sum, const fl_node *g, int n) {
   return axis;
 }
 
-/* Inserts by bisection and a move: regions come in ascending or descending order. */
+/* Inserts x into the list, which is sorted by the start along the axis, by bisection: mostly
+** regions come in ascending or descending order, and few are moved. */
 static void insert(fl_node **list, int n, fl_node *x, int axis) {
   int lo = 0, hi = n;
   while (lo < hi) {

@@ -1,7 +1,7 @@
 /*
 ** Gradient rules of the elementwise ops and reductions: one function per op and input,
-** made from the gradient text of ops.def, in a table by op; and the helpers that it
-** names.
+** made from the gradient text of ops.def, in a table by op; and the helper functions that
+** the text calls.
 **
 ** Rules. A rule is a graph of builders over x (or x1 x2 x3), y and g, so it fuses and
 ** differentiates again. A scalar operand is a number in it. Selection uses 'where', never a product
@@ -43,8 +43,9 @@ static const rule rules[FL_OP_COUNT][3] = {
 #include "tensor/ops.def"
 };
 
-/* Input i of y for use in a rule: a scalar slot becomes a number again. Only atan2, which squares
-** its operands, gets a 0-d value, since two numbers have no product. */
+/* Input i of y for use in a rule. If it is stored as a scalar (in[i] NULL, scal[i] used), it
+** becomes a node for a number. Only atan2, whose rule squares its operands, gets a 0-d tensor,
+** since two numbers have no product. */
 static fl_node *operand(fl_node *y, int i) {
   flame_context *c = y->ctx;
   if (i >= y->nin || y->in[i]) return i < y->nin ? y->in[i] : NULL;
@@ -189,7 +190,7 @@ static fl_node *prod_closed(fl_node *g, fl_node *x, uint32_t axes) {
 
 typedef struct level { fl_node *a, *b; int64_t pairs; int odd; } level;
 
-/* Pairs the columns of v (rows, n): one level up the tree of products. */
+/* Multiplies neighbouring columns of v (rows, n) in pairs: one level up the tree of products. */
 static fl_node *pair_up(fl_node *v, level *l) {
   const int64_t n = v->shape->size[1];
   l->pairs = n / 2;

@@ -21,14 +21,14 @@ typedef struct fl_late {
   uint8_t kind, back;
 } fl_late;
 
-/* The rule of a product a b for a alone; and the cotangent of b or, with 'turned', of the matrix
-** whose transpose b is. */
+/* For a product y = a b. fl_product_rule computes only the cotangent of a. fl_right_cotangent is
+** the cotangent of b or, with 'turned', of the matrix whose transpose is b. */
 void fl_product_rule(fl_node *y, fl_node *g, fl_node **gin);
 fl_node *fl_right_cotangent(fl_node *a, fl_node *g, fl_node *b, int turned);
 fl_node *fl_as_rows(fl_node *x);            /* x (…, n) as a matrix (rows, n) */
 /* Zeros of a shape, in g's dtype and on its device. */
 fl_node *fl_zeros_like(fl_node *g, const fl_layout *shape);
-/* Views, gather, scatter, setslice, cat, matmul, custom. */
+/* Runs the rules of views, gather, scatter, setslice, cat, matmul and custom. */
 flame_status fl_rule_structural(fl_node *y, fl_node *g, fl_node **gin);
 
 /* These are named in ops.def. g has y's shape and dtype; the walk undoes broadcasting. */

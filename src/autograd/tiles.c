@@ -81,8 +81,8 @@ static fl_node *with_axes(const fl_node *slice, const fl_layout *s, fl_node *g) 
 
 static fl_node *separate(const fl_layout *s, int n, fl_node *const *slice, fl_node *const *g) {
   fl_node *sum = NULL;
-  for (int i = n - 1; i >= 0; i--) {                    /* in the order in which the walk met
-                                                        ** them */
+  for (int i = n - 1; i >= 0; i--) {                    /* adds in the order in which the
+                                                        ** walk met the slices */
     const fl_attr *a = slice[i]->attr;
     fl_node *v = with_axes(slice[i], s, g[i]);
     v = v ? n_setslice(fl_zeros_like(v, s), a->start, a->step, a->size, v) : NULL;

@@ -8,14 +8,14 @@ typedef struct item {
   fl_node *node;                         /* the walk holds one gref of it */
   uint32_t wanted; /* bits of the inputs that need a cotangent, as in entry->tracked */
   int32_t late;                         /* first of its cotangents that wait for others; -1: none */
-  int64_t copied;                /* elements to copy to make one product of these (late.c) */
+  int64_t copied;           /* elements to copy to make one product of the waiting cotangents */
   uint8_t needed, done;
 } item;
 
 typedef struct target {
   int64_t sequence;
   int i, reached;
-} target; /* wrt[i], by its entry; reached: the roots' graph contains it */
+} target; /* wrt[i]: 'sequence' is that of its entry; reached: the roots' graph contains it */
 typedef struct arrival {
   fl_node *node, *g;
 } arrival; /* a cotangent g that has arrived at a leaf; g is held */
@@ -77,8 +77,8 @@ static inline int add_into(fl_node **sum, fl_node *g) {
 
 /* ---- late.c: cotangents that wait for others ---- */
 
-/* Lets the cotangent of the second factor of the product 'it' wait for others (late.c). 1: it
-** waits; 0: it can not; -1: an error. */
+/* 'it' is a product, g its cotangent: lets the cotangent of its second factor wait for others
+** (late.c). 1: it waits; 0: it can not; -1: an error. */
 int fl_late_factor(walk *w, const item *it, fl_node *g);
 /* Like fl_late_factor, for the sum of g's rows, which is a cotangent of 'in'. */
 int fl_late_rows(walk *w, fl_node *in, fl_node *g);

@@ -66,7 +66,7 @@ char *fl_why_untracked(const fl_node *n, char out[FL_WHY_TEXT]) {
   return lost_text(n->ctx, n->lost, out);
 }
 
-/* Can tracking end for this reason on a path that a walk has searched? */
+/* Is this a reason for which tracking can end on a path that a walk has searched? */
 static int is_end(uint32_t lost) { return fl_lost_why(lost) > FL_LOST_GRADIENT ||
                                           fl_lost_why(lost) == FL_LOST_NO_GRAD; }
 

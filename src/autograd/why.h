@@ -9,13 +9,14 @@
 
 enum { FL_WHY_TEXT = 400 };
 
-/* Writes 'before' and the line, or "" if lines are not known; returns buf. */
+/* Writes 'before' and the script line of the site, or "" if lines are not known; returns buf. */
 char *fl_why_place(flame_context *c, const char *before, uint32_t site, char buf[120]);
 /* The script line of the walk with this number; 0: it was too long ago. */
 uint32_t fl_walk_site(const flame_context *c, uint32_t number);
 /* Explains a value without an entry: "detached at train.lua:4". Returns out, as do those below. */
 char *fl_why_untracked(const fl_node *n, char out[FL_WHY_TEXT]);
-/* Explains why a graph that lost values at 'cuts' does not contain the value of e. */
+/* Explains why a graph does not contain the value of e. cuts: how values that the graph reads lost
+** their tracking (tensor/lost.h). */
 char *fl_why_unreached(flame_context *c, const fl_entry *e, int ncuts, const uint32_t *cuts,
                        char out[FL_WHY_TEXT]);
 /* Why t has no .grad, as a sentence without the full stop. */

@@ -1,5 +1,5 @@
 /* Environment switches: one list, env.def. Values are read when a context or a device is opened,
-** FLAME_CHECK=grad with the library's Lua code; all are read again wherever settings are
+** FLAME_CHECK=grad when the library's Lua code is loaded; all are read again wherever settings are
 ** reported. */
 #ifndef FL_BASE_ENV_H
 #define FL_BASE_ENV_H

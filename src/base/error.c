@@ -32,7 +32,8 @@ static void set_hint(fl_error *e, const char *remedy) {
   e->hint[n] = '\0';
 }
 
-/* A text that is too long loses the end of what is before its remedy (error.h) and keeps that. */
+/* Sets message and hint. If the text is too long, the facts before its remedy (error.h) are cut,
+** and the remedy is kept. */
 static void set_message(fl_error *e, char *text) {
   char *mark = strrchr(text, FL_DO[0]), remedy[sizeof e->hint + 16] = "";
   if (mark) {

@@ -2,8 +2,8 @@
 ** Functions for tests only: the allocation that fails on request, bugs planted in the planner, and
 ** the Lua functions for them (lua/hooks.c). Only a build with FLAME_TEST_HOOKS (the CMake preset
 ** "test" and those of the sanitizers) acts on them; in a release FL_HOOKS is 0 and the code behind
-** it is dropped. The fields that hold a request are in every build, so that no struct depends on
-** it.
+** it is dropped. The fields that hold a request are in every build, so that all builds have the
+** same structs.
 */
 #ifndef FL_BASE_HOOKS_H
 #define FL_BASE_HOOKS_H
@@ -14,7 +14,7 @@ enum { FL_HOOKS = 1 };
 enum { FL_HOOKS = 0 };
 #endif
 
-/* Bugs of the planner, and of replayed runs, each of which the specs must find. */
+/* Bugs planted in the planner and in replayed runs; the specs (tests) must find each of them. */
 enum { FL_PLANT_NONE, FL_PLANT_ORDER, FL_PLANT_COPY, FL_PLANT_DEAD, FL_PLANT_SCALAR,
        FL_PLANT_ADDRESS, FL_PLANT_STALE, FL_PLANT_GRAPH, FL_PLANT_BOUND, FL_PLANT_SOON,
        FL_PLANT_COUNT };

@@ -5,8 +5,9 @@
 
 typedef enum { FL_MACHINE_PLAIN, FL_MACHINE_WSL, FL_MACHINE_CONTAINER } fl_machine;
 fl_machine fl_machine_kind(void);
-/* Where a system file, or a library by name, is searched: at 'path' itself. In a build with test
-** hooks the whole machine is below the folder FLAME_TEST_MACHINE, if that is set. */
+/* The path at which a system file, or a library by name, is searched: 'path' itself. Only in a
+** build with test hooks, if FLAME_TEST_MACHINE names a folder, a path in that folder, written to
+** 'out'. */
 const char *fl_machine_path(const char *path, char *out, size_t size);
 int fl_machine_has(const char *path);
 #endif

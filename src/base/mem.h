@@ -56,7 +56,8 @@ void *fl_realloc(fl_mem *m, void *p, size_t old_bytes, size_t bytes);
 void fl_free(fl_mem *m, void *p, size_t bytes);       /* p may be NULL */
 /* Counts bytes that another allocator takes (or frees, if negative); 0: a limit refuses them. */
 int fl_mem_count(fl_mem *m, int64_t bytes);
-/* Puts this memory inside 'outer', which counts it from now on; before its first allocation. */
+/* Puts m inside 'outer', which counts m's bytes too from now on. Called before m's first
+** allocation. */
 void fl_mem_put_inside(fl_mem *m, fl_mem *outer);
 char *fl_strdup(fl_mem *m, const char *s);            /* free with strlen + 1 */
 
@@ -86,8 +87,8 @@ static inline void *fl_slab_new(fl_slab *s) {          /* uninitialised, or NULL
   s->live++;
   return p;
 }
-/* Like fl_slab_new, but of zeros. By a call of memset: for a constant size gcc would store words
-** one by one. */
+/* Like fl_slab_new, but the object is filled with zeros. The size is read from s, so that memset is
+** called: for a constant size gcc would store words one by one. */
 static inline void *fl_slab_zeroed(fl_slab *s) {
   void *p = fl_slab_new(s);
   return p ? memset(p, 0, s->size) : NULL;

@@ -45,8 +45,8 @@ static const void *get_table(uint32_t id) {
 
 static int on;
 
-/* Closes a library again if it is not a tool's, or refuses this client. A tool that accepts may
-** fill its tables later. */
+/* Opens the library that the environment names, and closes it again if it is no tool or refuses
+** this client. A tool that accepts may fill the tables later. */
 static void open_tool(void) {
   const char *file = getenv("NVTX_INJECTION64_PATH");
   int (*begin)(const void *(*)(uint32_t)) = NULL;

@@ -12,7 +12,8 @@
 #define FL_BASE_SIGNALS_H
 #include <signal.h>
 
-/* *mask: the signals that the thread had blocked before, for the other two functions. */
+/* Blocks the signals. *mask receives the thread's mask from before, which the other two functions
+** need. */
 void fl_signals_hold(sigset_t *mask);
 /* Is a signal pending that fl_signals_release will deliver? */
 int fl_signals_pending(const sigset_t *mask);

@@ -1,6 +1,6 @@
 /*
-** The thread sleeps until the time that was set when it went to sleep. It is woken only for an
-** earlier time; it sees a later one when it wakes. After a fork there is no thread, and setting
+** A watch's thread sleeps until the time that was set when it went to sleep. It is woken only for
+** an earlier time; it sees a later one when it wakes. After a fork there is no thread, and setting
 ** does nothing.
 */
 #include "base/watch.h"

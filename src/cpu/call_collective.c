@@ -1,5 +1,5 @@
-/* Collectives of a group of processes (group/group.h): they run on the caller's thread, while the
-** workers are idle. */
+/* Collectives (allreduce, …) of a group of processes (group/group.h): they run on the caller's
+** thread, while the workers are idle. */
 #include "cpu/calls.h"
 #include "group/group.h"
 

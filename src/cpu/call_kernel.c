@@ -1,6 +1,6 @@
 /*
-** User kernels on the CPU: blocks in lockstep (kernel/lanes/lane.h), distributed over the workers
-** if their order does not show in the result.
+** User kernels on the CPU: the threads of a block run in lockstep (kernel/lanes/lane.h). Blocks are
+** distributed over the workers if the order of blocks does not show in the result.
 */
 #include "cpu/calls.h"
 #include "kernel/function.h"
@@ -47,7 +47,8 @@ int64_t fl_cpu_scratch_kernel(const fl_call *call, int workers) {
          fl_round_up(sizeof(launch), 64);
 }
 
-/* Sets the arguments of the lanes; outputs get the contents that they have before the launch. */
+/* Sets the arguments of the kernel. Outputs get the contents that they have before the launch:
+** zeros, or a copy of an input. */
 static void bind(const fl_call_run *r, launch *x) {
   const fl_call *c = r->call;
   for (int i = 0; i < x->l.n_args; i++) {

@@ -1,7 +1,8 @@
 /*
 ** Calls on the CPU. Every kind of tensor/calls.def has two functions here in cpu/:
 **   int64_t fl_cpu_scratch_<kind>(call, workers)  bytes that it needs in addition to its arrays
-**   flame_status fl_cpu_call_<kind>(device, run)  computes; about bad values: a text in run->fault
+**   flame_status fl_cpu_call_<kind>(device, run)  computes; if values are bad, writes a message to
+**                                                 run->fault
 */
 #include "cpu/calls.h"
 #include "base/num.h"

@@ -5,8 +5,8 @@
 **
 ** Work is spread over the workers in units (program/program.h); steps of little work stay on the
 ** caller. Interrupts: workers stop taking units once the flag is set; run clears it. Steps that
-** write a home are not interrupted: they run with a flag that stays 0, as do those between the
-** first and the last that write one home.
+** write a home (the buffer of an existing tensor, changed in place) are not interrupted: they run
+** with a flag that stays 0, as do the steps between the first and the last that write one home.
 */
 #include "cpu/attention/attention.h"
 #include "cpu/calls.h"
@@ -145,9 +145,9 @@ static flame_status cpu_prepare(fl_device *d, fl_plan *p) {
 
 typedef struct launch { fl_cpu *cpu; const fl_cpu_step *step; } launch;
 
-/* Unit of a step: if all instances have the same number of units, consecutive units belong to
-** different instances, so that workers do not write parts of one page (as pieces of a cat are);
-** otherwise the instance is found by bisection. */
+/* Runs one unit of a step of several kernels. If all kernels have the same number of units,
+** consecutive units belong to different kernels, so that workers do not write parts of one page (as
+** the pieces of a cat are); otherwise the unit's kernel is found by bisection. */
 static void kernel_unit(void *arg, int64_t unit, int worker) {
   const launch *l = arg;
   int32_t low = 0, high = l->step->count;
@@ -196,7 +196,7 @@ static void run_copy(fl_device *d, const fl_step *s, const fl_binding *b) {
   fl_threads_run(cpu_of(d)->pool, units, copy_unit, &c, cpu_of(d)->stop);
 }
 
-/* text: the message of a call about bad values. */
+/* Runs one step. text receives the message of a call about bad values. */
 static flame_status run_step(fl_device *d, const fl_step *s, const fl_binding *b, char *text) {
   switch (s->kind) {
     case FL_S_KERNEL: run_kernels(d, s->prepared, b); return FLAME_OK;

@@ -3,7 +3,7 @@
 ** write and read (gemm.h): in the forward pass (call_attention.c) lanes are rows of q, so that a
 ** panel of weights has the form of a packed panel of the next product; in the backward pass
 ** (call_attention_back.c) they are keys, for the same reason. Half types are computed in f32;
-** weights are rounded to them before they are multiplied.
+** weights are rounded to the half type before they are multiplied.
 **
 ** Below are the loops over panels, one table for each instruction set (vm_attention.h); all give
 ** the same bits.
@@ -46,8 +46,8 @@ typedef struct fl_attention_fns {
   /* Replaces scores p (n, nr) with exp(p - lse) and dp with p (dp - delta), rounded; with 'hides'
   ** the latter is 0 where a score is -inf. */
   void (*slope)(void *p, void *dp, int64_t n, const void *lse, const void *delta, int hides);
-  /* Transposes a panel (rows, nr) into packed panels of mr rows, k groups each; the first 'n' lanes
-  ** go to groups 'first' and later. */
+  /* Transposes a panel (rows, nr) into packed panels of mr rows; each has k columns of mr elements.
+  ** The first 'n' lanes become columns first … first + n - 1. */
   void (*turn)(const void *panel, int64_t rows, int64_t n, int mr, int64_t k, int64_t first,
                void *packed);
   /* out (rows, n) = factor times acc; rows are 'out_step' and 'step' elements apart. */

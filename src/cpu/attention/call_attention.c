@@ -1,15 +1,16 @@
 /*
-** Attention forward (tensor/call_attention.h). A unit is a block of rows of one head. Keys come in
-** tiles of TILE: scores of a panel of rows, their weights relative to the largest score so far, and
-** the products of these weights with v, which are added to those of the tiles before. The order of
-** all sums depends only on the sizes, not on the rows of a block or the lanes of a panel.
+** Attention forward (tensor/call_attention.h). A unit (what a worker takes at a time) is a block of
+** rows of one head. Keys come in tiles of TILE: scores of a panel of rows, their weights relative
+** to the largest score so far, and the products of these weights with v, which are added to those
+** of the tiles before. The order of all sums depends only on the sizes, not on the rows of a block
+** or the lanes of a panel.
 */
 #include "cpu/attention/attention.h"
 #include <math.h>
 #include <string.h>
 
-/* TILE: a multiple of every tile's rows (gemm.h). ROWS: most rows of a block; each block packs all
-** keys again. */
+/* TILE: the keys of a tile, a multiple of mr of all instruction sets (gemm.h). ROWS: most rows of a
+** block; each block packs all keys again. */
 enum { TILE = 240, ROWS = 256, LEAST_ROWS = 64, ROOM = ROWS * 256, ALIGN = FL_GEMM_NR };
 
 /* ---- shared with the backward ---- */
@@ -48,8 +49,8 @@ void fl_attention_scores(const fl_attention_job *j, fl_scores *s, int64_t b, int
   s->gap = gap;
   /* does the panel hold scores with key > row, which must be hidden? */
   s->causal = j->a.causal && (lanes_are_rows ? s->n - 1 : s->lanes - 1) > gap;
-  if (gap < -2 * TILE) s->gap = -2 * TILE;     /* all scores are hidden then; this value fits any
-                                               ** integer */
+  if (gap < -2 * TILE) s->gap = -2 * TILE;     /* all scores are hidden then; this value fits the
+                                               ** integers of the loops */
   if (j->mask == FL_MASK_NONE) return;
   s->at = j->at_mask + (fl_row_at(m, b, h, row) + key * m[3]) * size;
   s->step_u = (lanes_are_rows ? m[3] : m[2]) * size;
@@ -64,8 +65,8 @@ typedef struct job {
   int64_t rows, blocks, each;     /* rows of a block; blocks of a head; scratch bytes of a worker */
 } job;
 
-/* A worker's scratch. q: panels of rows; k, v: panels of the tile's keys, and of v's columns; acc:
-** (d2, nr) per panel. */
+/* A worker's scratch. q: packed panels of the block's rows; k, v: packed panels of the tile's keys,
+** and of v's columns; c: scores; acc: sums of weights times v, (d2, nr) for each panel of rows. */
 typedef struct room { char *q, *k, *v, *c, *acc, *top, *sum, *fade; } room;
 
 static int64_t most_rows(const fl_attention *a) {

@@ -3,15 +3,16 @@
 ** For each tile of rows and each tile of keys, weights p are computed again from the scores and
 ** their log-sum-exps, and with delta = sum of dout out along a row
 **     dv += p' dout    ds = p (dout v' - delta)    dk += ds' q scale    dq += ds k scale
-** If there are enough heads for the workers, a unit is a head of k and v with all rows that read
-** it. Else there are two passes, over tiles of keys (dk, dv) and over blocks of rows (dq), which
-** make p and ds once each. Both give the same bits: sums are in order of rows and of keys, by the
-** same tiles.
+** If there are enough heads for the workers, a unit (what a worker takes at a time) is a head of k
+** and v with all rows that read it. Else there are two passes, over tiles of keys (dk, dv) and over
+** blocks of rows (dq), which make p and ds once each. Both give the same bits: sums are in order of
+** rows and of keys, by the same tiles.
 */
 #include "cpu/attention/attention.h"
 #include <string.h>
 
-/* ROWS, KEYS: multiples of every tile (gemm.h). SPLIT: rows of a unit that computes only dq. */
+/* ROWS: rows of a tile, a multiple of mr of all instruction sets (gemm.h); KEYS: keys of a tile, a
+** multiple of nr. SPLIT: rows of a unit that computes only dq. */
 enum { ROWS = 96, KEYS = 256, SPLIT = 2 * ROWS };
 /* Number of products when p and ds are computed in one pass, and in two. */
 enum { ONE_PASS = 5, TWO_PASSES = 7 };
@@ -25,9 +26,10 @@ typedef struct job {
   int64_t dp, d2p, wp;                 /* d and d2 in whole panels of mr, d in whole panels of nr */
 } job;
 
-/* A worker's scratch, in packed panels: k, v by keys and kt by columns for dq; q, g by rows and qt,
-** gt by columns; p, dp: panels of scores, ds: a tile of them by rows; dk, dv: sums of a tile's
-** keys; dq: of the unit's rows. */
+/* A worker's scratch. In packed panels: k and v, by keys; kt, which is k by columns, for dq; q and
+** g (dout), by rows; qt and gt, which are q and g by columns; ds, by rows. p, dp: a panel of scores
+** and then weights, and one of their gradients. dk, dv: the sums of a tile's keys; dq: those of the
+** unit's rows. */
 typedef struct room {
   char *k, *v, *kt, *q, *g, *qt, *gt, *p, *dp, *ds, *dk, *dv, *lse, *delta, *one, *dq;
 } room;
@@ -63,7 +65,7 @@ static int is_one_pass(const fl_attention *a, int64_t workers) {
   return units * TWO_PASSES >= fl_ceil_div(units, workers) * workers * ONE_PASS;
 }
 
-/* Rows whose dq a unit sums: those of each head begin at a whole tile. */
+/* The number of rows whose dq a unit sums, with the rows of each head rounded up to whole tiles. */
 static int64_t rows_of(const fl_attention *a, int one_pass) {
   const int64_t all = fl_round_up(a->t, ROWS);
   return one_pass ? a->h / a->hk * all : fl_min(SPLIT, all);
@@ -141,7 +143,8 @@ static void meet_panel(const job *x, const room *r, const meeting *t, int64_t fi
   product(j, x->dp, t->rows, r->qt, r->dp, r->dk + first * x->dp * j->wide, 1);
 }
 
-/* Is a row's log-sum-exp NaN? Then its weights are NaN for every key, also for hidden ones. */
+/* Is the log-sum-exp of a row of the tile NaN? Then its weights are NaN for every key, also for
+** hidden ones. */
 static int is_blind(const job *x, const meeting *t) {
   const fl_attention *a = &x->j.a;
   const char *at = x->lse + ((t->b * a->h + t->h) * a->t + t->row) * x->j.wide;
@@ -193,8 +196,8 @@ static void store_keys(const job *x, const room *r, int64_t b, int64_t hk, int64
   }
 }
 
-/* Processes rows 'row' to 'end' of heads h to h_end, which read head hk, with its keys 'key' to
-** 'key_end'. */
+/* Processes rows row … end - 1 of the heads h … h_end - 1 of q, which read head hk of k and v, with
+** the keys key … key_end - 1 of that head. */
 static void range(const job *x, const room *r, int64_t b, int64_t hk, int64_t h, int64_t h_end,
                   int64_t row, int64_t end, int64_t key, int64_t key_end) {
   const fl_attention_job *j = &x->j;

@@ -72,15 +72,15 @@ static int64_t gcd(int64_t a, int64_t b) {
   return a;
 }
 
-/* The number of distinct residues that taps of an axis reach, and *dk, the distance of kernel
-** indices between taps with the same residue. */
+/* The number of distinct residues (positions modulo the stride) that the taps of an axis reach, and
+** *dk, the distance of kernel indices between taps with the same residue. */
 static int64_t residues(const fl_conv *s, int a, int64_t *dk) {
   *dk = s->stride[a] / gcd(s->dil[a], s->stride[a]);
   return fl_min(s->k[a], *dk);
 }
 
-/* Describes the axis of the pass that computes the gradient of x for the residue of kernel index
-** k0. */
+/* Describes the axis of the pass that computes the gradient of x at the positions of one residue
+** modulo the stride: that of kernel index k0. */
 static void data_axis(const fl_conv *s, int a, int64_t k0, int64_t dk, fl_conv_axis *x) {
   const int64_t stride = s->stride[a], at = k0 * s->dil[a] - s->pad[a];
   const int64_t first = ((at % stride) + stride) % stride;
@@ -157,8 +157,8 @@ typedef struct plain {
   int data;
 } plain;
 
-/* The position of the other array that belongs to position 'at' and kernel index k of axis a; -1:
-** none. */
+/* The position along axis a, in the array that is summed, that kernel index k connects with
+** position 'at' of the result; -1: none. */
 static int64_t partner(const plain *q, int a, int64_t at, int64_t k) {
   const fl_conv *s = q->s;
   const int64_t size = q->data ? s->out[a] : s->in[a];

@@ -1,7 +1,8 @@
 /*
 ** Weighted sums along one axis of (outer, elements, inner), by a sparse matrix whose rows are the
-** results: interpolation and its adjoint have this form. The order of terms is the matrix'. A unit
-** is some of the outer indices. Starts and positions come from tensors, so they are checked first.
+** results: interpolation and its adjoint have this form. Terms are added in the matrix' order. A
+** unit is some of the outer indices. Starts and positions come from tensors, so they are checked
+** first.
 */
 #include "cpu/conv/conv.h"
 #include "base/num.h"
@@ -25,8 +26,8 @@ static int sound(const resample *q) {
   return 1;
 }
 
-/* Computes the results of one outer index. Single elements: the sum of their terms, one after the
-** other; rows: weighted sums of rows (MIX). */
+/* Computes the results of one outer index. name_single is for inner == 1: each result is a sum of
+** terms, one after the other. name: results are weighted sums of rows of 'inner' elements (MIX). */
 #define ROWS(name, T, MIX) \
   static void name##_single(const resample *q, const T *x, T *y) { \
     const T *weight = q->r->in[3]; \

@@ -1,11 +1,11 @@
 /*
-** Convolutions on the CPU (cpu/ only). conv and conv_data become passes: a pass computes
+** Convolutions on the CPU. The calls conv and conv_data become passes: a pass computes
 ** the outputs at first + t * hop, t = 0 … count - 1 in each axis, from the source at
 ** t * step + off for every tap. The forward convolution is one pass (hop 1, step its stride);
 ** the gradient of the data one for each residue of the stride that a tap reaches (hop its
 ** stride, step 1), so no product is wasted on inserted zeros and nothing is added twice.
 **
-**   call_conv.c    entries, passes, integers
+**   call_conv.c    entry points, passes, integers
 **   conv_gemm.c    a pass as a product: packed weights times packed pixels
 **   conv_shift.c   the same product, but pixels are not packed: tiles read padded planes in place
 **   conv_lanes.c   the transposed product: outputs are the lanes, pixels the rows, and a tap is
@@ -71,8 +71,8 @@ static inline void fl_conv_inside(int64_t x, int64_t step, int64_t size, int64_t
   *hi = x < size ? fl_min(len, (size - 1 - x) / step + 1) : 0;
 }
 
-/* Offsets of the k terms of packed pixels, one after the other: of[nv - 1] for terms of nv
-** vectors. */
+/* Offsets of terms in packed pixels, in which terms lie one after the other: of[nv - 1][k] is that
+** of term k, if each term is nv vectors. */
 typedef struct fl_conv_offsets { int32_t of[2][FL_CONV_KC]; } fl_conv_offsets;
 static inline void fl_conv_packed(fl_conv_offsets *o, int lanes) {
   for (int k = 0; k < FL_CONV_KC; k++) o->of[0][k] = k * lanes, o->of[1][k] = 2 * k * lanes;
@@ -93,15 +93,16 @@ void fl_conv_join_axes(fl_conv *s);     /* axes without a separate kernel are jo
 void fl_conv_store(const fl_conv_loops *l, int dtype, char *to, int64_t hop, const void *sums,
                    int64_t n);
 
-/* A segment of a pass's pixels, which are ordered by (n, t0, t1, t2): 'len' neighbours in a row, of
-** which the first is at position 'at' of its part. */
+/* A segment of a pass's pixels, which are ordered by (n, t0, t1, t2): 'len' neighbours in a row.
+** The first is at position 'at' of its part (see fl_conv_cut). */
 typedef struct fl_conv_seg { int32_t at, len; int64_t n, t[3]; } fl_conv_seg;
 /* conv_gemm.c. Divides pixels first … first + count into parts of 'width' pixels, and these into
 ** segments; returns the number of segments. start[i]: the first segment of part i; the last entry
 ** is the number of segments. */
 int fl_conv_cut(const fl_conv_pass *p, int64_t first, int64_t count, int64_t width,
                 fl_conv_seg *seg, int *start);
-/* Finds the runs (as for fl_conv_pack) that the segments read for one tap of group 0, channel 0. */
+/* Finds the runs of source elements (as for fl_conv_pack) that the segments read for one tap of
+** group 0, channel 0. */
 int fl_conv_runs(const fl_conv_pass *p, const fl_conv_seg *seg, int nseg, const int64_t tap[3],
                  fl_conv_run *run);
 int64_t fl_conv_gemm_bytes(const fl_conv_pass *p, int workers);
@@ -116,7 +117,8 @@ void fl_conv_turn(const fl_conv_loops *l, int dtype, void *b, int64_t ldb, int64
 ** columns are sorted by their remainder modulo the step, so that a tap reads one contiguous run of
 ** memory for each row of results; the run of the next row begins 'pitch' elements later. */
 typedef struct fl_conv_box {
-  /* of axes 1 and 2: number of planes kept, largest shift within one */
+  /* of axes 1 and 2: the number of remainders, each of which has its own planes; the largest shift
+  ** of a tap within a plane */
   int64_t residues[2], reach[2];
   int64_t low[2];                /* least offset */
   int64_t planes;                /* of a source channel */
@@ -126,7 +128,7 @@ typedef struct fl_conv_box {
 int fl_conv_box_of(const fl_conv_pass *p, fl_conv_box *b);         /* all but sizes; 0: too large */
 void fl_conv_box_size(fl_conv_box *b, int64_t rows, int64_t cols);
 /* Fills the buffer, planes * plane elements of the type of sums, with what the results at t0, r0 …,
-** c0 … need of one channel, which begins at 'at'. */
+** c0 … need of one channel; 'at': the channel's first element in the source. */
 void fl_conv_box_fill(const fl_conv_job *job, const fl_conv_pass *p, const fl_conv_box *b, char *to,
                       int64_t at, int64_t t0, int64_t r0, int64_t c0);
 /* Where a tap's run begins in the buffer, in elements. */

@@ -47,7 +47,7 @@ static void fill_plane(const fl_conv_job *job, const fl_conv_pass *p, const fl_c
   memset(to + end * n * size, 0, (size_t)((b->height - end) * n * size));
 }
 
-/* Fills both planes of a step of two columns in one pass. */
+/* For a column step of 2: fills the planes of even and of odd columns in one pass. */
 static void fill_pair(const fl_conv_job *job, const fl_conv_pass *p, const fl_conv_box *b, char *to,
                       int64_t at, int64_t y, int64_t x) {
   const fl_conv_axis *rows = &p->ax[1];

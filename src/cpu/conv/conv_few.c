@@ -34,7 +34,7 @@ static int64_t source_size(const few *q) { return q->lines * q->pitch * q->p->ch
 /* of a group and split */
 static int64_t sums_size(const few *q) { return q->p->rows * q->rows * padded(q); }
 
-/* Computes the shapes; 0 if this method can not do them. */
+/* Computes the sizes of chunks and buffers; 0 if this method can not compute the pass. */
 static int plan(few *q, const fl_conv_pass *p) {
   const fl_conv_axis *ax = p->ax;
   *q = (few){ .p = p, .wide = fl_conv_wide(p->dtype) };

@@ -13,7 +13,7 @@
 #include <string.h>
 
 enum { SOURCE = 48 << 10, RESULT = 12 << 10 };           /* elements */
-/* FEW: most rows of a weight's gradient; ROWS: most rows of a pass */
+/* Most output channels per group (rows): FEW for the weight's gradient, ROWS for a pass. */
 enum { TAPS = 64, MOST_TAPS = 1024, FEW = 2, ROWS = 8 };
 
 typedef struct flat {
@@ -31,7 +31,7 @@ typedef struct flat {
 
 static int64_t round_block(int64_t n) { return fl_ceil_div(n, FL_CONV_BLOCK) * FL_CONV_BLOCK; }
 
-/* Computes the shapes of the buffers; 0 if this method can not do them. */
+/* Computes the sizes of blocks and buffers; 0 if this method can not compute the pass. */
 static int plan(flat *q, const fl_conv_pass *p) {
   *q = (flat){ .p = p };
   if (fl_conv_taps(p) > MOST_TAPS || !fl_conv_box_of(p, &q->box)) return 0;

@@ -4,9 +4,10 @@
 ** A column is a pixel, a term of its sum a channel and a tap: taps are innermost, as in the
 ** weights, and whole channels form a part of at most KC terms; for kernels with many taps channels
 ** are innermost. Weights are packed once, or, if they are used with few pixels, panel by panel as
-** they are needed. A unit packs NC pixels of one part at a time and multiplies them with its rows,
-** panel by panel. If results are contiguous in memory and need no rounding the tiles write them
-** there; otherwise they are summed in the worker's scratch and scattered or rounded once.
+** they are needed. A unit (what a worker takes at a time) packs NC pixels of one part at a time and
+** multiplies them with its rows, panel by panel. If results are contiguous in memory and need no
+** rounding the tiles write them there; otherwise they are summed in the worker's scratch and
+** scattered or rounded once.
 */
 #include "cpu/conv/conv.h"
 #include "tensor/math.h"
@@ -29,7 +30,7 @@ typedef struct product {
   int64_t row_panels, row_blocks; /* panels of a unit */
   int direct; /* tiles write directly to the result */
   int fresh; /* weights are packed when they are needed */
-  int64_t image; /* direct: pixels are divided within images of this many */
+  int64_t image; /* number of pixels that are cut into blocks: with 'direct' those of an image */
   char *a, *workers;
   int64_t worker_bytes;
   fl_conv_offsets packed;

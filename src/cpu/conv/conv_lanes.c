@@ -21,7 +21,8 @@ enum { UNITS = 4 };                     /* of a worker */
 enum { PART = 128, SLOTS = 4096, LINE = 16 };
 static const int64_t most_weights = 32 << 20, most_source = 4 << 20;       /* bytes */
 
-/* off: source offsets; lo, hi: the results of axis 2 that it reaches; index: in the kernel */
+/* A tap. off: its source offsets; lo, hi: it is inside the source for the results lo … hi - 1 of
+** axis 2; index: in the kernel. */
 typedef struct tap { int64_t off[3], lo, hi, index; } tap;
 
 typedef struct lanes {
@@ -113,7 +114,8 @@ static void cut(lanes *q, int64_t rows, int64_t images) {
   q->fresh = q->blocks == p->groups;
 }
 
-/* Computes the shapes for this number of workers; 0 if this method can not do them. */
+/* Computes the sizes of blocks and buffers for this number of workers; 0 if this method can not
+** compute the pass. */
 static int plan(lanes *q, const fl_conv_pass *p, int workers) {
   const fl_conv_axis *ax = p->ax;
   const int64_t cols = ax[2].count, span = span_of(&ax[1]) / ax[1].step;

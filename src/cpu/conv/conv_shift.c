@@ -34,7 +34,7 @@ typedef struct shift {
                                                ** the kernel */
 } shift;
 
-/* Computes the shapes; 0 if this method can not do them. */
+/* Computes the sizes of blocks and buffers; 0 if this method can not compute the pass. */
 static int plan(shift *q, const fl_conv_pass *p) {
   q->p = p;
   q->wide = fl_conv_wide(p->dtype);

@@ -17,7 +17,7 @@ enum { ROWS = 288, COLS = 256, COLS64 = 128 };
 enum { SPLIT_PIXELS = 4096, SPLITS = 16, SPLIT_BYTES = 16 << 20 };
 enum { TERMS = 32, OUTS = 16, RUN = 74 }; /* size of the blocks in which sums are transposed */
 enum { HALVES = 128 };        /* values of a row widened at a time */
-enum { CHANNELS = 32 };       /* with this many channels the panels of one tap are filled */
+enum { CHANNELS = 32 };       /* from this number on, the channels of one tap fill panels */
 
 typedef struct product {
   const fl_conv_job *job;
@@ -44,7 +44,8 @@ static int64_t worker_bytes(int64_t size) {
                     FL_CONV_KC * (int64_t)(sizeof(fl_conv_seg) + sizeof(fl_conv_run)) + 64, 64);
 }
 
-/* Everything that follows from the shape; the same for scratch and run. */
+/* Sets everything that follows from the shape alone: the scratch is sized, and the call run, by the
+** same numbers. */
 static void plan(product *q, const fl_conv_pass *p) {
   *q = (product){ .p = p, .wide = fl_conv_wide(p->dtype) };
   const int64_t size = fl_conv_bytes(p->dtype);
@@ -164,7 +165,7 @@ static int64_t close_up(const product *q, int runs, fl_conv_run *run, fl_conv_of
 }
 
 /* Adds a chunk of pixels, which is divided into the segments 'seg', to the sums of rows row … row +
-** rows - 1. b: its columns; c: the group's sums. */
+** rows - 1. b: the chunk's packed columns; c: the group's sums. */
 static void add_chunk(const product *q, int64_t g, int64_t row, int64_t rows, int64_t cols,
                       int64_t count, int nseg, const fl_conv_seg *seg, fl_conv_run *run, char *a,
                       const char *b, char *c, int add) {
@@ -265,7 +266,7 @@ static void collect_unit(void *arg, int64_t index, int worker) {
   }
 }
 
-/* Are the sums the weight's gradient, except for their order? */
+/* Are the sums in scratch already the weight's gradient, except that they are transposed? */
 static int turned(const product *q) {
   return q->splits == 1 && (q->apart || fl_conv_taps(q->p) == 1) &&
          fl_conv_bytes(q->p->dtype) == fl_dtype_size(q->p->dtype);

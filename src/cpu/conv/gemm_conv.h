@@ -18,7 +18,8 @@ enum { FL_CONV_KC = 256, FL_CONV_LDA = 272, FL_CONV_MR = 12, FL_CONV_NR = 32 };
 ** on. */
 typedef struct fl_conv_run { int32_t at, len; int64_t from; } fl_conv_run;
 
-/* c (rows x width, ldc apart) = or += a b; indexed [rows - 1][nv - 1]. */
+/* c (rows x nv vectors, rows ldc apart) = or += a b. The tables below have one function for each
+** size: [rows - 1][nv - 1]. */
 typedef void (*fl_conv_tile32)(int64_t k, const float *a, const float *b, const int32_t *off,
                                int64_t second, float *c, int64_t ldc, int add);
 typedef void (*fl_conv_tile64)(int64_t k, const double *a, const double *b, const int32_t *off,

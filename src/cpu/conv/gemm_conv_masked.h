@@ -3,7 +3,8 @@
 ** AVX-512 can do. Part of gemm_conv_table.h.
 */
 /* Short runs in f32, with step 1 or 2: a vector is combined from masked loads, whose other lanes
-** access no memory. low, high: lanes of the 32 elements from 'off' on (step 2). */
+** access no memory. mask: the vector's lanes that a piece fills. low, high, for step 2: which of
+** the first 16 and of the next 16 elements from 'off' on are loaded for that. */
 typedef struct piece { __mmask16 mask, low, high; int64_t off; } piece;
 enum { VECTORS = FL_CONV_KC / 16 };
 

@@ -1,5 +1,5 @@
 /*
-** Fourier transforms on the CPU (fft_job.h): the call, and transforms that fit the second cache
+** Fourier transforms on the CPU (fft_job.h): the call, and transforms that fit a second-level cache
 ** with as many signals side by side as a vector has lanes. What a lane computes does not depend on
 ** the other lanes, their number, or the workers.
 */
@@ -35,7 +35,8 @@ void *fl_fft_core(const fl_fft_job *j, void *x, void *y) {
   return z;
 }
 
-/* Computes the transform of the chirp's inverse, divided by its length. */
+/* For Bluestein's algorithm: computes the transform of the conjugate chirp, the fixed factor of the
+** convolution, divided by the transform's length. */
 static void fill_kernel(fl_fft_job *j) {
   char *x = j->lanes, *y = j->lanes + j->lanes_size;
   char *signal = j->kernel;                      /* first the signal, then its transform */

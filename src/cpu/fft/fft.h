@@ -45,9 +45,9 @@ typedef struct fl_fft_loops {
   ** x[0 … n]; merge: the inverse. table[k] = exp(-pi i k / n). */
   void (*split)(void *x, int64_t n, const void *table);
   void (*merge)(void *x, int64_t n, const void *table);
-  /* split and merge for one signal of consecutive complex numbers, for elements from <= k < to and
-  ** n - k, with 'to' at most n / 2 + 1. split: multiplied by scale. merge: with real and imaginary
-  ** parts exchanged. */
+  /* Like split and merge, for one signal of consecutive complex numbers, and for the elements k and
+  ** n - k with from <= k < to only ('to' is at most n / 2 + 1). split_one multiplies by 'scale';
+  ** merge_one exchanges real and imaginary parts. */
   void (*split_one)(const void *y, int64_t n, int64_t from, int64_t to, const void *table,
                     void *half, double scale);
   void (*merge_one)(const void *half, int64_t n, int64_t from, int64_t to,

@@ -30,13 +30,13 @@ typedef struct fl_fft_job {
   int64_t columns, rows;          /* core = rows * columns */
   double scale;
   /* tables, in the call's scratch or kept: */
-  fl_fft_roots whole, half, twist; /* multiples of 1/n, of 1/(2 length) for chirps, of 1/core */
+  fl_fft_roots whole, half, twist; /* roots of unity of order n; 2 length, for chirps; core */
   /* wide: [0] for length core; else [0] for length rows (down a column), [1] for length columns */
   fl_fft_plan plan[2];
   char *real, *chirps, *kernel;   /* tables: for split and merge; chirps; transform of the
                                   ** convolution's fixed factor */
-  char *eight, *turns;            /* long: roots of lanes within a group, of groups of
-                                  ** eight columns */
+  char *eight, *turns;            /* long: twiddle factors of a column within its group of
+                                  ** eight columns, and of each group's first column */
   int fresh;                      /* 'kernel' must still be computed */
   /* in the call's scratch: */
   char *a, *t, *y;                /* long: signals */
@@ -80,6 +80,6 @@ void fl_fft_run_long(fl_fft_job *j);
 static inline int64_t fl_fft_first(const fl_fft_job *j, int64_t i, int64_t size, int parts) {
   return (i / j->f.inner * size * j->f.inner + i % j->f.inner) * parts * (j->is64 ? 8 : 4);
 }
-/* fft_cache.c: drops all tables; also when memory is short */
+/* fft_cache.c: drops all tables. Also called when memory is short. */
 void fl_fft_close(fl_cpu *s, fl_mem *m);
 #endif

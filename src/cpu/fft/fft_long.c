@@ -272,8 +272,8 @@ static void both_phases(fl_fft_job *j) {
   spread(j, j->rows, j->loops->lanes, row_unit);
 }
 
-/* Computes the transform of the chirp's inverse, divided by its length, using the memory of a and
-** y. */
+/* For Bluestein's algorithm: computes the transform of the conjugate chirp, the fixed factor of the
+** convolution, divided by the transform's length. Uses the memory of a and y. */
 static void fill_kernel(fl_fft_job *j) {
   const int64_t m = j->core, pair = j->is64 ? 16 : 8;
   memset(j->a, 0, (size_t)(m * pair));

@@ -128,7 +128,8 @@ int fl_blas_room(void *h, int callers) {
 }
 
 /* The vector width of the kernels that OpenBLAS has chosen: 2 AVX-512, 1 AVX2, 0 narrower or
-** unknown. It treats a processor that is newer than the library as the oldest one that it knows. */
+** unknown. OpenBLAS takes a processor that is newer than itself for the oldest one that it
+** knows. */
 static int level_of(void *h) {
   static const char *const wide_cores[] = { "SkylakeX", "Cooperlake", "Sapphire", NULL };
   static const char *const middle[] = { "Haswell", "Zen", "Excavator", NULL };

@@ -13,7 +13,7 @@ typedef struct fl_blas {
   int alone;
 } fl_blas;
 
-enum { FL_BLAS_ASKED = 9 };          /* level of a library that FLAME_BLAS names */
+enum { FL_BLAS_ASKED = 9 };          /* level of a library named by FLAME_BLAS: above all others */
 enum { FL_BLAS_ROW_MAJOR = 101, FL_BLAS_PLAIN = 111, FL_BLAS_TRANS = 112 };
 /* The library, opened at the first call of the process that wants one; NULL: there is none, or a
 ** limit on the address space leaves no room for its buffers. name: as in FLAME_BLAS. callers:
@@ -29,13 +29,14 @@ void *fl_blas_open(const char *const *files, int (*fits)(void *h), int callers);
 ** when h was opened. */
 int fl_blas_room(void *h, int callers);
 
-/* Around calls of a library, in pairs, with the threads that each call may use: 1, when several
-** workers call; more for a large factorisation, which gets them unless a worker in the process
-** needs 1. */
+/* To be called before and after calls of a library. threads: how many the library may use for each
+** call: 1, when several workers call; more for a large factorisation, which gets them unless a
+** worker in the process needs 1. */
 void fl_blas_enter(int threads);
 void fl_blas_leave(int threads);
-/* Around calls by one thread of the program, the helper or the caller: a library on OpenMP counts
-** threads for each caller separately. Returns the value for 'leave' to restore. */
+/* To be called before and after calls of a library by one thread, a worker or the caller's: a
+** library built on OpenMP has a number of threads for each calling thread. Returns the number
+** before, for fl_blas_thread_leave to restore. */
 int fl_blas_thread_enter(int threads);
 void fl_blas_thread_leave(int before);
 #endif

@@ -1,6 +1,6 @@
 /*
 ** Plain matrix products: tiny ones, and all integers and bool (integers wrap; a sum of bools is
-** their 'or'). Row by row; a row's sums are in a buffer of register values, columns in pieces.
+** their 'or'). The sums of PIECE columns of a row are in a buffer.
 */
 #include "cpu/gemm/matmul.h"
 #include "tensor/math.h"
@@ -52,6 +52,6 @@ void fl_matmul_direct(const fl_matmul *m, const char *a_, const char *b_, char *
     case FLAME_I32: direct_i32(m, a, b, c, bias); break;
     case FLAME_I16: direct_i16(m, a, b, c, bias); break;
     case FLAME_BOOL: direct_bool(m, a, b, c, bias); break;
-    default: direct_i8(m, a, b, c, bias); break;      /* i8 and u8 have the same low bits */
+    default: direct_i8(m, a, b, c, bias); break;      /* i8, u8: sums have the same low 8 bits */
   }
 }

@@ -16,7 +16,8 @@
 enum { KC = 256, MC = 480, MC64 = 240, NC = 512 };
 
 
-/* TURN(y, w, p, s, k, m): y[q * w + j] = p[j * s + q], q < k, j < m; 0: it can not do that. */
+/* TURN(y, w, p, s, k, m): y[q * w + j] = p[j * s + q], q < k, j < m; gives 0 if it can not do
+** that. */
 #define PACK(name, S, T, FROM, TURN) \
   static void name(T *y, const S *x, int64_t n, int64_t k, int64_t s, int64_t t, int w) { \
     for (int64_t i = 0; i < n; i += w) { \

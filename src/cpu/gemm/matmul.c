@@ -115,8 +115,8 @@ static int64_t even_part(int64_t n, int64_t parts) {
   return parts < 2 ? n : fl_round_up(fl_ceil_div(n, parts), 32);
 }
 
-/* Arranges at least three quarters of that many parts as the grid that packs the least: A is packed
-** once for each column of the grid, B for each row. */
+/* *rows: the number of parts wanted. Arranges at least three quarters of it as the grid (*rows,
+** *columns) that packs the least: A is packed once for each column of the grid, B for each row. */
 static void as_grid(const fl_matmul *m, int64_t *rows, int64_t *columns) {
   const int64_t parts = *rows;
   int64_t least = parts * m->n + m->m;

@@ -5,8 +5,8 @@
 #include "cpu/state/state.h"
 #include "cpu/gemm/gemm.h"
 
-/* A product as a step of a plan. The first returns the bytes of scratch memory that it needs in
-** 'shared'. */
+/* A product as a step of a plan. fl_matmul_bytes returns the bytes of scratch memory that it needs
+** in the device's 'shared'. */
 int64_t fl_matmul_bytes(const fl_cpu *d, const fl_matmul *m);
 flame_status fl_matmul_run(fl_device *dev, const fl_matmul *m, const fl_binding *b);
 

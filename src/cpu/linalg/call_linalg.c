@@ -1,8 +1,8 @@
 /*
 ** Calls on batches of matrices: how they are distributed (linalg_one.c computes one). Matrices of a
-** batch are spread over the workers. Those large enough for the library's own threads use these and
-** are done one after another: only their results depend on the number of threads. Those that need
-** much working memory are done one after another too. If several matrices have no result, the one
+** batch are spread over the workers. Large matrices are done one after another, with the library's
+** own threads: only their results depend on the number of threads. Those that need much working
+** memory are done one after another too. If several matrices have no result, the one
 ** with the lowest position is reported.
 */
 #include "cpu/gemm/blas.h"
@@ -19,7 +19,7 @@ typedef struct job {
   fl_linalg_one one;
   const fl_call_run *run;
   int64_t space, each, width;          /* bytes per worker; matrices per unit; bytes per element */
-  atomic_llong bad;                    /* lowest position without a result, and why: report() */
+  atomic_llong bad;                    /* lowest position without a result, and why: see report */
 } job;
 
 static int64_t worker_space(int kind, const fl_linalg_form *f) {

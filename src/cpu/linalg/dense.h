@@ -1,5 +1,5 @@
 /* Dense linear algebra of our own (dense.c): row-major f64, one matrix, one thread. When *stop is
-** set, work of more than the square of a size ends early, and results are invalid. */
+** set, loops of cubic cost end early, and results are invalid. */
 #ifndef FL_CPU_DENSE_H
 #define FL_CPU_DENSE_H
 #include <stdatomic.h>
@@ -12,13 +12,14 @@ void fl_dense_product(int64_t m, int64_t n, int64_t k, const double *a, const do
 ** sign of the permutation; *zero: 1-based column of the first pivot that is 0, or 0. */
 int fl_dense_lu(int64_t m, int64_t n, double *a, int64_t *perm, int64_t *zero,
                 const atomic_int *stop);
-/* x (n, k) = inverse(a) b, with a's factors; x is not b. */
+/* x (n, k) = inverse(a) b, with a's factors from fl_dense_lu; x is not b. */
 void fl_dense_lu_solve(int64_t n, int64_t k, const double *lu, const int64_t *perm, const double *b,
                        double *x, const atomic_int *stop);
 /* b (n, k) in place = inverse(a) b, where a is a triangle. */
 void fl_dense_triangle(int64_t n, int64_t k, const double *a, int upper, int unit, double *b,
                        const atomic_int *stop);
-/* a = L L' in place from the lower triangle, zero above. 1-based row that fails, or 0. */
+/* a = L L' in place from the lower triangle, zero above. Returns the 1-based row whose pivot is not
+** positive, or 0. */
 int64_t fl_dense_cholesky(int64_t n, double *a, const atomic_int *stop);
 /* a (m, n) = q (m, kq) r; kq is min(m, n) or m, r has kq rows; q may be NULL. work: n m + n + m
 ** numbers. */

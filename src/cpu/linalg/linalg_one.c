@@ -6,15 +6,15 @@
 ** our QR, its singular vectors are exchanged, the other triangle is named, and equations are solved
 ** from the right. LU (rows pivoted) and eigenvectors are copied.
 **
-** Ours works in f64, so f32 is widened. Library workspaces are the documented sizes, with
-** blocks of 64.
+** Our own code (dense.c) works in f64, so f32 is widened for it. Library workspaces have the
+** documented sizes, with blocks of 64.
 */
 #include "cpu/linalg/linalg_room.h"
 #include "cpu/linalg/dense.h"
 #include <math.h>
 
 
-/* The scratch of one matrix in doubles, enough for LAPACK and for our own code. */
+/* The bytes of scratch of one matrix, enough for LAPACK and for our own code; d counts doubles. */
 int64_t fl_linalg_space(int kind, const fl_linalg_form *f) {
   const int64_t m = f->m, n = f->n, k = f->k, big = fl_max(m, n), less = m > n ? n : m;
   int64_t d;

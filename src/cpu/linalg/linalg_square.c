@@ -49,7 +49,7 @@ static double side_of(const fl_linalg_one *o, int64_t n, const double *q, room r
   return side;
 }
 
-/* Computes det(a) and the transposed inverse; 0 if a is close to singular. */
+/* c = det(a) times the transposed inverse of a; returns 0 if a is close to singular. */
 static int regular(const fl_linalg_one *o, int64_t n, const double *a, double *c, room r) {
   double *lu = doubles(&r, n * n), *one = doubles(&r, n * n);
   int64_t *perm = take(&r, n * 8), zero;
@@ -139,7 +139,7 @@ int fl_linalg_cofactor_grad(const fl_linalg_one *o, const void *in, const void *
 
 /* ---- exponential --------------------- */
 
-/* The Padé form of degree q of exp(a), in x; even powers in p, all of them n x n. */
+/* x = the Padé approximant of degree q of exp(a). power: even powers of a; all are n x n. */
 static void pade(const fl_linalg_one *o, int64_t n, int q, const double *a, double *x, room r) {
   double *a2 = doubles(&r, n * n), *power = doubles(&r, n * n), *u = doubles(&r, n * n),
          *v = doubles(&r, n * n);

@@ -1,5 +1,6 @@
 /*
-** The operations of a section on one tile (program.h). Nothing here allocates.
+** Runs a section (a list of operations) of a program on one tile (program.h). Nothing here
+** allocates.
 */
 #include "cpu/program/exec.h"
 #include <string.h>
@@ -43,8 +44,8 @@ char *fl_tile_origin(const fl_tile *t, int operand, const fl_view *v) {
 }
 
 /* Prefetches the first lines of the next tile, 'elements' further on (COL: the next rows of the
-** same columns): hardware prefetches only within a page, and a tile is one. Not on processors where
-** that costs more than it saves (AMD). */
+** same columns): hardware prefetches only within a page, and a tile is one page. Not done on
+** processors where it costs more than it saves (AMD). */
 static void ask_ahead(const fl_tile *t, const void *p, int64_t elements, int size) {
   const fl_prog *g = t->g;
   if (!g->asks) return;
@@ -73,7 +74,8 @@ static void load(fl_tile *t, const fl_vop *x) {
   x->fn.load(t->reg[x->v], base, v.w, v.at, n);
 }
 
-/* If store s may be written directly from FULL registers, the address that it writes; else NULL. */
+/* If the value of store s may be computed directly in the memory that s writes, and its n1 elements
+** are contiguous there, their address; else NULL. */
 static void *direct_to(fl_tile *t, int s) {
   const fl_prog *g = t->g;
   const int o = g->k->store[s].operand;
@@ -83,7 +85,8 @@ static void *direct_to(fl_tile *t, int s) {
                   fl_dtype_size(g->k->operand[o].dtype));
 }
 
-/* Lets v be computed in the memory of its store, if that is allowed and contiguous. */
+/* Lets x's result be computed in the memory of the store that writes it (x->target), if that is
+** allowed and contiguous. */
 static void aim(fl_tile *t, const fl_vop *x) {
   void *p = direct_to(t, x->target - 1);
   t->reg[x->v] = p ? p : fl_tile_own(t, x->v);
@@ -239,8 +242,8 @@ static void report_index(fl_tile *t, const fl_vop *x, int64_t size, int64_t n) {
   t->g->vm->report(t->reg[x->a], size, t->reg[x->c], n, x->uni, x->flags, x->arg, t->fault);
 }
 
-/* Checks n indices; positions are needed only for a report. The next tile's indices are prefetched:
-** nothing else hides the latency, as hardware prefetches only within a page. */
+/* Checks n indices; their positions are needed only to report a bad one. The next tile's indices
+** are prefetched: nothing else hides the latency, as hardware prefetches only within a page. */
 static void check_index(fl_tile *t, const fl_vop *x, int64_t n) {
   const fl_vm *vm = t->g->vm;
   const int64_t size = *(const int64_t *)t->reg[x->b];

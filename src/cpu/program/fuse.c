@@ -8,8 +8,8 @@
 typedef struct fuse {
   fl_prog *g;
   fl_section *sec;
-  int32_t *maker, *uses, *other;   /* per register: operation that computes it (-1), number of
-                                   ** readers, readers that are not links */
+  int32_t *maker, *uses, *other;   /* per register: operation that computes it (-1: none), number
+                                   ** of readers, of readers that can not be links of a chain */
   int failed;
 } fuse;
 
@@ -68,7 +68,7 @@ static int is_ternary(const fuse *f, const fl_vop *x, int op) {
          f->g->reg.at[x->v].kind == FL_KIND_FULL && f->g->reg.at[x->b].reg <= FL_REG_F32;
 }
 
-/* If x is a 'where', the test by which it chooses, if a chain can do that; else NULL. */
+/* If x is a 'where' whose comparison a chain can do, the operation that compares; else NULL. */
 static fl_vop *tested(const fuse *f, const fl_vop *x) {
   fl_vop *t = is_ternary(f, x, FL_OP_where) && f->maker[x->a] >= 0
               ? &f->sec->at[f->maker[x->a]] : NULL;
@@ -175,7 +175,7 @@ static void add_link(fl_chain *c, int op, uint16_t v, int uni) {
   c->n++;                                      /* beyond FL_CHAIN: too long */
 }
 
-/* The links of the operations that compute an operand; 0: a chain can not compute it. */
+/* c = the links of the operations that compute the operand p; 0: a chain can not compute it. */
 static int links_of(const fuse *f, const fl_vop *p, fl_chain *c) {
   *c = (fl_chain){ .n = 0 };
   if (!p) return 0;

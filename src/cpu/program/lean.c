@@ -14,7 +14,7 @@ enum { NEAR = 64 };               /* how far back an earlier copy of a value is 
 typedef struct lean {
   fl_prog *g;
   fl_kernel *k;                   /* g->lean */
-  uint16_t *at;                   /* by the planner's value: its number in the new kernel */
+  uint16_t *at;                   /* at[v]: the number in the new kernel of the planner's value v */
   uint8_t *read;                  /* do instructions read it? */
 } lean;
 

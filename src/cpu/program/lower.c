@@ -25,11 +25,11 @@ typedef struct lower {
   const fl_kernel *k;
   int workers;
   int row_by_row;               /* operands of one element per row need no full copy */
-  int failed, bad;              /* out of memory; a kernel that breaks the contract */
+  int failed, bad;              /* memory is out; the kernel breaks the rules of plan/kernel.h */
   uint8_t *kind;                /* per instruction */
   uint8_t *pass;                /* number of reduction rounds before the value is known */
   uint8_t *need;                /* marks for the current section */
-  uint8_t *late;                /* an IOTA that is computed only when a bad index is reported */
+  uint8_t *late;                /* per IOTA: is it computed only to report a bad index? */
   uint16_t *fill[3];            /* per level and UNI value: the register filled with it; 0: none */
   uint16_t *spread;             /* per ROW value: its full copy in the current section */
 } lower;
@@ -119,8 +119,8 @@ static uint16_t spread(lower *b, int sec, uint16_t v) {
   return b->spread[v] = f;
 }
 
-/* The register through which work at 'level' reads v; if 'uni' is given and one element may be used
-** for all, its bit is set. */
+/* The register through which work at 'level' reads v. If 'uni' is given and one element may be used
+** for all points (or one per row, one row for all), its bits for operand 'bit' are set. */
 static uint16_t use(lower *b, int sec, uint16_t v, int level, uint8_t *uni, int bit) {
   const int kind = b->g->reg.at[v].kind;
   const int col = b->g->mode == FL_MODE_COL;

@@ -44,10 +44,10 @@ typedef enum {                            /* of two operands: the bits of both *
 
 typedef enum {
   FL_V_OP,        /* fn.op(v, a, b, c) */
-  /* an OP done row by row: with bits 0 and 4 (and higher) of 'uni' one element per row, with only
-  ** bit 4 one row for all */
+  /* an OP done row by row. Bits k and k + 4 of 'uni' are for operand k: both: it has one element
+  ** per row; only k + 4: one row for all rows */
   FL_V_ROWS,
-  FL_V_CHAIN,     /* v = chain arg, combined from several operations (fuse.c) */
+  FL_V_CHAIN,     /* v = chain number arg, made of several operations (fuse.c) */
   FL_V_MOVE,      /* fn.move(v, a): cast or rounding */
   FL_V_LOAD,      /* operand arg; by reference if memory has the format of registers */
   FL_V_IOTA, FL_V_GATHER, FL_V_INDEX, FL_V_DRAW,
@@ -55,7 +55,7 @@ typedef enum {
   FL_V_SPREAD,    /* FULL v = ROW or LINE a */
   FL_V_REDUCE,    /* reduction arg over FULL a (flags: a times b): in WHOLE into ROW v, otherwise
                   ** into the state */
-  FL_V_STORE,     /* store arg of a, unless a was made in its memory */
+  FL_V_STORE,     /* store number arg writes a, unless a was computed in place */
   FL_V_NONE       /* included in another operation (fuse.c) */
 } fl_vcode;
 

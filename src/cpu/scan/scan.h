@@ -11,9 +11,9 @@ enum { FL_SCAN_SUM, FL_SCAN_PRODUCT, FL_SCAN_LSE, FL_SCAN_MAX, FL_SCAN_MIN, FL_S
 typedef struct fl_scan_lse { double m, s; } fl_scan_lse;
 
 /* TAKE: the elements of x at the positions x2 (i64) of its running extremes. */
-/* 'lanes' lanes, 'lane' elements apart, of n steps of 'step' elements (backwards too). across:
-** lanes are neighbours. acc: a state for each lane, or (same) one for all lanes, which is not
-** meaningful afterwards; MAX, MIN and TAKE need none and go forwards. */
+/* A walk along 'lanes' lanes, 'lane' elements apart, in n steps of 'step' elements; step < 0 walks
+** backwards. across: lanes are neighbours. acc: a state for each lane, or (same) one for all lanes,
+** which is not meaningful afterwards; MAX, MIN and TAKE need none and go forwards. */
 typedef struct fl_scan_walk {
   const void *x, *x2;
   void *y;
