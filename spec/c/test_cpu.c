@@ -363,8 +363,8 @@ static sample *random_kernel(long seed, int wrong) {
   return s;
 }
 
-/* Makes a ROW kernel of shape[0] rows of shape[1], or if shape[2] a COL kernel that reduces over
-** the first of these axes. */
+/* Makes the sample a reduction of shape[0] rows of shape[1] elements (FL_K_ROW), or if shape[2] is
+** not 0 one over the first of these two axes (FL_K_COL). */
 static void set_shape(sample *s, const int *shape) {
   const int cols = shape[2];
   fl_kernel *k = &s->k;

@@ -341,9 +341,9 @@ static void strike_at_launch(void **params) {
   if (--strike == 0) atomic_store(&struck->interrupted, 1);
 }
 
-/* A kernel that writes a home and looks at the result of index checks itself (guard = 1) is queued
-** before the host has read that result. An interrupt then waits until it is known whether it
-** wrote. */
+/* A kernel that overwrites a tensor in place, and itself reads whether the checks of indices passed
+** (guard = 1), is queued before the host has read this. An interrupt then waits until it is known
+** whether the kernel wrote. */
 static void a_guarded_write_does_not_wait_for_the_host(void) {
   rig *r = open_rig(0, 2);
   fl_text_fault record;

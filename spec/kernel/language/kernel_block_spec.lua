@@ -1,5 +1,5 @@
 --- block = "auto": the block size with which a GPU holds most threads at a time (for the simulated
--- GPU, spec/c/fake_kernels.c says how many). It is kept on disk, where a CPU finds it.
+-- GPU, spec/c/fake_kernels.c says how many). The cache on disk keeps it; a CPU reads it there.
 local flame = require "flame"
 local helper = require "spec.support.helper"
 local machine = dofile("spec/support/machine.lua")
