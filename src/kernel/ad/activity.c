@@ -11,8 +11,8 @@
 */
 #include "kernel/ad/ad_state.h"
 
-/* Does operand i of a call carry a derivative? 1: yes; 2: it is active, but has no derivative, so
-** the kernel is refused. */
+/* Does a derivative pass from call x to its operand i? 1: yes; 2: it should, but the derivative of
+** the builtin with respect to this operand is not known, so the kernel is refused. */
 static int call_flows(const fl_kexpr *x, int i) {
   const fl_kbuiltin_info *b = &fl_kbuiltins[x->op];
   if (b->rule != FL_KBR_FLOAT && b->rule != FL_KBR_FLOATI) return 0;

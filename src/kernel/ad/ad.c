@@ -100,8 +100,8 @@ void fl_kad_variables(fl_kad_state *d) {
   }
 }
 
-/* Each statement is compared with those around it and with the accesses that may meet its element,
-** so the time grows with the square of the number of statements. */
+/* Kernels with more statements are refused: each statement is compared with the others that may
+** access the same element, so the time grows with the square of the number of statements. */
 enum { MOST_STATEMENTS = 10000 };
 
 /* 0: see finish. */
@@ -209,7 +209,7 @@ void fl_kad_copy_shared(fl_kad_state *d, fl_kblock *b, int to, fl_kexpr *to_at, 
                         fl_kexpr *from_at, fl_kexpr *count) {
   const int e = fl_kad_local(d, FL_KT_I64, "e");
   barrier(d, b);
-  /* if threads may have returned ('leave'), each copies all elements; else its share */
+  /* if threads may have returned ('leave'), each of the rest copies all elements; else a part */
   fl_kblock *in = d->leave ? fl_kad_for(d, b, e, kx_int(d, 0), count, kx_int(d, 1))
                            : fl_kad_for(d, b, e, thread_number(d), count, thread_count(d));
   if (!in) return;
@@ -370,8 +370,8 @@ static void tidy(fl_kad_state *d) {
   fl_kad_roles(d, d->source->n_params, 0);
 }
 
-/* Runs the passes once. *again: 0, or 1 + a variable; f has to be derived again with that variable
-** in in_thread. */
+/* Runs the passes once. *again: 0, or 1 + an array (index of a variable): f has to be derived again
+** with that array in in_thread (arrays of which threads keep in registers what they have read). */
 static fl_kad *adjoint(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r,
                        const uint8_t *in_thread, int32_t *again) {
   static const fl_kad_pass passes[] = {
@@ -382,7 +382,7 @@ static fl_kad *adjoint(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r,
     { "activity", fl_kad_activity, 0 },        /* what carries a derivative */
     { "refusals", fl_kad_refuse_early, 0 },
     { "marks", fl_kad_need, 0 },        /* values of the forward code that the reverse code reads */
-    { "sums", fl_kad_modes, 0 },               /* how each array is summed into and cleared */
+    { "sums", fl_kad_modes, 0 },               /* how gradients are added (+=, atomics) */
     { "zeros", fl_kad_strong, 0 },             /* where 0 times infinity is 0 */
     { "synthesis", synthesise, 1 },   /* makes the code, with a strategy for each loop */
     { "tidying", tidy, 1 },
@@ -393,7 +393,7 @@ static fl_kad *adjoint(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r,
   return res;
 }
 
-/* Derives f again until no further variable has to be kept in registers (in_thread). */
+/* Derives f again until no further array has to be in in_thread (see 'adjoint'). */
 static fl_kad *settled(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r) {
   int32_t again = 0;
   fl_kad *res = adjoint(a, f, r, NULL, &again);
@@ -414,8 +414,9 @@ static fl_kad *derived(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r)
   return second && !second->refusal ? second : first;
 }
 
-/* The adjoint of f. Where an element's cotangent goes to whichever thread takes it first, no fixed
-** order of the sums is possible: f is then derived again with sums in any order. */
+/* The adjoint of f. Where several threads may store to one element, the first of them that runs
+** the reverse code takes the cotangent (an atomic exchange with 0). No fixed order of the sums is
+** possible then: f is derived again with sums in any order. */
 static fl_kad *ordered(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r) {
   fl_kad *res = derived(a, f, r);
   if (!res || !res->func || !r->deterministic || !res->taken_line) return res;

@@ -1,9 +1,9 @@
 /*
 ** Derivatives of user kernels: tree in, tree out. The result is again a function of the language
-** (tree.h), so it can be printed as CUDA text, runs in lanes, and can be derived again.
+** (tree.h): it can be printed as CUDA text, run on the CPU (lanes/), and derived again.
 **
 ** - fl_kad_tangent: (arguments, tangents) -> (outputs, tangents of outputs): the same control flow
-**   with a second number beside every active one.
+**   with a second number, its tangent, beside every number that depends on an input.
 ** - fl_kad_adjoint: (arguments, cotangents of outputs) -> gradients. Each thread repeats its own
 **   forward code from the inputs (without writes to outputs, or with writes to a scratch copy where
 **   the derivative reads them), then runs the reverse code. Loops store at most 'slot_bytes' each
@@ -38,9 +38,9 @@ typedef struct fl_kad_request {
   int geometry;             /* FL_KONE_… of access.h: which extents of the launch are certainly 1 */
   const fl_klaunched *launched;   /* facts about the launch that proofs may use (see 'limits' of the
                                   ** result); NULL: none */
-  int deterministic;         /* sums in a fixed order: FL_KM_ORDERED, else FL_KM_FREE */
-  int32_t slot_bytes;        /* bytes per thread for the snapshots of one loop, but at least 4
-                             ** slots; 0: 256 */
+  int deterministic;         /* 1: sums in a fixed order (FL_KM_ORDERED); 0: in any (FL_KM_FREE) */
+  int32_t slot_bytes;        /* bytes per thread for the snapshots of one loop (at least 4 snapshots
+                             ** are kept in any case); 0: 256 */
 } fl_kad_request;
 
 /* What a parameter of the derived kernel is. Element types are fl_kad_param.type. */
@@ -48,8 +48,8 @@ typedef enum {
   FL_KAD_ORIGINAL,      /* the argument of the original launch, as it was before the launch: scalar,
                         ** struct, or array that the derived kernel only reads */
   FL_KAD_UNUSED,        /* a pointer that the kernel does not read or write, so NULL may be passed
-                        ** (arguments of the source's signature without another role keep their
-                        ** place) */
+                        ** (it stays in the signature, which begins with all parameters of the
+                        ** source) */
   FL_KAD_RESULT,        /* tangent: an array that is written as in the original launch */
   FL_KAD_SCRATCH,       /* adjoint: writable copy of the contents before the launch (FRESH: zeros);
                         ** garbage afterwards */
@@ -61,11 +61,13 @@ typedef enum {
                         ** holds the gradient of the contents BEFORE the launch afterwards, so for
                         ** INPUT this is the gradient to pass on, for others it is scratch */
   FL_KAD_GRAD,          /* adjoint: array shaped as the input array, given as zeros: afterwards the
-                        ** gradient. (It must not be an array to add to: see 'stores'.) */
-  FL_KAD_GRAD_SCALAR,   /* adjoint: 'count' elements for one scalar (leaf), given as zeros */
+                        ** gradient. (Not an array with earlier sums: elements may be overwritten,
+                        ** see 'stores'.) */
+  FL_KAD_GRAD_SCALAR,   /* adjoint: gradient of a scalar or of a struct's member, given as zeros:
+                        ** 'count' elements (more than 1 if the member is an array) */
   FL_KAD_TANGENT,       /* tangent: array of tangents of an input array, only read */
-  FL_KAD_TANGENT_SCALAR,/* tangent: of a scalar (leaf), by value */
-  FL_KAD_TANGENT_ARRAY, /* tangent: of an array leaf of a struct: 'count' elements, only read */
+  FL_KAD_TANGENT_SCALAR,/* tangent: of a scalar or a scalar member of a struct, by value */
+  FL_KAD_TANGENT_ARRAY, /* tangent: of an array member of a struct: 'count' elements, only read */
   FL_KAD_TANGENT_RESULT,/* tangent: before: tangents of the contents before the launch (zeros for
                         ** FRESH or not INPUT); after: of the contents after it */
   FL_KAD_SHARED,        /* I64 scalar: bytes of dynamic shared memory of the original launch,
@@ -100,22 +102,23 @@ typedef struct fl_kad {
   int32_t refusal_line;    /* line in the source of the given function; 0: none */
   const char *refusal;     /* "kernel 'k', line 12: ... cannot be differentiated; give vjp = ..." */
   fl_klimits limits;       /* the launches for which the derivative is right */
-  /* for reports: bytes per thread of the loops' snapshots, by line; the last entry has the rest */
+  /* for reports: line of a loop and bytes per thread of its snapshots. The eighth element also has
+  ** the bytes of all further loops. */
   struct fl_kad_kept { int32_t line, bytes; } kept[8];
   int32_t n_kept;
-  int32_t n_plain, n_block, n_atomic;   /* number of gradient sums done with +=, per block, and by
-                                        ** atomics */
+  int32_t n_plain, n_block, n_atomic;   /* number of statements that add to a gradient: with +=; one
+                                        ** sum over the threads of a block; with an atomic */
   struct fl_kad_sum { int32_t line, param; } *gathered;   /* gather: the inverted sums */
-  int32_t n_gather;        /* gather: length of 'gathered'; 0 for a tangent or an adjoint */
+  int32_t n_gather;        /* length of 'gathered'; 0 if this is not a result of fl_kad_gather */
   uint8_t *positive;       /* gather: if not NULL, the result is right only where the scalar
                            ** parameters of the source that are marked here are greater than 0;
                            ** otherwise run the whole adjoint */
   int32_t unordered_line;  /* the request was deterministic, yet sums in shared memory at this line
                            ** are atomic, in no fixed order; 0: none */
-  int32_t taken_line;      /* line with an element whose cotangent goes to the thread that takes it
-                           ** first; 0: none */
-  /* the request was deterministic, yet all sums are FL_KM_FREE: cotangents that the first thread
-  ** takes (taken_line) have no bound that a first pass could find */
+  int32_t taken_line;      /* line of a store by which several threads may write one element: its
+                           ** cotangent goes to the thread that takes it first; 0: none */
+  /* 1: the request was deterministic, but there is a taken_line, so the sums depend on the order of
+  ** the threads all the same, and all of them are FL_KM_FREE */
   uint8_t any_order;
 } fl_kad;
 
@@ -125,8 +128,8 @@ fl_kad *fl_kad_tangent(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r)
 fl_kad *fl_kad_adjoint(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r);
 
 /* Sums of an adjoint (of f, made for r) into arrays whose elements are read at "index of the thread
-** + something uniform" need no atomics: gather->func writes each element of these gradients once
-** ('stores'), in a fixed order of additions. rest: the adjoint without these sums; NULL: nothing is
+** + a number that all threads share" need no atomics: gather->func computes each element of these
+** gradients in one thread, in a fixed order. rest: the adjoint without these sums; NULL: nothing is
 ** left. Both NULL: no array qualifies, or the gather would be slower (or memory is out:
 ** arena->failed). 'gather' and 'rest' are right for launches whose sizes and threads along each
 ** axis are at most FL_KAD_GATHER_MOST. */

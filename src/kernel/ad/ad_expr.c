@@ -22,7 +22,7 @@ static int is_leaf(const fl_kexpr *x) {
   return x->kind == FL_KX_VAR || x->kind == FL_KX_CONST || x->kind == FL_KX_SPECIAL;
 }
 
-/* Is x so cheap that it is evaluated again rather than kept in a variable? So are leaves, and short
+/* Is x so cheap that it is evaluated again rather than kept in a variable? Leaves are, and short
 ** integer expressions of casts, +, - and *. */
 static int is_cheap(const fl_kexpr *x) {
   if (is_leaf(x)) return 1;
@@ -56,14 +56,15 @@ fl_kexpr *fl_kad_atom(fl_kad_state *d, fl_kblock *b, fl_kexpr *x) {
   return kx_var(d, v);
 }
 
-/* Rebuilds x from the values of its operands. */
+/* A copy of p->x whose operands are replaced by the variables that hold their values. */
 static fl_kexpr *again(fl_kad_state *d, const part *p) {
   fl_kexpr *x[FL_K_MAX_ARGS];
   for (int i = 0; i < p->x->n; i++) x[i] = p->kid[i] ? p->kid[i]->value : p->x->x[i];
   return fl_kexpr_over(d->a, p->x, x);
 }
 
-/* Must the value of operand i of an active node be in a variable? */
+/* Must the value of operand i of an active node be in a variable, because a partial derivative
+** reads it, or because the value of the node itself is needed ('need')? */
 static int wants(const part *p, int i, int need, const int *active) {
   const fl_kexpr *x = p->x;
   if (x->kind == FL_KX_LOAD) return 1;
@@ -108,7 +109,7 @@ fl_kexpr *fl_kad_at(fl_kad_state *d, int var, fl_kexpr *index) {
                                           kx_int(d, size)));
 }
 
-/* Gives s the line of the access x that the sum belongs to, for reports and messages. */
+/* Gives s, a sum into the gradient of the element that x loads, the line of x, for messages. */
 static void at_line(fl_kstmt *s, const fl_kexpr *x) {
   if (s && x->line) s->line = x->line;
 }
@@ -142,8 +143,8 @@ static void add_element(fl_kad_state *d, fl_kblock *b, const fl_kexpr *x, fl_kex
     d->res->n_plain += kind == FL_KV_POINTER;
     return;
   }
-  if (kind == FL_KV_SHARED || work) {          /* the shadow is read again in this launch, so the
-                                               ** sum is added now */
+  if (kind == FL_KV_SHARED || work) {          /* this launch reads the shadow again, so it cannot
+                                               ** wait for sums in a fixed order */
     if (mode == FL_KM_ORDERED && !d->res->unordered_line)
       d->res->unordered_line = x->line ? x->line : 1;
     mode = FL_KM_FREE;
@@ -173,7 +174,8 @@ fl_kexpr *fl_kad_slope(fl_kad_state *d, const fl_kexpr *x, const fl_kexpr *call,
 
 static void pass(fl_kad_state *d, fl_kblock *b, const part *p, fl_kexpr *seed);
 
-/* seed op x, where op is MUL or DIV. seed: an expression cheap enough to appear twice. */
+/* seed op x, where op is MUL or DIV; with d->strong: 0 where seed is 0, also if x is Inf or NaN.
+** seed: an expression cheap enough to appear twice. */
 static fl_kexpr *scaled(fl_kad_state *d, int op, fl_kexpr *seed, fl_kexpr *x) {
   fl_kexpr *r = kx_op(d, op, seed, x);
   if (!d->strong || !r || x->kind == FL_KX_CONST) return r;

@@ -31,8 +31,8 @@ typedef struct fl_kloop {
   int n_undo;
   int32_t *pre;          /* by variable: the variable that holds its value before the loop, or -1 */
   int32_t *snap;                 /* by variable: the array of its snapshots, or -1 */
-  /* by variable: the first region of dynamic shared memory with its value before the loop, and with
-  ** its snapshots */
+  /* by variable in dynamic shared memory, which is launched as several regions of the original
+  ** size: number of the region with its value before the loop, and of the first with a snapshot */
   int32_t *pre_region, *snap_region;
   int32_t pos, trips, k, p, m, sp;
   int64_t slots;                 /* 0: no state */
@@ -58,7 +58,8 @@ int fl_kloop_look_back(fl_kloop *l, int condition);
 ** that the loop assigns. */
 void fl_kloop_save_before(fl_kloop *l, fl_kset set, fl_kblock *b);
 void fl_kloop_put_back(fl_kloop *l, fl_kset set, fl_kblock *b);
-/* After the loop: removes from 'keep' what was restored and adds what the reverse code reads. */
+/* After the loop: removes from 'keep' (variables whose old values must be restored, since reverse
+** code reads them) what has been restored, and adds what the loop's reverse code reads. */
 void fl_kloop_update_keep(fl_kloop *l, fl_kset keep, int replayed);
 /* A copy of the loop that computes only those of its values that are needed later. */
 fl_kstmt *fl_kloop_replay_loop(fl_kloop *l, fl_kblock *b);
@@ -67,15 +68,16 @@ void fl_kloop_copy_array(fl_kad_state *d, fl_kblock *b, int to, fl_kexpr *to_at,
 /* Can the block keep a copy of shared array x? It can if the loop has a barrier, since then all
 ** threads of the block run the loop. */
 int fl_kloop_can_copy_shared(const fl_kloop *l, const fl_kvar *x);
-/* Where region k (NULL: none) of an array in shared memory begins, in elements. */
+/* The first element of region k of dynamic shared memory, counted in elements of 'var'. k NULL:
+** var has an array to itself, so 0. */
 fl_kexpr *fl_kloop_region(fl_kad_state *d, int var, fl_kexpr *k);
-/* ad_undo.c: can the stores to v be undone iteration by iteration? If so, they are in 'undo'. */
+/* ad_undo.c: can the stores to v be undone iteration by iteration? If so, adds them to l->undo. */
 int fl_kloop_can_undo(fl_kloop *l, int v);
-/* saves the elements that the iteration is about to overwrite and that no argument of the launch
-** holds */
+/* Adds code to b that saves the elements which an iteration is about to overwrite and whose old
+** values are in no argument of the launch. */
 void fl_kloop_keep_round(fl_kloop *l, fl_kblock *b);
-void fl_kloop_undo_round(fl_kloop *l, fl_kblock *b);    /* for the iteration that the counters are
-                                                        ** at */
+void fl_kloop_undo_round(fl_kloop *l, fl_kblock *b);    /* adds code that undoes the stores of one
+                                                        ** iteration, for its counter values */
 /* ad_pass.c */
 /* Is the goal the statement s itself, or inside it? */
 static inline int fl_kloop_holds(const fl_kstmt *s, const fl_kstmt *goal) {

@@ -1,5 +1,6 @@
 /*
-** Which threads add to the same element of a shadow, and which elements are written more than once.
+** Which threads add to the same element of a shadow (array that holds the derivatives of another
+** one), and which elements are written more than once.
 ** Plain += is right where no two threads can have the same element: one injective index for all
 ** loads of the array, or indices a * e + b with one e, one a and all b within |a|. In shared memory
 ** only loads that no barrier separates can be at one element at the same time.
@@ -90,7 +91,7 @@ struct meeting {
   fl_kad_state *d;
   const accesses *l;
   uint8_t *bad;                  /* of loads */
-  void (*pair)(meeting *m, int i, int k);    /* NULL: only the set of accesses is wanted */
+  void (*pair)(meeting *m, int i, int k);    /* NULL: only 'live' is computed */
   int how;                       /* of stores: FL_KAD_MEETS… */
 };
 
@@ -122,9 +123,10 @@ int fl_kad_has_barrier(const fl_kblock *b) { return fl_kblock_any(*b, is_barrier
 
 static void meetings(meeting *m, const fl_kblock *b, uint8_t *live);
 
-/* Walks the body of a loop. A barrier clears the set 'live', so an iteration adds the same accesses
-** to any set that it begins with: one iteration without pairs finds them, and one more with them
-** finds all pairs. So the body of a loop inside k other loops is walked k + 2 times. */
+/* Walks the body of a loop. 'live' are the accesses since the last barrier. Whatever is live at its
+** start, an iteration adds the same accesses: a first walk that forms no pairs finds them, and a
+** second one, which begins with them, finds all pairs. So the body of a loop inside k other loops
+** is walked k + 2 times. */
 static void meetings_of_loop(meeting *m, const fl_kstmt *s, uint8_t *live) {
   const size_t n = (size_t)m->l->n;
   uint8_t *before = fl_karena_new(m->d->a, n);
@@ -145,7 +147,7 @@ static void meetings(meeting *m, const fl_kblock *b, uint8_t *live) {
   for (const fl_kstmt *s = b->first; s && !m->d->a->failed; s = s->next) {
     if (is_barrier(NULL, s)) memset(live, 0, n);
     if (s->kind == FL_KS_IF && !fl_kad_has_barrier(&s->body) && !fl_kad_has_barrier(&s->other)) {
-      meetings(m, &s->body, live);   /* one thread is in the body while another has left the loop */
+      meetings(m, &s->body, live);   /* one thread is in the body while another is in 'other' */
       meetings(m, &s->other, live);
     } else if (s->kind == FL_KS_IF) {                     /* all threads take one way */
       uint8_t *other = fl_karena_new(m->d->a, n);

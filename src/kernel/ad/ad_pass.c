@@ -138,8 +138,8 @@ static int results_read(fl_kloop *l, fl_kset head) {
   return 0;
 }
 
-/* Moves pointers from one set to the other: iterations restore the elements of those arrays one by
-** one. */
+/* Moves arrays in global memory from one set of variables to the other: 'to' becomes the set whose
+** elements each iteration restores by itself. */
 static void move_arrays(const fl_kad_state *d, fl_kset from, fl_kset to) {
   for (int v = 0; v < d->n0; v++) {
     if (!fl_kset_has(from, v) || d->f->vars[v].kind != FL_KV_POINTER) continue;
@@ -148,9 +148,9 @@ static void move_arrays(const fl_kad_state *d, fl_kset from, fl_kset to) {
   }
 }
 
-/* Keeps the values that an iteration starts with and that a later iteration or the code after the
-** loop reads: the reverse code 'rb' leaves the values of the first iteration, so those of the last
-** one are saved after 'fb' and restored by 'again'. */
+/* Keeps variables that pass a value to the next iteration or to the code after the loop. The
+** reverse code 'rb' of an iteration sets them back to values from its start, so the values after
+** its forward code 'fb' are saved at the end of fb, and restored by 'again', which follows rb. */
 static void keep_results(fl_kloop *l, fl_kset head, fl_kblock *fb, const fl_kblock *rb,
                          fl_kblock *again) {
   fl_kad_state *d = l->d;

@@ -1,5 +1,6 @@
-/* What is refused wherever it occurs: bits of real numbers, results of atomics on the path of real
-** numbers, dynamic shared memory of several types, elements that other blocks may have written. */
+/* Kernels for which no derivative is made ("refused"): those that use bits of real numbers, results
+** of atomics as real numbers, dynamic shared memory of several types, or elements that other blocks
+** may have written. */
 #include "kernel/ad/ad_state.h"
 
 typedef struct bits { fl_kad_state *d; int line, back; } bits;

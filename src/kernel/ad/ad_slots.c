@@ -222,7 +222,7 @@ static void move_shared(fl_kloop *l, fl_kblock *b, int v, fl_kexpr *at, int back
   else fl_kad_copy_shared(d, b, l->snap[v], slot, v, zero, count);
 }
 
-/* Copies the state to slot 'at' (an I64 expression), or back from it ('back'). */
+/* Copies the state to snapshot number 'at' (an I64 expression), or back from it ('back'). */
 static void move_state(fl_kloop *l, fl_kblock *b, fl_kexpr *at, int back) {
   fl_kad_state *d = l->d;
   at = fl_kad_atom(d, b, at);
@@ -283,7 +283,8 @@ static void choose_step(fl_kloop *l, fl_kblock *b) {
   fl_kexpr *sum = kx_op(d, FL_KO_ADD, kx_var(d, s), kx_var(d, r));
   kx_set(d, &w->body, reach, kx_op(d, FL_KO_DIV, kx_op(d, FL_KO_MUL, kx_var(d, reach), sum),
                                    kx_var(d, r)));
-  /* the part after the snapshot: C(s + r - 1, s - 1) iterations, but there must be one before it */
+  /* right: the number of iterations after the next snapshot, C(s + r - 1, s - 1). At least one
+  ** iteration must remain before it. */
   fl_kexpr *right = fl_kad_atom(d, b, kx_op(d, FL_KO_DIV, kx_op(d, FL_KO_MUL, kx_var(d, reach),
                                                                 kx_var(d, s)), sum));
   fl_kexpr *most = kx_op(d, FL_KO_SUB, kx_var(d, left), kx_int(d, 1));

@@ -19,15 +19,16 @@ enum { FL_KAD_SUM_SHARED = 512 };    /* bytes of shared memory that a sum over a
                                      ** CUDA text */
 enum { FL_KAD_KEPT_MOST = 16 };      /* parameters of role KEPT */
 
-/* Marks on a statement of the source (fl_kad_note). */
+/* Marks on a statement of the source: FORWARD: the replay of the forward code runs it; REVERSE: it
+** has an adjoint. */
 enum { FL_KN_FORWARD = 1, FL_KN_REVERSE = 2 };
 typedef struct fl_kad_note {
   uint8_t marks;
   uint8_t step;                  /* it is an IF generated around the step of a loop with breaks */
 } fl_kad_note;
 
-/* How the adjoint of a load adds to the shadow of the array. STORE: no other load adds to the
-** shadow. */
+/* How the adjoint of a load adds to the shadow of the array. PLAIN: with +=; BLOCK: one sum over
+** the threads of a block; ATOMIC; STORE: a store, since no other load adds to the shadow. */
 enum { FL_KAD_ADD_PLAIN, FL_KAD_ADD_BLOCK, FL_KAD_ADD_ATOMIC, FL_KAD_ADD_STORE };
 
 /* A store to an element that other threads may write as well, by this statement or another.
@@ -54,19 +55,19 @@ typedef struct fl_kad_state {
   uint8_t *zeroes;      /* n0 entries: 1: the adjoint of a STORE clears the element of the shadow */
   uint8_t *strong_var;       /* n0 entries: 1: the variable's cotangent may be 0 where the slopes of
                              ** its value are not finite */
-  /* a value of a strong_var is being differentiated: a product with 0 is 0, also of Inf and NaN */
+  /* 1 while the value of a strong_var is differentiated: in its adjoint 0 * Inf, 0 * NaN are 0 */
   uint8_t strong;
   int32_t n_sites0;
   fl_kfacts *facts;          /* facts about the source's accesses as written; NULL: tangent mode */
   uint8_t *site_meets;       /* n_sites0 entries: FL_KAD_MEETS… of a store */
   uint8_t *site_add;         /* n_sites0 entries: FL_KAD_ADD_… of an active load */
-  const uint8_t *in_thread;  /* by variable of the source: arrays whose values each thread keeps
-                             ** as it reads them; NULL: none */
+  const uint8_t *in_thread;  /* by variable of the source: 1: an array; a thread that reads an
+                             ** element keeps its value in a register; NULL: no such array */
   int32_t again;             /* 1 + a variable: derive again, with it in in_thread; 0: no need */
   int32_t n_cap;             /* of res->params */
   int32_t shared_offset;     /* variable of the FL_KAD_SHARED parameter, or -1 */
-  int32_t regions;           /* number of regions of dynamic shared memory: those of the source, of
-                             ** the shadows and of copies */
+  int32_t regions;           /* number of regions of dynamic shared memory, each as large as in the
+                             ** original launch: for the source's data, for shadows, for copies */
   fl_kad_gone gone[FL_KAD_GONE];
   int32_t n_gone;
   uint8_t leave;             /* some threads may have returned: shared work is done by the others */
@@ -126,7 +127,7 @@ int fl_kad_param_new(fl_kad_state *d, int role, int source, const char *prefix, 
                      int is_pointer, int is_const);                   /* its variable */
 const char *fl_kad_name(fl_kad_state *d, const char *prefix, int var);
 
-/* ad.c: the passes that both modes share */
+/* ad.c: passes, some of which tangent mode and adjoint mode share */
 typedef struct fl_kad_pass {
   const char *name;
   void (*run)(fl_kad_state *d);
@@ -212,7 +213,7 @@ void fl_kad_sweep(fl_kad_state *d, const fl_kblock *b, fl_kset keep, fl_kblock *
                   fl_kblock *reverse);
 void fl_kad_prepend(fl_kblock *b, fl_kblock first);
 /* ad_warp.c: does x have one value in all threads of a block that reach s? A load of shared memory
-** counts as such a value if its index is one. */
+** has one if its index has one. */
 int fl_kad_equal_in_block(const fl_kad_state *d, const fl_kstmt *s, const fl_kexpr *x);
 /* a shuffle or vote */
 void fl_kad_warp(fl_kad_state *d, const fl_kstmt *s, fl_kset keep, fl_kblock *f, fl_kblock *r);

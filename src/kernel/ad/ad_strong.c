@@ -64,7 +64,7 @@ static int see_branch(void *arg, fl_kstmt *s) {
   return 1;
 }
 
-/* Does x depend on a comparison of reals? */
+/* Is x a real number, or an integer variable whose value depends on real numbers? */
 static int chooses(const void *of, const fl_kexpr *x) {
   const walk *w = of;
   return fl_kt_is_float(x->type) || (x->kind == FL_KX_VAR && fl_kset_has(w->chosen, x->var));

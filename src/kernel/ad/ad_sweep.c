@@ -106,10 +106,12 @@ static fl_kexpr *take_element(fl_kad_state *d, const fl_kstmt *s, fl_kblock *r, 
   return seed;
 }
 
-/* May each thread that wrote an element restore its old value, although others may still read the
-** new one? Where threads keep what they read (in_thread), only loops that run again need the old
-** value. In global memory, and where iterations are undone, two indices that look different count
-** as different elements. */
+/* May each thread that wrote an element by s restore its old value in the reverse code? It may if
+** no other thread writes the element without a barrier in between. Otherwise others may still read
+** the new value, so the kernel is derived again with the array in in_thread: then threads keep what
+** they have read in registers. If it is there already, the kernel is refused, unless only stores
+** with another index expression may write the element (allowed in global memory, and where
+** iterations are undone: such indices count as different). */
 static int is_own_to_restore(fl_kad_state *d, const fl_kstmt *s) {
   const int how = meets(d, s), parts = d->f->vars[s->var].kind == FL_KV_POINTER
                                        || (d->taken_back && fl_kset_has(d->taken_back, s->var));

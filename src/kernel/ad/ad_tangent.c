@@ -27,8 +27,8 @@ static int has_steep_ends(int op) {
       || op == FL_KB_ACOS || op == FL_KB_ACOSH;
 }
 
-/* t times the slope; 0 where t is 0 and the slope is infinite: an operand that is not chosen has no
-** effect. */
+/* t times the slope; 0 where t is 0 and the slope is infinite (the product would be NaN): an
+** operand whose tangent is 0 has no effect. */
 static fl_kexpr *along_slope(fl_kad_state *d, fl_kblock *b, fl_kexpr *t, fl_kexpr *slope, int op) {
   if (!t || !slope || slope->kind == FL_KX_CONST || !has_steep_ends(op)) return times(d, t, slope);
   t = fl_kad_atom(d, b, t);

@@ -5,7 +5,7 @@
 ** - global memory of which the loop is the first writer, each element once: the launch's argument
 **   (zeros of a fresh output);
 ** - else a second array of the same size, in which the iterations of the forward code save them.
-**   Stores that may write each other's elements have one each. In shared memory this needs no
+**   Stores that may write each other's elements have one array each. In shared memory this needs no
 **   barrier: between two barriers an element that a thread writes is its own.
 */
 #include "kernel/ad/ad_loop.h"

@@ -30,7 +30,7 @@ static fl_kexpr *i32(fl_kad_state *d, int64_t i) { return fl_kexpr_int(d->a, FL_
 /* ---- the same in all lanes? ------------------------------------------------------------- */
 
 /* Does x have one value in all threads of a block that reach s? shared: a load of shared memory
-** counts as such a value if its index is one. */
+** has one if its index has one; otherwise no load does. */
 static int is_equal(const fl_kad_state *d, const fl_kstmt *s, const fl_kexpr *x, int shared) {
   const fl_kuniform *u = fl_kuniform_new(d->a, d->f, d->body, s, shared);
   return u && fl_kuniform_level(u, x) <= FL_KEQUAL_BLOCK;

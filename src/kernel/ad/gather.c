@@ -54,7 +54,7 @@ static int see_statement(void *arg, fl_kstmt *s) {
     g->assigned[s->var] = 1;
     g->late[s->var] |= (uint8_t)x->loops;
     g->n_sums += is_gradient(g, s->var);
-    /* an atomic that is not a sum gives the value to one thread only */
+    /* an atomic that is no sum (an exchange) gives one thread a value that no other can compute */
     if (s->kind == FL_KS_ATOMIC && s->op != FL_KA_ADD) x->strange = 1;
     break;
   default: x->strange = 1;                        /* threads work together */
@@ -84,8 +84,9 @@ static int same_digits(const fl_kdigits *a, const fl_kdigits *b) {
   return 1;
 }
 
-/* Can all threads of a site be found from the index? An index of three digits is accepted only
-** where each digit is known to be below its modulus. */
+/* Can the threads that add to an element by s be computed from the element's index? Sets *x to the
+** index as a number in mixed radix, as in x + w * (y + h * z). An index of three digits (x, y, z)
+** is accepted only where each digit is known to be below its modulus. */
 static int is_solvable(const fl_kgathering *g, const fl_kstmt *s, fl_kdigits *x) {
   return !(s->kind == FL_KS_ATOMIC &&
            (s->mode == FL_KM_BLOCK || s->op != FL_KA_ADD || s->result >= 0))
@@ -112,8 +113,9 @@ static int see_sum(void *arg, fl_kstmt *s) {
   return 1;
 }
 
-/* Chooses the arrays that need an atomic and whose sums all belong to a site; arrays with plain
-** sums are chosen too if the rest of the adjoint is then empty. Returns the number of arrays. */
+/* Chooses the gradients to gather: arrays that need an atomic and to which only sites add (accesses
+** whose index can be inverted, see is_solvable). Arrays with plain sums are chosen too if the rest
+** of the adjoint is then empty. Returns the number of arrays. */
 static int choose(fl_kgathering *g) {
   const fl_kvisitor see = {see_sum, NULL, g};
   int others = 0, n = 0, all = 1;
@@ -305,8 +307,8 @@ static measure measure_of(const fl_kfunc *f) {
   return m;
 }
 
-/* Does the gather kernel read only memory that the adjoint does not write? Cotangents are allowed
-** where only the thread that replaces an element has read it before. */
+/* Does the gather kernel read only memory that the adjoint does not write? Given cotangents, which
+** the adjoint overwrites in its copy, are allowed if it reads no element after it wrote one. */
 static int reads_inputs(fl_kgathering *g) {
   fl_kad_touched now;
   if (!fl_kad_find_touched(&g->d, &now)) return 0;

@@ -10,9 +10,10 @@
 enum { FL_KG_CHAINS = 4, FL_KG_RANGES = 9, FL_KG_NEAR = 1 << 20, FL_KG_CARRIES = 64 };
 
 /* How each thread splits the index of its element into digits, once: j = b[0] + m[0] * (b[1] + m[1]
-** * b[2]). Then the digits of a nearby source thread need no division. m are the absolute values of
-** the source's moduli. Where a modulus of an array index is not positive, no thread has it, and the
-** highest b is far below 0. For an index of the thread, 'sign' is the sign of C's quotient. */
+** * b[2]). Then the digits of a nearby source thread need no division. m are the moduli of the
+** source (w of x % w), made positive. If a modulus of an array index is not positive, no thread
+** accesses the element, and the highest b is set far below 0. If an index of the thread is split
+** ('symbol'), 'sign' is the sign of the source's modulus, thus of C's quotient. */
 typedef struct fl_kchain {
   int n;                         /* moduli, 1 or 2 */
   fl_kterm whole[2];             /* m[0], m[0] * m[1] */
@@ -49,21 +50,21 @@ typedef struct fl_kgathering {
   uint8_t *taken;                /* by variable of src: its sums are gathered here */
   uint8_t *assigned;             /* by variable of src: written somewhere */
   uint8_t *late;                 /* by variable of src: read after it was written */
-  int32_t range[FL_KG_RANGES];   /* parameters for sizes of the launch, by fl_kg_range; -1: none
-                                 ** yet */
+  int32_t range[FL_KG_RANGES];   /* variables of the parameters with sizes of the launch, in the
+                                 ** order of fl_kg_range; -1: not made yet */
   int32_t element;               /* j */
 } fl_kgathering;
 
 /* gather_digits.c */
 void fl_kg_chains(fl_kgathering *g);            /* chooses how indices are split into digits */
 void fl_kg_bases(fl_kgathering *g, fl_kblock *b);
-int fl_kg_range(int32_t symbol);            /* which extent of the launch bounds a symbol of the
-                                            ** thread, as 'count' of FL_KAD_LAUNCH */
+int fl_kg_range(int32_t symbol);            /* the size of the launch that bounds a symbol
+                                            ** (threadIdx.x, …): its number in FL_KAD_LAUNCH */
 fl_kexpr *fl_kg_extent(fl_kgathering *g, int32_t symbol);
 int fl_kg_is_short(const fl_kgathering *g, const fl_kpoly *p);
 fl_kexpr *fl_kg_number(fl_kgathering *g, const fl_kpoly *shift, int type);
-/* v[i]: new variables with the digits of t in the site's chain (t is at least 0 unless the site is
-** 'near') */
+/* Adds code that splits t into the digits of the site's chain, and sets v[i] to the new variables
+** with them. t is at least 0 unless the site is 'near'. */
 void fl_kg_digits(fl_kgathering *g, fl_kblock *b, const fl_ksite *s, fl_kexpr *t, int *v);
 int fl_kg_is_division(const fl_kexpr *x);
 int fl_kg_part_of(const fl_kindices *k, const fl_kplace *at, const fl_kexpr *x, int32_t symbol,

@@ -23,7 +23,8 @@ static const char *const range_names[FL_KG_RANGES] = {
   "block_x", "block_y", "block_z", "grid_x", "grid_y", "grid_z", "threads_x", "threads_y",
   "threads_z" };
 
-/* The position in fl_kgathering.range of the extent of a thread's symbol. */
+/* The position, in fl_kgathering.range, of the size that bounds a symbol: of blockDim.x for
+** threadIdx.x. */
 int fl_kg_range(int32_t symbol) {
   if (symbol >= FL_KSYM_GLOBAL) return 6 + symbol - FL_KSYM_GLOBAL;
   if (symbol >= FL_KSPECIAL_GDIM_X) return 3 + symbol - FL_KSPECIAL_GDIM_X;
@@ -142,8 +143,8 @@ static int find_divisions(void *arg, fl_kstmt *s) {
   return 1;
 }
 
-/* Makes a chain of the divisors by which the source divides the thread's index: the smallest one,
-** and a multiple of it. */
+/* Makes a chain (moduli of a mixed radix) from the divisors by which the source divides the
+** thread's index: the smallest one, and a multiple of it. */
 static int chain_of_symbol(fl_kgathering *g, int32_t symbol, fl_kchain *c) {
   finder f = {.g = g, .symbol = symbol};
   const fl_kvisitor see = {find_divisions, NULL, &f};

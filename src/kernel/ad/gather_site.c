@@ -185,7 +185,7 @@ static void run_thread(thread *y, fl_kblock *b) {
 
 /* ---- the site --------------------------------------------------------------------------- */
 
-/* The condition x < the extent of a symbol. */
+/* The condition x < the size of the launch that bounds the symbol (blockDim.x for threadIdx.x). */
 static fl_kexpr *within(fl_kgathering *g, fl_kexpr *x, int32_t symbol) {
   return x ? kx_op(&g->d, FL_KO_LT, x, fl_kexpr_cast(g->d.a, x->type, fl_kg_extent(g, symbol)))
            : NULL;

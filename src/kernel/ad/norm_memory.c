@@ -25,7 +25,7 @@ typedef struct place {
 typedef struct places {
   fl_kad_state *d;
   place at[MOST_PLACES];
-  int var, n, writes, bad, guarded;    /* guarded: inside an operand that is not always evaluated */
+  int var, n, writes, bad, guarded;    /* guarded: > 0 inside operands that may not be evaluated */
 } places;
 
 /* The place that an access with this index and site refers to, a new one if needed; NULL: it may

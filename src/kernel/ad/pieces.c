@@ -1,7 +1,7 @@
 /*
-** Splits indices at a border into cases, the "pieces" (pieces.h). D is not negative (the index of a
-** thread, its quotients and remainders), and less than w by the conditions around it or because it
-** is a remainder. Then
+** Splits indices at a border into cases, the "pieces" (pieces.h). In these rules D is a term that
+** is not negative (the index of a thread, its quotients and remainders), and less than w by the
+** conditions around it or because it is a remainder:
 **   max(D - r, 0)      is D - r, else D - r + 1, … else D, the first of them that is >= 0
 **   min(D + r, w - 1)  is D + r, else D + r - 1, … else D, the first that is < w
 **   (D + r) % w        is D + r, else D + r - w, … the first that is < w (likewise upwards for
@@ -21,8 +21,8 @@ typedef struct splitter {
   const fl_kstmt *s;             /* the statement at work */
   fl_kplace place;
   uint8_t *positive;
-  int done, pieces, changed;     /* number of pieces of all indices; number of pieces of the current
-                                 ** index; was the current index changed? */
+  int done, pieces, changed;     /* was any index changed? number of pieces of the current index;
+                                 ** was the current index changed? */
 } splitter;
 
 static fl_kpoly poly_of(const splitter *y, const fl_kexpr *x) {

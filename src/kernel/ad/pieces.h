@@ -1,6 +1,7 @@
 /*
-** Indices at a border, split into pieces. Each piece is the index of the thread plus something
-** uniform: for a thread x < w, (x + 1) % w is x + 1 or x + 1 - w, max(x - 1, 0) is x - 1 or x.
+** Indices at a border, split into pieces. Each piece is the index of the thread plus a number that
+** is the same in all threads: for x < w, (x + 1) % w is x + 1 or x + 1 - w, max(x - 1, 0) is x - 1
+** or x.
 */
 #ifndef FL_KERNEL_PIECES_H
 #define FL_KERNEL_PIECES_H

@@ -40,7 +40,7 @@ typedef enum {
 } fl_kindex;
 
 typedef struct fl_kindices fl_kindices;      /* facts about the variables of one function */
-/* geometry: which extents of the launch are certainly 1. */
+/* Flags of 'geometry': which sizes of the launch are certainly 1. */
 enum {
   FL_KONE_BLOCK_Y = 1, FL_KONE_BLOCK_Z = 2, FL_KONE_GRID_Y = 4, FL_KONE_GRID_Z = 8,
   FL_KONE_ALL = 15                              /* a one-dimensional launch */
@@ -52,8 +52,8 @@ int fl_kindices_free(fl_kindices *k);
 /* The class of 'index'. s: the statement that holds it; its place decides which loops are around
 ** it. */
 fl_kindex fl_kindex_class(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *index);
-/* Which thread owns an element. IN_BLOCK: no two threads of one block have the index at s; IN_GRID:
-** no two threads of the launch. s: a statement. */
+/* Results of fl_kindex_owned below. IN_BLOCK: no two threads of one block have the same 'index' at
+** statement s, so one thread owns the element; IN_GRID: no two threads of the launch have. */
 enum { FL_KI_OWNED_IN_BLOCK = 1, FL_KI_OWNED_IN_GRID = 2 };
 /* What a proof may use of a launch. extent: threads of a block along x, y, z (0 to 2), blocks (3 to
 ** 5), their products (6 to 8), all blocks; value: the first n_values parameters where 'known'

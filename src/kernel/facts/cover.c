@@ -247,9 +247,9 @@ static int is_size(const void *none, int32_t s) {
 
 static int is_uniform(const poly *p) { return p && fl_kpoly_all(p, is_size, NULL); }
 
-/* The counter v of the loop for (v = …; v < to; v += by), or -1. Casts keep a v that stays in range
-** (cover_launch.c). If a counter begins at another counter, it has other values in each iteration
-** of the other loop. */
+/* The counter v of the loop for (v = …; v < to; v += by), and the loop in *l; -1: it has no other
+** form. The start may not depend on the counter of another loop, since v would then take different
+** values in each iteration of that loop. */
 static int32_t counter_of(walk *w, const fl_kstmt *s, const value *before, fl_kc_loop *l) {
   fl_kcount c;
   if (!fl_kcount_of(w->f, s, &c) || c.step.op != FL_KO_ADD || c.op != FL_KO_LT) return -1;
@@ -338,7 +338,7 @@ static int see_jump(void *arg, fl_kstmt *s) {
   if (s->kind == FL_KS_RETURN) d = 0;
   else if (s->kind == FL_KS_BREAK || s->kind == FL_KS_CONTINUE || s->kind == FL_KS_LEAVE) {
     d = construct(r->w, s);
-    if (d == 0) d = NOWHERE;             /* the construct that the jump leaves begins in the loop */
+    if (d == 0) d = NOWHERE;             /* the jump leaves a construct that begins in the list */
   }
   if (d < r->left) r->left = d;
   return 1;
@@ -368,7 +368,7 @@ static int block(walk *w, fl_kstmt *s) {
       return 0;
     }
     const int l = statement(w, s);
-    if (l == -1) left = 0;           /* some threads returned; the guards are those of the others */
+    if (l == -1) left = 0;           /* some threads returned; w->now is true for the others only */
     else if (l != NOWHERE) {
       forget(w, s->next);
       return outermost_jump(w, s->next, l < left ? l : left);

@@ -1,6 +1,6 @@
 /*
 ** The stores of cover.c against one launch: here everything except the threads and the counters is
-** a known number. An index is read as a number in mixed radix: each digit (a thread's place along
+** a known number. An index is read as a number in mixed radix: each digit (a thread's index along
 ** an axis, in its block or in the launch, or a counter) takes all values below its range,
 ** independently of the others; if each weight is the product of the ranges of the lower digits, the
 ** index takes all values below the product of all ranges.
@@ -59,8 +59,8 @@ static int uniform_symbol(const ask *q, int32_t s, int64_t *out) {
   return 1;
 }
 
-/* The value of a term; in 'constant', of a polynomial without digits. 0: unknown, or it
-** overflows. */
+/* value_of: the value of a term without digits; constant: that of such a polynomial. 0: it is
+** unknown, or overflows. */
 static int value_of(const ask *q, const fl_kterm *t, int64_t *v) {
   int64_t x;
   *v = t->c;
@@ -171,8 +171,8 @@ static int same_digits(const number *a, const number *b) {
   return a->n == b->n && found == a->n;
 }
 
-/* A guard on several digits must be a bound on the index itself: *most bounds the sum of the
-** digits. */
+/* A guard on several digits must be a bound on the index itself, as in "if (i < n) y[i] = …". Sets
+** *most to the least such bound. 0: a guard has another form. */
 static int limit_flat(ask *q, const number *at, int64_t *most) {
   for (int g = 0; g < q->s->n_guards; g++) {
     number a;

@@ -44,9 +44,10 @@ int fl_kjumps(fl_kblock b) { return fl_kblock_any(b, is_jump, NULL); }
 
 typedef struct finder { fl_kdefs *d; int32_t order; int changed; } finder;
 
-/* Sets 'until', the place (statement number) up to which the definitions in a block hold: in the
-** block of a loop 'end', in the same iteration, also for labelled blocks inside it unless a jump
-** may skip them. Outside of loops a variable has one value. */
+/* Sets fl_kdef.until, the last place (statement number) at which a variable surely has the value
+** that block b assigns first. In the body of a loop that is 'end', the body's last statement: after
+** it the next iteration begins. An assignment in a labelled block inside b holds up to 'end' too,
+** unless a jump before it may skip it. Outside of loops it holds to the end of the kernel. */
 static void extend(fl_kdefs *d, fl_kblock b, int32_t end, int nested) {
   for (const fl_kstmt *s = b.first; s; s = s->next) {
     fl_kdef *v = s->kind == FL_KS_ASSIGN ? &d->var[s->var] : NULL;
@@ -139,8 +140,8 @@ const fl_kexpr *fl_kuncast(const fl_kexpr *x) {
   return x;
 }
 
-/* x without its outer conversions between wide integers. *exact: set to 0 if they lose low bits of
-** a number of 'type'. */
+/* x without its outer conversions between integers of 32 bits and more. *exact: set to 0 if they
+** lose bits of a number of 'type'. */
 static const fl_kexpr *uncast(const fl_kexpr *x, int type, int *exact) {
   for (; x->kind == FL_KX_CAST && is_wide(x->type); x = x->x[0])
     *exact &= fl_kt_size(x->type) >= fl_kt_size(type);

@@ -19,8 +19,8 @@ typedef struct fl_kdef {
   uint8_t in_loop;           /* one of them is in a loop */
   uint8_t zero;              /* an integer that is assigned only 0, or another such integer */
   int32_t order, until;      /* place of its first assignment; place up to which the variable keeps
-                             ** that value, in one iteration */
-  const fl_kexpr *value;     /* the value first assigned; NULL: it is the result of a statement */
+                             ** the value assigned there, in one iteration of the loops around */
+  const fl_kexpr *value;     /* the value first assigned; NULL: result of an atomic, a shuffle … */
   const fl_kexpr *step;      /* the value assigned second, in the step of while loop step_loop */
   int32_t step_loop;
 } fl_kdef;

@@ -1,6 +1,6 @@
 /*
-** Index expressions as polynomials (form.h). Constants of unsigned types beyond INT_MAX are the
-** negative numbers that they were in the source (i + ~0u).
+** Index expressions as polynomials (form.h). Constants of unsigned types beyond INT_MAX are read as
+** the negative numbers that were meant: i + ~0u is i - 1.
 */
 #include "kernel/facts/form.h"
 #include "base/hash.h"
@@ -220,7 +220,7 @@ int fl_kpolys_number(fl_kpolys *all, const fl_kpoly *p) {
 
 static fl_kpoly bad(void) { return (fl_kpoly){ .bad = 1 }; }
 
-/* The quotient whose dividend is a; NULL: there is none. */
+/* The quotient that a is (a = b / m); NULL: a is not a single quotient. */
 static const fl_kquotient *quotient_of(const fl_kquotients *all, const fl_kpoly *a) {
   const fl_kterm *t = &a->t[0];
   return a->n == 1 && t->n == 1 && t->c == 1 && t->s[0] >= FL_KSYM_QUOTIENT

@@ -102,7 +102,7 @@ static inline int fl_kpoly_is(const fl_kpoly *p, int32_t s) {
 typedef struct fl_kreader fl_kreader;
 struct fl_kreader {
   fl_kpoly (*var)(const fl_kreader *r, int32_t var, int depth);
-  /* The form of an expression x that is not a sum or product; NULL: such an x is 'bad'. */
+  /* The polynomial of an expression x that is not a sum or product; NULL: such an x is 'bad'. */
   fl_kpoly (*other)(const fl_kreader *r, const fl_kexpr *x);
   fl_kquotients *quotients;                 /* NULL: divisions are not read */
   const void *arg;

@@ -266,8 +266,9 @@ static void join_rests(search *w) {
   }
 }
 
-/* If b + c * (n + k * m) and b are known, and n < m is an index of the thread, n is known; a % m +
-** k * m makes a % m known. */
+/* A known counter makes known where it began, if its start is less than its step. In for (v = b + c
+** * n; …; v += c * m) with an index n < m of the thread and a known b, v is b + c * (n + k * m) and
+** makes n known; in for (v = a % m; …; v += m) v makes a % m known. */
 static void use_counter(search *w, int32_t var) {
   fl_kpoly first, step, a;
   fl_kterm m;
@@ -285,8 +286,9 @@ static void use_counter(search *w, int32_t var) {
     add_rest(w, &a, &ONE, &m);
 }
 
-/* A known index in the launch makes the index in the block and the block known, and these two make
-** it known. A known counter makes its first value known. */
+/* A known index in the launch makes known the index in the block and that of the block, along the
+** same axis, and these two together make the first known. A known counter makes known the index of
+** the thread at which it began. */
 static void close_axes(search *w) {
   for (int i = 0; i < w->n_known; i++) {
     const int32_t s = w->known[i];

@@ -45,7 +45,7 @@ static int32_t twin(const search *a, const search *b, int32_t s) {
   return -1;
 }
 
-/* The form of x at b's place, expressed in symbols of a's place. */
+/* The polynomial of x at b's place, in the symbols (counters) of a's place. */
 static fl_kpoly seen_from(const search *a, const search *b, const fl_kexpr *x, int32_t order) {
   fl_kplace at = b->r.at;
   at.order = order;

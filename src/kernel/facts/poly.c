@@ -17,7 +17,8 @@ int fl_kpoly_is_uniform(const void *indices, int32_t s) {
   return s >= FL_KSPECIAL_BDIM_X && s < FL_KSPECIAL_COUNT;
 }
 
-/* here: the place of the expression, if unknown parts get symbols; -1: they do not. */
+/* here: number of the statement that holds the expression, if parts that are no polynomials get
+** symbols; -1: such parts make it 'bad'. */
 typedef struct asked { const fl_kindices *k; fl_kplace at; int32_t here; } asked;
 
 static fl_kpoly expand(const asked *q, const fl_kexpr *x, int depth);
@@ -62,8 +63,8 @@ int fl_kplace_agrees(const fl_kindices *k, const fl_kplace *at, const fl_kexpr *
        : at->same == FL_KSAME_IN_BLOCK && fl_kuniform_in_block(k, x);
 }
 
-/* The form of an expression that is not a sum or product: one symbol, if its value is the same in
-** the threads that are compared. */
+/* The polynomial of an expression that is not a sum or product: one symbol, if its value is the
+** same in the threads that are compared. */
 static fl_kpoly expand_other(const fl_kreader *r, const fl_kexpr *x) {
   const asked *q = r->arg;
   if (q->here >= 0 && fl_kt_is_int(x->type)) return unknown(q, x);

@@ -12,7 +12,8 @@
 
 enum { FL_KPOLY_LOOPS = 32 };
 
-/* An expression of unknown value at a place (defs.h). order 0: the place where it is used. */
+/* A part of an index that is not a polynomial (idx[i]) and the symbol that stands for its value.
+** order: place (defs.h) at which it is evaluated; 0: in the statement that uses the index. */
 typedef struct fl_kunknown {
   const fl_kexpr *x;
   int32_t order, symbol;
@@ -29,7 +30,7 @@ struct fl_kindices {
   fl_kdefs *defs;
   fl_kuniform *uniform;
   fl_kpolys *seen;                         /* the cores (fl_kshape) of the indices that were read */
-  fl_kunknown **unknown;                   /* the parts of these indices that are not polynomials */
+  fl_kunknown **unknown;                   /* list of parts of indices that are not polynomials */
   fl_kquotients *quotients;
 };
 
@@ -75,6 +76,6 @@ int fl_kindex_digits(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *in
 ** function, set to 1 if the parameter must be positive for that. */
 int fl_kindex_below(const fl_kindices *k, const fl_kstmt *s, const fl_kpoly *d, const fl_kterm *m,
                     uint8_t *need);
-/* The place of statement s, which is behind the conditions around it; 0: not found. */
+/* Sets *at to the place of statement s, inside the loops around it; 0: not found. */
 int fl_kindex_place(const fl_kindices *k, const fl_kstmt *s, fl_kplace *at);
 #endif

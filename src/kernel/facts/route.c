@@ -114,9 +114,9 @@ static const fl_kvar *parameter(const fl_kindices *k, int32_t s) {
          ? v : NULL;
 }
 
-/* Is n > 0? The question is put as a limit (fl_klimit): a block has at least one thread along x, so
-** threads <= BLOCK * n implies n > 0; and it has at most BLOCK threads, so n > 0 implies that
-** limit. */
+/* Is the parameter n that symbol s stands for > 0? The question is put as a limit (fl_klimit): a
+** block has at least one thread along x, so threads <= BLOCK * n implies n > 0; and it has at most
+** BLOCK threads, so n > 0 implies that limit. */
 int fl_kroute_is_positive(const route *r, int32_t s) {
   enum { BLOCK = 1024 };
   const fl_kvar *v = parameter(r->k, s);

@@ -39,7 +39,8 @@ typedef struct fl_kdigit {
   const fl_kpoly *unit;
   fl_kterm low, high, bound;                /* REM: bound = high / low */
 } fl_kdigit;
-/* Does condition i imply s < m, or 0 <= s < m? m: a monomial. */
+/* fl_kroute_says_below: does condition i imply s < m? fl_kroute_stays_below: do all conditions and
+** the launch together imply 0 <= s < m? m: a monomial. */
 int fl_kroute_says_below(const fl_kroute *r, int i, int32_t s, const fl_kterm *m);
 int fl_kroute_stays_below(const fl_kroute *r, int32_t s, const fl_kterm *m);
 /* Is extent 'which' of the launch at most m, or, unless param is -1, m times the value of

@@ -99,7 +99,7 @@ static void spread(fl_kuniform *u, fl_kblock b, const way *up) {
   }
 }
 
-/* Numbers 'place' and the declarations, in the order in which 'spread' counts. */
+/* Gives 'place' and the declarations their numbers: statements are counted as in 'spread'. */
 static void number(fl_kuniform *u, fl_kblock b, const fl_kstmt *place) {
   for (const fl_kstmt *s = b.first; s; s = s->next) {
     u->order++;

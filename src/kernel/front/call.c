@@ -137,8 +137,8 @@ static void bind_reference(fl_front *p, const fl_kformal *f, fl_cvalue v, int64_
   fl_front_bind(p, f->name, FL_SYM_REFERENCE, v);
 }
 
-/* Reads an initialiser list that is an argument in the caller's scope, before the callee's names
-** exist. */
+/* Reads an argument that is an initialiser list. It is read in the caller's scope, before the
+** callee's names exist. */
 static fl_cvalue listed(fl_front *p, const fl_kformal *f, fl_cvalue v, int32_t line) {
   const int64_t at = p->at;
   const fl_cvalue to = fl_decl_object(p, f->type, f->name, line);
@@ -269,7 +269,8 @@ static int fold_statement(fl_front *p, fl_kexpr **result) {
   return done || p->failed;
 }
 
-/* Calls a function of constants at a place where statements are not allowed. */
+/* Evaluates a call of a function with constant arguments where statements are not allowed, as in
+** the size of an array. */
 static fl_cvalue fold_call(fl_front *p, fl_kdevice *d, const fl_kcall *c) {
   const fl_kbookmark back = fl_front_open(p, d->body, d->scope);
   const int64_t frame = p->frame;

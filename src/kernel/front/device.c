@@ -162,7 +162,8 @@ static void formal(fl_front *p, fl_kformal *f) {
 
 enum { MAX_FORMALS = FL_K_MAX_GIVEN };
 
-/* Expands "T... v" at the tokens into a formal for each element. 0: it is not a pack. */
+/* Expands the parameter pack "T... v" at the tokens into one formal parameter for each element. 0:
+** it is not a pack. */
 static int packed_formals(fl_front *p, fl_kdevice *d, fl_kformal *list) {
   int dots = 0;
   while (!fl_front_is_at(p, dots, FL_PU_ELLIPSIS) && !fl_front_is_at(p, dots, ',') &&

@@ -384,7 +384,7 @@ static fl_cvalue assign_pointer(fl_front *p, fl_cvalue to, fl_cvalue from, int32
     move_to(p, s, &from, line);
   } else if ((s->v.var != from.var || s->v.linear != from.linear || s->v.unit != from.unit ||
               !fl_ctype_same(s->v.type, from.type))) {
-    fl_turn_wanted(p, &s->v, &from);               /* the text is read again if that may help */
+    fl_turn_wanted(p, &s->v, &from);       /* the body may be read again with turns (turn.c) */
     fl_refuse(p, line, "pointer '%s' would point into another array than before", s->name);
   } else if (!p->b) fl_refuse(p, line, "an assignment in a constant expression");
   else move_to(p, s, &from, line);
@@ -395,8 +395,8 @@ static int in_memory(fl_front *p, fl_cvalue v) {
   return p->f && p->f->vars[v.var].kind != FL_KV_LOCAL;
 }
 
-/* Assigns to op= e. The value is kept in a temporary if memory would otherwise be read again for
-** it. */
+/* Assigns "to op= e". The new value is the result; it is kept in a temporary if it would otherwise
+** be read from memory again. */
 static fl_cvalue update(fl_front *p, fl_cvalue to, int op, fl_kexpr *e, int unused,
                        int32_t line) {
   if (p->failed || !e) return fl_val_none();

@@ -18,7 +18,7 @@ fl_cvalue fl_operator_update(fl_front *p, int op, fl_cvalue to, fl_cvalue from, 
 /* parameter.c: reads the parameters of kernel f, from after its '(' to its ')'. *types: the type of
 ** each; NULL: unknown. */
 void fl_front_parameters(fl_front *p, fl_kfunc *f, const fl_ctype ***types);
-/* Sets what 'out' says of its type, which is t. */
+/* Fills the members of 'out' that describe the parameter's type, which is t. */
 void fl_front_describe(fl_front *p, fl_kparam *out, const fl_ctype *t);
 /* source.c: notes that the body of f is outside the language, with the reason for which p refused
 ** it. */
@@ -29,7 +29,8 @@ fl_kstmt *fl_val_must(fl_front *p, fl_kexpr *is, const char *what, int32_t line)
 fl_cvalue fl_turn_list(fl_front *p, fl_cvalue first, int n, fl_kexpr *at, int32_t line);
 
 int fl_texture_is(const fl_ctype *t);        /* is it cudaTextureObject_t? */
-/* At a name: 1: it is a function that reads textures, *out is its value (no value: refused). */
+/* If the name at the tokens is a function that reads textures, reads the call, sets *out to its
+** value (FL_V_NONE if it was refused) and returns 1; else 0. */
 int fl_texture_call(fl_front *p, fl_cvalue *out);
 int fl_texture_old(fl_front *p);             /* at "texture<": refuses it, 1 */
 

@@ -28,14 +28,14 @@ typedef enum {
 typedef struct fl_cvalue {
   uint8_t kind, linear, is_const, rvalue;
   uint8_t null, list;   /* it is null; length of the list of pointers (from var on), or 0 */
-  uint8_t torn;              /* PLACE: an argument that another argument changes. It may be referred
-                             ** to; reading it gives the value that it had, in 'e' or 'parts'; if
-                             ** that is NULL it may not be read */
+  uint8_t torn;              /* PLACE: an argument that another one changes: x in f(x, x++). It may
+                             ** be bound to a reference; reading it gives the value that it had, in
+                             ** 'e' or 'parts'; if that is NULL it may not be read */
   uint8_t unit;           /* LINEAR: the unit of idx in bytes; 0: the size of an element (view.c) */
-  uint8_t member;   /* not LINEAR: a member of an element: the next one is in another variable */
+  uint8_t member;   /* not LINEAR: a member of a struct: the next member is in another variable */
   int32_t sym;            /* POINTER: 1 + index of the symbol that it was just read from; 0: none */
   const fl_ctype *type;
-  fl_kexpr *when;    /* POINTER: false if it is null (0: a null argument); NULL: it is never null */
+  fl_kexpr *when;    /* POINTER: a BOOL that is false where it is null; NULL: it is never null */
   fl_kexpr *e;
   int32_t var;
   fl_kexpr *idx;
@@ -50,16 +50,16 @@ typedef enum {
                     ** index, or -1 (never assigned again); v.type NULL: no value yet */
   FL_SYM_REFERENCE, /* another name of v */
   FL_SYM_CONSTANT,  /* v.e is a constant */
-  FL_SYM_TABLE,     /* constants at file scope: type, data per leaf; it gets variables when used */
-  FL_SYM_MEMORY,    /* a variable of file scope: one more parameter of its users (memory.c) */
+  FL_SYM_TABLE,     /* a constant array or struct: 'data' per leaf; its first use makes variables */
+  FL_SYM_MEMORY,    /* variable of file scope: a further parameter of kernels that use it */
   FL_SYM_DYNAMIC,   /* extern __shared__ at file scope: elements of 'type' */
   FL_SYM_SHARED,    /* __shared__ at file scope */
   FL_SYM_TYPE, FL_SYM_FUNCTION,
   FL_SYM_TEMPLATE,  /* of structs */
   FL_SYM_SPACE,     /* a namespace; the names declared in it are symbols without its prefix */
-  FL_SYM_PACK,    /* a pack: n_inner symbols in 'inner', or NULL and variables "name k" (pack.c) */
+  FL_SYM_PACK,    /* parameter pack: n_inner symbols in 'inner', or, if NULL, variables (pack.c) */
   FL_SYM_TEXT,      /* a string literal for printf: 'why' */
-  FL_SYM_WRONG      /* known, but outside the language for the reason 'why' */
+  FL_SYM_WRONG      /* a declared name that is outside the language, for the reason 'why' */
 } fl_symkind;
 
 typedef struct fl_symbol fl_symbol;
@@ -119,8 +119,8 @@ typedef struct fl_kmembers {
   int plain;                     /* there is "V() = default" */
   int64_t at;                    /* its first token after the name */
   const struct fl_kmembers *around;  /* members of the enclosing struct, visible here; or NULL */
-  const struct fl_ktemplate *of; /* its template, whose arguments begin 'inner'; NULL: none */
-  int n_args;  /* number of template arguments, and of the parameters of a partial specialisation */
+  const struct fl_ktemplate *of; /* the template that it is an instance of; NULL: none */
+  int n_args;  /* symbols that begin 'inner': template arguments, of partial specialisations too */
 } fl_kmembers;
 #define FL_MAKER "()"
 #define FL_CONVERTS "operator T"      /* to its result */
@@ -168,7 +168,7 @@ struct fl_symbol {
   int32_t n, line;
   uint8_t kind;
   fl_cvalue v;
-  int32_t offset, may_be_null;  /* POINTER: the index's variable; v.when tells whether it is null */
+  int32_t offset, may_be_null;  /* POINTER: variable of its index; 1: assigning it sets v.when */
   const fl_ctype *type;      /* TABLE, TYPE: its type; FUNCTION: type of its name, or NULL */
   const fl_kvalue *const *data;
   const fl_kfunc *of;        /* TABLE: variables from v.var on exist in this function */
@@ -221,16 +221,16 @@ typedef struct fl_front {
   fl_kvalue **table;         /* initialisers are collected here (per leaf) instead of executed */
   int half;                  /* the first '>' of a '>>' at the tokens has been taken */
   int64_t scope;             /* first symbol of the block being read */
-  int pack;                  /* 1 + the element that names of packs stand for; 0: none */
+  int pack;                  /* 1 + the element of packs (T... v) that is being expanded; 0: none */
   fl_kstored *stored;        /* objects whose elements have another type than declared (view.c) */
-  int restored, as_declared; /* read the body again with 'stored'; with the declared types */
+  int restored, as_declared; /* the body must be read again with 'stored'; it is read as declared */
   int angle;            /* inside <…>, outside of brackets there: '>' and '>>' end the expression */
   int spaces;                /* there are namespaces, so a name may stand for two things */
   int bare;                  /* fl_ktype of floating literals without suffix; VOID: f64 */
   struct fl_kturn *turns;    /* pointers into one of several arrays (turn.c) */
   fl_kheld *held;            /* pointers that are members (held.c) */
   const char *forms;         /* of source.h */
-  int turning, turn_wanted;  /* body is read with turns; read it again with them (2: all structs) */
+  int turning, turn_wanted;  /* body is read with turns (turn.c); must be; 2: also structs */
   const fl_ctype *vectors[64]; int n_vectors;
 } fl_front;
 
@@ -336,8 +336,8 @@ fl_cvalue fl_decl_make(fl_front *p, const fl_ctype *t, const char *name, fl_kvki
                        int32_t line);
 /* "a[] = {…}" counted */
 const fl_ctype *fl_decl_sized(fl_front *p, const fl_ctype *t, int32_t line);
-/* Declares a constant from the list at the tokens. 0: it is not constant; with 'try' nothing is
-** taken then. */
+/* Declares a constant array or struct from the list at the tokens. 0: the list is not constant;
+** fl_decl_try_table takes no token then. */
 int fl_decl_table(fl_front *p, const fl_ctype *t, const char *name, int32_t line);
 int fl_decl_try_table(fl_front *p, const fl_ctype *t, const char *name, int32_t line);
 void fl_decl_zero(fl_front *p, fl_cvalue place, int32_t line);
@@ -365,9 +365,9 @@ void fl_device_list(fl_front *p, fl_kdevice *d, int64_t from);
 fl_kdevice *fl_overload(fl_front *p, fl_kdevice *first, const fl_kcall *c, int *exact);
 fl_cvalue fl_inline(fl_front *p, fl_kdevice *d, const fl_kcall *c);
 
-/* the file's names, valid until one is added */
+/* Sets *inner to the *n names of file scope, an array that is valid until a name is added. */
 void fl_scope_file(fl_front *p, const fl_symbol **inner, int64_t *n);
-/* is it a template, or, inside a template, an instance of it? */
+/* Is s the name of a template of structs, or of a struct that is an instance of one? */
 int fl_scope_is_template(const fl_symbol *s);
 int fl_scope_is_space(fl_front *p, const fl_ktok *t);
 void fl_scope_rename(fl_front *p);                         /* takes "a = b::c;" after 'namespace' */
@@ -402,9 +402,9 @@ void fl_member_copy(fl_front *p, fl_cvalue to, fl_cvalue from, int32_t line);
 fl_kdevice *fl_member_makes(fl_front *p, const fl_ctype *t, const fl_cvalue *from);
 /* the only conversion operator of t to a number; NULL: none */
 const fl_kdevice *fl_member_converts(const fl_ctype *t);
-/* v as a pointer, if it converts to one */
+/* v converted to a pointer if it is an object with such an operator; else v */
 fl_cvalue fl_member_pointer(fl_front *p, fl_cvalue v, int32_t line);
-/* v as a number, if it converts to one */
+/* v converted to a number if it is an object with one such operator; else v */
 fl_cvalue fl_member_plain(fl_front *p, fl_cvalue v, int32_t line);
 void fl_member_inits(fl_front *p, const fl_kdevice *d, fl_cvalue self);       /* of a constructor */
 /* at '(' or '<' */
@@ -414,7 +414,7 @@ fl_cvalue fl_parse_lambda(fl_front *p);                       /* at '[' */
 /* ---- bounds.c ---- */
 
 void fl_front_bounds(fl_front *p);      /* at the end: refuses what is too large for any compiler */
-void fl_front_note_size(fl_front *p);   /* makes the first refusal for size that of the text */
+void fl_front_note_size(fl_front *p);   /* makes a fl_refuse_size the refusal of the whole text */
 
 /* ---- unread.c ---- */
 
@@ -481,9 +481,9 @@ int fl_view_stored(const fl_front *p, const char *name);
 /* Notes that the variables from 'var' on are the object of type t declared at the tokens. */
 void fl_view_settle(fl_front *p, const fl_ctype *t, const char *name, int32_t var, int32_t n);
 fl_cvalue fl_view_chosen(fl_front *p, int type, int32_t line);       /* a number that an IF sets */
-/* Requests elements of type 'want' for the object of variable 'var'. leaf: LEAF if it has a
-** variable per leaf; CAST if in addition a pointer to it is cast. 1: it gets them when the body is
-** read again. */
+/* Requests elements of type 'want' for the object of variable 'var'. leaf: LEAF if each scalar or
+** array in the object has a variable; CAST if in addition a pointer to it is cast. Returns 1 if the
+** object gets such elements, for which the body is then read again. */
 enum { FL_VIEW_LEAF = 1, FL_VIEW_CAST };
 int fl_view_note(fl_front *p, int32_t var, int want, int leaf);
 /* The size of a value of type t, or of 'bytes' bytes, in the units of v.idx. */
@@ -512,8 +512,8 @@ fl_kblock fl_order_cut(const fl_kmark *m);      /* the statements since m, taken
 ** there. */
 void fl_order_before(fl_front *p, fl_cvalue *v, int n, const fl_kmark *m, int address,
                      int32_t line);
-/* Makes operands in unspecified order independent of each other's statements, or refuses them: the
-** n values x, whose statements begin at m, and y, whose statements begin at 'middle'. */
+/* Makes operands that C evaluates in unspecified order independent of each other's statements, or
+** refuses them: the n values x, whose statements begin at m, and y, whose begin at 'middle'. */
 void fl_order_open(fl_front *p, const fl_kmark *m, const fl_kmark *middle, fl_cvalue *x, int n,
                    fl_cvalue *y, int32_t line);
 /* fl_order_open for argument args[n] and the n arguments before it, in unspecified order. */
@@ -532,13 +532,13 @@ void fl_held_assign(fl_front *p, fl_cvalue place, fl_cvalue from, int32_t line);
 
 typedef struct fl_kturn fl_kturn;
 fl_kturn *fl_turn_of(const fl_front *p, int32_t var);        /* NULL: var is an ordinary array */
-/* May a pointer to 'of' that points to v at first (NULL: nowhere yet) become a turn (fl_kturn)? It
-** may if 'of' is a number, or a struct of contiguous numbers of one type. */
+/* May a pointer to 'of' that points to v at first (NULL: nowhere yet) become a turn (a pointer into
+** one of several arrays)? It may if 'of' is a number, or a struct of numbers of one type. */
 int fl_turn_fits(const fl_front *p, const fl_ctype *of, const fl_cvalue *v);
-/* Called if x and y point into two arrays. 1: turns are in use; 0: they are not yet, and may be
-** when the body is read again. */
+/* Called if one pointer is to point where x does and where y does, into two arrays. 1: the body is
+** read with turns, so it can; 0: it cannot; the body may be read again with turns. */
 int fl_turn_wanted(fl_front *p, const fl_cvalue *x, const fl_cvalue *y);
-/* Is the pointer assigned from token 'at', 'depth' blocks deep, to the end of its block? */
+/* Is pointer 'name' assigned between token 'at', 'depth' blocks deep, and the end of its block? */
 int fl_turn_later(const fl_front *p, int64_t at, int depth, const char *name);
 /* fl_turn_later that also counts ++ and +=, and with 'passed' uses as an argument by itself. */
 int fl_turn_moves(const fl_front *p, int64_t at, int depth, const char *name, int passed);
@@ -555,7 +555,7 @@ void fl_turn_lower(fl_front *p);                             /* at the end of th
 
 /* ---- expr.c, call.c, warp.c, stmt.c ---------------------------------------------------------- */
 
-/* lambda.c: an object whose operator() is the functions of that symbol */
+/* lambda.c: an object whose operator() calls the function (or overloads) that s names */
 fl_cvalue fl_function_value(fl_front *p, fl_symbol *s);
 fl_cvalue fl_parse_expr(fl_front *p);                         /* with commas */
 fl_cvalue fl_parse_assign(fl_front *p);                       /* without */
