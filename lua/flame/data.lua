@@ -11,7 +11,7 @@ local data = {}
 
 local function fail(op, message, ...) internal.fail(op, message:format(...)) end
 
---- Adds a function that 'text' declares (src/lua/declare.h) to table t; '...': one for each form.
+--- Adds to table t what 'text' declares (src/lua/declare.h); '...': a function per declared form.
 local function put(t, text, ...) t[text:match("([%w_]+)%(")] = internal.declare(text, "", ...) end
 
 -- ---- random numbers, apart from the script's ----------------------------------------------------
@@ -27,7 +27,7 @@ put(data, "data.seed(seed: int)", function(seed) random = generator(seed) end)
 
 -- ---- readers -----------------------------------------------------------------------------------
 
---- An IDX file (the format of MNIST), gzip or not; its own dtype and numbers.
+--- An IDX file (MNIST's format), gzip or not, in the file's dtype, unscaled.
 put(data, "data.idx(path: str) -> T", function(path) return internal.io_load_idx(path) end)
 
 --- A .npy file.
@@ -223,7 +223,7 @@ local function state_of(self)
     each = n > 1 and n * self.size or nil }
 end
 
---- Batches of 'each' items (on all ranks) done at the saved position s; raises if it is inside one.
+--- How many batches of 'each' items (on all ranks) are before position s; raises if s is in one.
 local function position(op, s, each)
   local done = s.at * (s.each or each)
   if done % each ~= 0 then
@@ -240,7 +240,7 @@ local function part(self, x, first, count)
   return self.device and y:to(self.device) or y
 end
 
--- Records the batch after the last one made: {number, part, …}; nil at the end of the epoch.
+-- Makes the batch after self.made, the last one: {number, part, …}; nil at the end of the epoch.
 local function make(self)
   local first, count = span(self, self.made + 1)
   if not first then return nil end

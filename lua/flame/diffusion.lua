@@ -174,7 +174,7 @@ declare([[loss(model: fn, x: T, schedule: NoiseSchedule,
 -- ---- samplers -----------------------------------------------------------------------------------
 -- Each sampler starts from noise x and calls the model once at each of its times.
 
---- The data and the noise in x that the network's output y means; share is a² at this time.
+--- The data and the noise that x consists of, by the network's output y; share: a² at x's time.
 local function parts(kind, y, x, share, clip)
   local a, s = share ^ 0.5, (1 - share) ^ 0.5
   local clean

@@ -135,8 +135,8 @@ local function share(op, x, y)
   return mask / all_reduce(mask, { op = op, reduce = "sum" })
 end
 
---- The number of the reduction to record and, for a mean of half types, the number of ranks: it is
---- recorded as a sum, by which the caller divides (NCCL would round each part of the mean).
+--- The code of the reduction to record. A mean of half types is recorded as a sum (NCCL would round
+--- each part of the mean): the second result, if any, is the number of ranks to divide it by.
 local function reduce_of(x, how)
   if how.reduce == "mean" and x:element_size() < 4 then return 0, distributed.size() end
   return reduces[how.reduce]

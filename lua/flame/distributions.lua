@@ -76,7 +76,7 @@ end
 
 -- ---- parameters and values ----------------------------------------------------------------------
 
---- Conditions on parameters and values: where does x fulfil it (holds), and its text in messages.
+--- Conditions on values: holds(x) tells where x fulfils it, 'text' is its name in messages.
 local number = { holds = function(x) return x:eq(x) end, text = "a number" }
 local need = {
   number = number,

@@ -308,7 +308,7 @@ kind([[heatmap(z: T|any[], *, map: str = "depth", limits?: num[], xlim?: num[], 
   return add(self, "heatmap", layer, {})
 end)
 
--- Positions (given, or 1 to all) of columns or rows; if n blocks remain, those of their middles.
+-- Positions of columns or rows (given, or 1 to 'all'); for n blocks of them, of the middle ones.
 local function positions(name, given, n, all)
   local list = given and data.list("contour", name, given) or {}
   if given and #list ~= all then

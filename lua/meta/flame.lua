@@ -4033,7 +4033,7 @@ function data.drawn_digits(n) end
 ---@return string
 function data.find(folder, name) end
 
---- An IDX file (the format of MNIST), gzip or not; its own dtype and numbers.
+--- An IDX file (MNIST's format), gzip or not, in the file's dtype, unscaled.
 ---@param path string
 ---@return flame.Tensor
 function data.idx(path) end
@@ -7512,7 +7512,7 @@ function flame.linalg.matrix_exp(x) end
 ---@field keepdim? boolean  false
 ---@field dtype? string
 
---- The norm of matrices, of the two axes dim, {-2, -1}: ord is "fro", "nuc", 1, 2, inf, -1, -2 or
+--- Norms of matrices in two axes, dim ({-2, -1}); ord is "fro", "nuc", 1, 2, inf, -1, -2 or
 --- -inf.
 ---@param x flame.Tensor
 ---@param ord? number|"fro"|"nuc"|flame.options.linalg.matrix_norm  "fro"
@@ -15741,7 +15741,7 @@ function flame.vjp(f, x, v) end
 
 --- A function that applies f to each example of a batch; its arguments have one axis more than f's.
 --- axes: that axis (default: 1), or a list, one per argument; false: all examples share it. Results
---- have it as axis 1. f runs once per example; calls of a kernel become one launch.
+--- have the axis first. f runs once per example; calls of a kernel become one launch.
 ---@param f function
 ---@param axes? any|flame.options.vmap
 ---@return function

@@ -32,7 +32,7 @@ local function position_text(i, shape)
   return "(" .. table.concat(at, ", ") .. ")"
 end
 
---- Central difference, with steps of eps, of f's weighted sum in element i of the input xs[k].
+--- The derivative of f's weighted sum by element i of xs[k], as a central difference of steps eps.
 local function numeric(f, xs, k, i, eps)
   local flat = xs[k]:reshape(-1)
   local at = flame.tensor({ i }, { dtype = "i64", device = flat.device })

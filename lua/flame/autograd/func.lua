@@ -8,7 +8,7 @@ local recording = require "flame.base.recording"
 local fail, def = arguments.fail, arguments.def
 local is_tensor = flame.is_tensor
 
---- noting: false, or what each function of flame.func calls while tools/swap.lua notes ops.
+--- noting: false or, while tools/swap.lua notes ops, a function that stands in for each call.
 local func = { noting = false }
 
 -- ---- flame.func ---------------------------------------------------------------------------------

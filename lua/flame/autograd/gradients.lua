@@ -44,7 +44,7 @@ function Gradients.norm(g)
   end
   return (sum or flame.zeros({})):sqrt()
 end
---- Scales all in place so that the norm of all together is at most 'most'; returns the norm before.
+--- Scales all gradients in place so that their common norm is at most 'most'; returns the old norm.
 function Gradients.clip(g, most)
   local norm = Gradients.norm(g)
   local _ <close> = flame.no_grad()
@@ -222,7 +222,7 @@ end)
 -- or a nested table of tensors with names, f's only argument. Grad mode is on while f runs. In an f
 -- that is being differentiated itself, their results keep the graph.
 
---- Runs f on tracked copies of x (keep: aliases if x is tracked); returns these and f's results.
+--- Runs f on tracked copies of x (keep: aliases if x is tracked). Returns the copies, f's results.
 local function apply(op, f, x, keep)
   local single, xs = is_tensor(x), {}
   local function track(t)
@@ -273,7 +273,7 @@ local function like_x(x, list)
     return list[k]
   end)
 end
---- Gradients of ys (those that are tracked), weighted by seeds, for each of xs; false: none.
+--- For each of xs the gradient of the tracked ys, weighted by seeds; false if no y depends on it.
 local function pull(ys, seeds, xs, how)
   local y, seed = {}, {}
   for i = 1, #ys do

@@ -62,7 +62,7 @@ end
 --- differs between the calls, and the arguments of the launch, those that differ stacked.
 local function one_launch(calls, info)
   local args, bits, i = { n = calls[1].n }, 0, 0
-  if info.config.vjp then return nil end                  -- the given vjp is that of a single call
+  if info.config.vjp then return nil end                  -- the vjp is for a single call
   for _, q in ipairs(info.params) do
     if q.role ~= "out" and not q.hidden then
       i = i + 1
@@ -195,7 +195,7 @@ end
 
 --- A function that applies f to each example of a batch; its arguments have one axis more than f's.
 --- axes: that axis (default: 1), or a list, one per argument; false: all examples share it. Results
---- have it as axis 1. f runs once per example; calls of a kernel become one launch.
+--- have the axis first. f runs once per example; calls of a kernel become one launch.
 def(".vmap(f: fn, axes?: any) -> fn", function(f, axes)
   return function(...)
     local given, list = table.pack(...), {}

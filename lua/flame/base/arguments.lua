@@ -15,7 +15,7 @@ local is_tensor = flame.is_tensor
 local function word(v) return is_tensor(v) and "a tensor" or type(v) end
 arguments.word = word
 
---- The word for the type of v in messages that need a number: for a tensor it adds x:item().
+--- The type of v in messages that need a number; for a tensor with the advice to write x:item().
 local function no_number(v) return is_tensor(v) and "a tensor\1: write x:item()" or word(v) end
 
 local function need_tensor(op, name, x)
@@ -70,8 +70,8 @@ local function in_place(f, name)
   end
 end
 
---- Adds the function of a declaration (src/lua/declare.h); f gets the parameters that were read. A
---- declaration of several forms (text, f, text, f, …) has a function for each.
+--- Declares a function of the library by 'text' (src/lua/declare.h): f gets the checked arguments.
+--- A function with several signatures (text, f, text, f, …) has an f for each.
 local function def(text, f, ...)
   local list = { f }
   for k = 1, select("#", ...), 2 do
@@ -97,7 +97,7 @@ local function def(text, f, ...)
 end
 arguments.def = def
 
-local FLAGS = {}           -- options that are true or false; those that are true by default are too
+local FLAGS = {}           -- options that must be booleans, besides all whose default is true
 for name in ([[keepdim hermitian training ceil_mode return_indices equal_nan accumulate
   zero_infinity with_replacement upper transpose unitriangular swap right log_target invert
   increasing include_last_offset hard get_infos full density check_errors adjoint is_causal

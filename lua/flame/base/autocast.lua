@@ -1,8 +1,8 @@
 --- flame.autocast: products in a half type, ops that need range or precision in f32, divided as in
 -- PyTorch. The declaration of an op says which it is (@half, @single), and the casts are made where
 -- its arguments are read (src/lua/declare_cast.c), so that they reach functions that a script keeps
--- in locals. A backward pass runs in the dtypes of its forward pass. A weight that is cast twice in
--- one evaluation is cast once there, since equal ops of a window are one.
+-- in locals. A backward pass runs in the dtypes of its forward pass. If ops of
+-- one evaluation cast the same weight, it is cast once, since equal ops are computed once.
 local internal = require("flame").internal
 local arguments = require "flame.base.arguments"
 local fail, cast_block, cast_begin = arguments.fail, internal.cast_block, internal.cast_begin

@@ -8,7 +8,7 @@ local dtypes = {
   float = {},                        -- name -> true, as the next two
   half = {}, whole = {},
   size = {},                         -- bytes of an element
-  bits = {},                         -- of a float's significand; for integers 2^bits is too large
+  bits = {},                         -- of a float's significand; integers are less than 2^bits
   least = {},                        -- exponent: 2^(least - 1) is the smallest normal number
   epsilon = {}, largest = {},        -- the distance from 1 to the next float; the largest finite
   kernel = {},                       -- the type's name in the text of kernels

@@ -79,7 +79,7 @@ local function is_group(t)
   return next(t) ~= nil
 end
 
---- Makes reading an unknown name raise, for the table t ('what') and tables of functions in it.
+--- Makes reading an unknown name of t, or of a table of functions in t, raise; what: t's name.
 function objects.namespace(t, what)
   for name, part in next, t do
     if is_group(part) then

@@ -89,11 +89,11 @@ local function code_of(sums, factors, last)
 end
 
 local work = { f16 = "f32", bf16 = "f32" }        -- half types are computed in f32 and rounded once
-local READS = 80              -- most slices that one component reads in one op (one code string)
-local MOST = 16               -- terms per component and op, where all of them would read more
+local READS = 80              -- most components of operands that one sum reads in one op
+local MOST = 16               -- terms of a sum in one op, if all its terms read more than READS
 local WIDEST = 128            -- components per op
 
---- Does each sum read at most READS slices, so that all of it can be one op?
+--- Does each sum read at most READS components of operands, so that one op can compute it?
 local function is_short(sums, others)
   for _, sum in ipairs(sums) do
     local seen, n = {}, 0
@@ -129,8 +129,8 @@ local function split(sums, others)
   return now, later, more
 end
 
---- How to compute a role. codes: per range of WIDEST components a list of codes whose results are
---- added; inputs: the operands of a code, as positions in 'others'.
+--- How to compute a role. codes: per range of WIDEST components a list of strings of code_of, one
+--- per op, whose results are added; inputs: the operands of each op, as positions in 'others'.
 local function plan_of(form, role)
   local others, factors, last = others_of(form, role)
   local plan = { others = others, inputs = {}, codes = {}, shared = form.shared or {},

@@ -45,7 +45,7 @@ return function(distributed, shared)
   end
 
   --- Sets a bucket's parameters to the new values of all ranks' parts: on a GPU by a collective for
-  --- each, which the device does in one call; on the CPU copied into one array.
+  --- each, all made in one call; on the CPU by one for all, with the parts copied into one array.
   local function gather(bucket)
     local n, whole_of = distributed.size(), {}
     if bucket.device ~= "cpu" then
@@ -113,7 +113,7 @@ return function(distributed, shared)
     return list
   end
 
-  --- This rank's parts of a bucket's summed gradients, each by a collective: one call on a GPU.
+  --- This rank's parts of a bucket's summed gradients: a collective for each, one call on a GPU.
   local function reduce_each(job, bucket)
     local sums, n = {}, distributed.size()
     for k, letter in ipairs(bucket) do

@@ -33,7 +33,7 @@ return function(distributions, shared)
     end
     return root
   end
-  --- The lower triangular root of p's inverse, by inverting the root of p with both axes reversed.
+  --- The lower Cholesky factor of p's inverse: inverts that of p with both its axes reversed.
   local function root_of_precision(self, p)
     local root = root_of(self, "precision_matrix", p:flip(-1, -2)):flip(-1, -2):transpose(-1, -2)
     local one = flame.eye(p:size(-1), { dtype = p.dtype, device = p.device })
@@ -85,7 +85,7 @@ return function(distributions, shared)
   function properties:mean() return self.loc:clone() end
   properties.mode = properties.mean
   function properties:variance() return self.scale_tril:square():sum(-1) end
-  --- The matrix root times vectors z (…, n). Up to FEW columns are added in their order: one
+  --- The matrix 'root' times vectors z (…, n). Up to FEW columns are added in order, by one
   --- kernel, with the same bits on every device; more take a matrix product.
   local FEW <const> = 64
   local function spread(root, z)
@@ -102,7 +102,7 @@ return function(distributions, shared)
     local z = flame.randn(size, { dtype = self.loc.dtype, device = self.loc.device })
     return self.loc + spread(self.scale_tril, z)
   end
-  --- The sum of the logarithms of a root's diagonal: half the log-determinant.
+  --- Half the log-determinant of root rootᵀ: the sum of the diagonal's logarithms.
   local function half_log_det(root) return root:diagonal(0, -2, -1):log():sum(-1) end
   --- root⁻¹ x for vectors x (…, n).
   local function whitened(root, x)

@@ -18,8 +18,8 @@ local function copy(k)
   return config
 end
 
---- The kernel k for arguments of these forms (src/lua/kernel_form.c). Its text is parsed once for
---- all kernels that differ from k in geometry only, and configured once for k's geometry.
+--- The kernel k for these forms: which arguments are nil, how long its lists of tensors are
+--- (src/lua/kernel_form.c). All kernels that differ in geometry only share one parse of the text.
 function internal.kernel_formed(k, forms)
   local config = internal.kernel_info(k).config
   local read, own = config.formed, config.own or {}

@@ -48,7 +48,7 @@ end
 ---@return flame.Kernel
 function Kernel:tune(list, ...) return blocks.tuned(self, list, ...) end
 
--- The hidden parameter for file-scope variable 'name', which k:constant sets; raises if none is.
+-- The hidden parameter for file-scope variable 'name', which k:constant sets; raises without one.
 local function constant_of(k, name)
   local known = {}
   for _, q in ipairs(internal.kernel_info(k).params) do

@@ -55,7 +55,7 @@ local function instance(state, types)
   return k
 end
 
---- The instance for the dtypes of tensors in '...'; where: the field of 'places' to find them.
+--- The instance for the dtypes of the tensors '...'; where: "place" or "given", see 'places'.
 local function chosen(self, where, first, ...)
   local state, types = state_of(self), {}
   for _, p in ipairs(state.template.parameters) do

@@ -1,4 +1,4 @@
---- Matrices with special entries, tensors as matrices, and names that flame.linalg has as well.
+--- Diagonal and Vandermonde matrices, transposes, and equations with tensors taken as matrices.
 local flame = require "flame"
 local arguments = require "flame.base.arguments"
 local solve = require "flame.linalg.solve"

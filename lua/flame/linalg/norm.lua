@@ -108,7 +108,7 @@ local function matrix_norm(op, x, ord, d, keepdim)
   return keepdim and y:reshape(shape):clone() or y
 end
 
---- The norm of matrices, of the two axes dim, {-2, -1}: ord is "fro", "nuc", 1, 2, inf, -1, -2 or
+--- Norms of matrices in two axes, dim ({-2, -1}); ord is "fro", "nuc", 1, 2, inf, -1, -2 or
 -- -inf.
 def([[linalg.matrix_norm(x: T, ord: num|"fro"|"nuc" = "fro", dim?: axis[], keepdim = false, *,
     dtype?: dtype) -> T]], function(x, ord, dim, keepdim, dtype)

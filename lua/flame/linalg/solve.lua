@@ -1,10 +1,10 @@
 --- Linear algebra: equations, triangular factorisations, determinants. All work
 -- on batches: the last two axes are a matrix. f32 and f64; other dtypes raise, as in PyTorch.
--- The numbers are computed by calls (src/tensor/calls.def). A call with several results returns one
--- flat tensor, of which the results are views. Gradients are written in terms of functions that
--- have gradients themselves, so they can be differentiated again. The functions are in flame.linalg
--- as well; singular values and eigenvalues are in linalg/spectrum.lua, norms in linalg/norm.lua,
--- products in linalg/product.lua.
+-- Calls (ops by a routine in C or CUDA: src/tensor/calls.def) compute the numbers. One with several
+-- results returns one flat tensor, of which these are views. Gradients are written in terms of
+-- functions that have gradients themselves, so they can be differentiated again. The functions are
+-- in flame.linalg as well; singular values and eigenvalues are in linalg/spectrum.lua, norms in
+-- linalg/norm.lua, products in linalg/product.lua.
 local flame = require "flame"
 local internal = flame.internal
 local arguments = require "flame.base.arguments"
@@ -83,7 +83,7 @@ local function own(first, ...)
   return first:clone(), own(...)
 end
 
---- Records a call (src/tensor/calls.def) on matrices with batch axes 'lead'; sizes: of its result.
+--- Records an op of src/tensor/calls.def on matrices with batch axes 'lead'; sizes: of its result.
 local function call(kind, op, inputs, count, lead, sizes, ...)
   return internal.call(kind, op, inputs, { count, #lead > 0 and 1 or 0, ... }, sizes,
     inputs[1].dtype)

@@ -1,5 +1,5 @@
 --- BERT (Devlin et al. 2018): the encoder with its pooler, and heads on it. The file returns a
--- function that takes the helpers of models/parts.lua and returns the entry for flame.models.
+-- function that takes models/parts.lua's helpers and returns BERT's entry in KINDS (models.lua).
 local flame = require "flame"
 local nn = require "flame.nn"
 

@@ -198,7 +198,7 @@ return function(parts, models)
     return setmetatable({ ids = {}, text = "", sent = 0, words = words, longest = longest,
       index = index, stream = o.stream, decoder = o.tokenizer and o.tokenizer:stream() }, Row)
   end
-  --- Passes text up to 'last' to the script's function; if it returns false, the row is refused.
+  --- Passes text up to 'last' to the script's function; sets 'refused' if that returns false.
   function Row:send(last)
     if not self.stream or last <= self.sent then return end
     local piece = self.text:sub(self.sent + 1, last)

@@ -1,5 +1,5 @@
 --- GPT-2 (Radford et al. 2019). The file returns a function that takes the helpers of
---- models/parts.lua and returns the entry for flame.models.
+--- models/parts.lua and returns GPT-2's entry in KINDS (models.lua).
 local flame = require "flame"
 local nn = require "flame.nn"
 

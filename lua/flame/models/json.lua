@@ -80,7 +80,7 @@ end
 
 local read_value
 
---- Reads the members of a list or object up to the closing bracket; calls f() at each.
+--- Reads the members of a list or object up to the closing bracket; f() reads each one.
 local function members(r, bracket, f)
   r.at = r.at + 1
   if next_sign(r) == bracket then

@@ -1,5 +1,5 @@
---- Llama (Touvron et al. 2023) and similar models: Mistral, Qwen2, Qwen3. The file returns a
---- function that takes the helpers of models/parts.lua and returns entries for flame.models.
+--- Llama (Touvron et al. 2023) and similar models: Mistral, Qwen2, Qwen3. This file's function
+--- takes the helpers of models/parts.lua and returns their entries in KINDS (models.lua).
 local nn = require "flame.nn"
 
 return function(parts)

@@ -1,5 +1,5 @@
 --- The vision transformer (Dosovitskiy et al. 2020). The file returns a function that takes the
--- helpers of models/parts.lua and returns the entry for flame.models.
+-- helpers of models/parts.lua and returns the model's entry in KINDS (models.lua).
 local flame = require "flame"
 local nn = require "flame.nn"
 

@@ -1,5 +1,5 @@
---- Activations and other modules of one function: a class that keeps its options (shared.keeper,
--- for nn/conv.lua and nn/loss.lua too), and its call. Returns a function that adds to flame.nn.
+--- Activations and other modules of one function: each keeps its options (by shared.keeper, which
+-- nn/conv.lua and nn/loss.lua use too) and calls it. Returns a function that adds to flame.nn.
 local flame = require "flame"
 
 return function(nn, shared)

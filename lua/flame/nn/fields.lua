@@ -56,8 +56,8 @@ return function(order, kinds, fail, buffer)
     tensors[key] = value
   end
 
-  --- The parameter or buffer at a key. One that was assigned in place of a plain value is in the
-  --- table; it is moved out.
+  --- The value at a key. A parameter or buffer that was assigned in place of a plain value is in
+  --- the module's table: it is moved to 'held'.
   local function settled(self, key)
     local x = rawget(self, key)
     if not marked(x) then return field(self, key) end

@@ -28,7 +28,7 @@ return function(nn, shared)
   end
 
   --- Replaces the tracked arguments by parts of one tensor, so that all their gradients arrive
-  --- together: f gets them as a list, with false for the other arguments, and may return another
+  --- together: f gets the list of gradients, false for other arguments, and may return another
   --- list. Returns the arguments, and how many are tracked.
   local function join_arguments(what, args, f)
     local gradients, places, sizes, flat, like = {}, {}, {}, {}, {}

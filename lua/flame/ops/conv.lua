@@ -1,4 +1,4 @@
---- Convolutions. Three calls (conv, conv_data, conv_weight) are the derivatives of one sum of
+--- Convolutions. Three ops (conv, conv_data, conv_weight) are the derivatives of one sum of
 -- products (src/tensor/call_conv.h), so their gradients of any order are again these three. The
 -- pairs in ops/pool.lua, such as a mean and its adjoint, are likewise gradients of each other.
 local flame = require "flame"
@@ -44,8 +44,8 @@ end
 
 
 -- ---- convolution: one sum, three derivatives ----------------------------------------------------
---- The three ops as functions (a, b, s); s: what, params and the shapes x, w, y. They are made at
---- first use, since flame.func is defined in another file.
+--- The three ops as functions of operands a, b and s = {what = op's name, params, shapes x, w, y}.
+--- They are made at first use, since flame.func is defined in another file.
 local conv, conv_data, conv_weight
 
 --- Is it a 1 x 1 convolution without stride, in half types on a GPU? Then a matrix product in x's
@@ -108,7 +108,7 @@ local function is_one(groups, k, stride, before, xs, ys)
   return one
 end
 
---- The integer parameters of the calls: n c o groups, then in k out stride pad dilation for three
+--- The integer parameters of the ops: n c o groups, then in k out stride pad dilation for three
 --- axes each, and whether sums may be added in any order.
 local function conv_params(n, c, o, groups, in_size, k, out, stride, before, dilation)
   local p = { n, c, o, groups }
@@ -147,7 +147,7 @@ local function paddings(op, v, n, k, dilation, stride)
   return before, after
 end
 
---- cuDNN pads both sides equally: pads x by what one side has more than the other.
+--- Pads x by what one side has more than the other, since cuDNN pads both sides equally.
 local function even(x, n, before, after)
   local uneven, pairs_of, less = false, {}, {}
   for i = 1, n do

@@ -42,7 +42,7 @@ function internal.embedding(ids, w, k, max_norm, norm_type, scale_grad_by_freq)
   return where(ids:eq(k > 0 and k or n + 1 + k):unsqueeze(-1), y:detach(), y)
 end
 
---- The number of the bag of each id, as a vector (of the ids in a bag); and the number of bags.
+--- The number of each id's bag, as a vector, without ids that are in no bag; the number of bags.
 local function bags_of(op, ids, w, offsets, include_last)
   if ids.ndim == 2 then
     if offsets then

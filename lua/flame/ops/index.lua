@@ -1,5 +1,5 @@
 --- Reads and writes by position that go beyond x[…]: several sources for one place (scatter_reduce,
--- index_reduce, put, index_put), diagonals, and sums and parts by shape. The order in which
+-- index_reduce, put, index_put), diagonals, sum_to_size, renorm, splits. The order in which
 -- elements are combined follows from the positions alone.
 local flame = require "flame"
 local internal = flame.internal

@@ -12,7 +12,7 @@ local tracked = recording.tracked
 local per_axis, text, three, append, tail = w.per_axis, w.text, w.three, w.append, w.tail
 
 -- ---- pooling ------------------------------------------------------------------------------------
---- The ops, functions of tensors and s; s: what, params, shapes x and y (planes, sizes), dtype.
+--- The ops, functions of tensors and s = {what = op's name, params, shapes x and y, dtype}.
 local max_pool, pool_take, pool_put, avg_pool, avg_pool_back
 
 local function make_pools()

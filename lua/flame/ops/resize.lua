@@ -71,7 +71,7 @@ local function cubic_taps(r, n, out, scale, align)
   return taps
 end
 
---- Filters: the triangular and the cubic kernel (a = -0.5), with the largest t (reach). antialias
+--- Filters: the triangular and the cubic kernel (a = -0.5); 0 for t above 'reach'. antialias
 --- stretches them to the distance of the outputs.
 local filters = {
   bilinear = { reach = 1, function(t) return math.max(1 - t, 0) end },

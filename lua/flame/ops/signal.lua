@@ -11,7 +11,7 @@ local conjugate = fft.conjugate
 
 -- ---- Hermitian signals --------------------------------------------------------------------------
 local other_norm = { backward = "forward", forward = "backward", ortho = "ortho" }
---- Defines a transform as f(x, o), where o has its options, with the norm of the inverse transform.
+--- Defines a transform as f(x, o); o: its options, with the norm that the inverse transform has.
 local function hermitian(name, takes, f)
   local size = takes == "one" and "n" or "s"
   def(name .. fft.arguments[takes], function(x, n, dim, norm)

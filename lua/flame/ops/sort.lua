@@ -1,4 +1,4 @@
---- Sorting, selecting, counting and running sums. Positions come from calls (calls.def);
+--- Sorting, selecting, counting and running sums. Positions come from ops of calls.def;
 -- values are gathered by them, so their gradients are gather's. The gradients of scans (running
 -- sums and so on) are scans, so they have derivatives of every order. NaN is above every number; of
 -- equal values the first position is taken; positions are 1-based.
@@ -41,7 +41,7 @@ local function rows_of(x, d)
   return rows, outer * inner, n
 end
 
---- The positions (i64) that a call gives for rows_of(x, d), k per row, with axis d moved back to
+--- The positions (i64) that op 'kind' gives for rows_of(x, d), k per row, with axis d moved back to
 --- its place.
 local function back(kind, op, x, d, k, params, rows)
   local shape = rows.shape
@@ -67,7 +67,7 @@ def("argsort(x: T, dim: axis = -1, descending = false, stable = false) -> T",
     return positions("argsort", x, axis_of("argsort", x, d), descending)
   end)
 
---- The op that returns x's sorted 'values' (see below), with the gradient of x:gather(d, at).
+--- The op that returns 'values', x's sorted elements, with the gradient of x:gather(d, at).
 local arranged = flame.func {
   name = "sort",
   forward = function(ctx, x, d, at, values)
@@ -81,7 +81,7 @@ local arranged = flame.func {
 }
 
 
---- Sorted values and their positions from a single call: a GPU sorts both together in less time
+--- Sorted values and their positions from a single op: a GPU sorts both together in less time
 -- than it takes to gather the values by positions.
 local function sorted_together(op, x, d, descending)
   local rows, count, n = rows_of(x, d)
@@ -308,7 +308,7 @@ local function with_axis(f, x, d)
   return f(x:reshape(1), 1):reshape({}):clone()
 end
 
---- Defines the scan 'name'; f: its op for tracked x, op: the call's number for others. Integers are
+--- Defines the scan 'name'; f: its op for tracked x, op: the scan's kind for others. Integers are
 --- summed in i64; with the option dtype x is cast first.
 local function running(name, op, f)
   def(name .. "(x: T, dim: axis, *, dtype?: dtype) -> T @single", function(x, d, dtype)
@@ -375,8 +375,8 @@ def("nonzero(x: T, as_tuple = false) -> T|T[]", function(x, as_tuple)
   return list
 end)
 
---- For rows (n, …) of which equal ones are neighbours: a list of the distinct rows and, as options
---- o say, of each row's run and of the runs' lengths. order: the rows' original places, or nil.
+--- For rows (n, …) of which equal ones are neighbours, a list: the distinct rows; if o asks for it,
+--- the number of each row's run; the runs' lengths. order: the rows' original places, or nil.
 local function runs(rows, order, o)
   local n = rows.shape[1]
   local first = flame.ones({ n }, like(rows, "bool"))

@@ -280,7 +280,7 @@ local function draw_layers(p, c, x, y, coloured)
   end
 end
 
---- The text of a plot, 'columns' wide; 'rows' without title, labels and key.
+--- The text of a plot, 'columns' wide, 'rows' high without title, labels and key.
 function terminal.text(p, columns, rows, coloured)
   local x, y, left_out, all = axes.of(p)
   local out, bare = {}, p.o.axes == false

@@ -8,7 +8,7 @@ local objects = require "flame.base.objects"
 local fail = arguments.fail
 local help = {}                       -- for the prompt
 
---- name -> what the stub has of it: {params = text, comment = lines}, or {of = the aliased name}.
+--- name -> its facts in the editor stub: {params = text, comment = lines}, or {of = aliased name}.
 local blocks
 local function load_blocks()
   if blocks then return end

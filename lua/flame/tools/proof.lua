@@ -140,7 +140,7 @@ local function rounds_to_halves(text)
   end
 end
 
---- The argument of 'prove' for a kernel's call, from its gradient rule; backward: see there.
+--- The argument of 'prove' for a kernel's call, from its gradient rule; backward: see 'prove'.
 local function of_kernel(rule, what, backward)
   local name, text, names, active, results = internal.kernel_facts(rule)
   local f = { name = name, what = what, results = results, active = {}, backward = backward,

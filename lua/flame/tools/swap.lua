@@ -204,7 +204,7 @@ local function flatten(v, name, list)
   return list
 end
 
---- The arguments for one side: copies on its device and in its dtype; floats become leaves.
+--- The inputs for a side of a comparison: copies in its device and dtype; floats become leaves.
 local function arguments_of(inputs, o, leaves)
   local args = { n = inputs.n }
   for i = 1, inputs.n do
@@ -345,7 +345,7 @@ local function title(e)
   return ("%s at %s%s"):format(e.op, e.line, e.layer and " in layer " .. e.layer or "")
 end
 
---- Pairs of notes of both sides: all if the same ops ran, else those of layers of equal name.
+--- Pairs of calls noted on both sides: all if the same ops ran, else those of equally named layers.
 local function pairs_of(p, q)
   local list, same = {}, #p == #q
   for i, e in ipairs(p) do
@@ -369,8 +369,8 @@ local function pairs_of(p, q)
   return list, false
 end
 
---- The first pair with different values, and how they differ. names: those of tensors that were
---- made before.
+--- The index of the first pair with different values, and how they differ; names: leaf -> its name
+--- in that text.
 local function first_value(list, o, names)
   for i, pair in ipairs(list) do
     for k = 1, pair[1].inputs.n do
