@@ -1,7 +1,8 @@
 /*
 ** Random kernels that access memory in other forms than element by element: rows of arrays, words
 ** of 16 bytes over doubles and halves, memcpy and memset, packs of a template, bits of a number,
-** pointers that are null or members of an object, volatile memory, variables of file scope.
+** pointers that are null or members of an object, volatile memory, variables of file scope, arrays
+** of lists that are read and written, an argument that is nil.
 **
 ** A program is a kernel body that uses macros. The macros are defined twice: in these forms, and as
 ** plain loops over elements. Both kernels must compute the same bits, and the derivatives of the
@@ -11,12 +12,13 @@
 */
 #include "random_kernel.h"
 
-enum { THREADS = 8, BLOCKS = 2, N = THREADS * BLOCKS };
+enum { THREADS = 8, BLOCKS = 2, N = THREADS * BLOCKS, READ = 3, WRITTEN = 2 };
 
 struct gen {
   writer w;
   size_t body;                   /* offset in the text of the body, which both kernels share */
-  int halves, loops, budget, loop_id;
+  int halves, nil, loops, budget, loop_id;
+  int chosen;                    /* arrays of lists are chosen by threads: then nothing is cast */
   char plain[sizeof(((writer *)0)->text)];
 };
 
@@ -34,6 +36,11 @@ static const char *const copies[] = {
   "{ View_ v_ = {(s), (d)}; for (int k_ = 0; k_ < 4; ++k_) *v_.to++ = *v_.from++; }",
   "{ View_ u_ = {(s), (d)}, v_; v_ = u_; v_.to += 3; v_.from = v_.at(3); "
     "for (int k_ = 0; k_ < 4; ++k_) v_.put(-k_, *v_.at(-k_)); }",
+};
+
+static const char *const uncast[] = {
+  "{ View_ v_ = {(s), (d)}; for (int k_ = 0; k_ < 4; ++k_) v_.to[k_] = v_.from[k_]; }",
+  "for (int k_ = 3; k_ >= 0; --k_) (d)[k_] = (s)[k_];",
 };
 
 static const char *const zeros[] = {
@@ -59,21 +66,31 @@ static void forms(gen *g) {
          "__constant__ double c_[4];\n__device__ double g_[%d];\n", N);
   say(g, "__device__ double opt_(const double *p, const double *q, int k) {"
          " if (!q) return p[k]; return q != nullptr ? p[k] * q[k] : q[k]; }\n");
-  say(g, "#define ROW(p, i, j) ((double (*)[4])(p))[i][j]\n");
+  say(g, "#define ROW(p, i, j) ((double (*)[4])(p))[i][j]\n"
+         "#define OF(j, k) in_[j][k]\n#define INTO(j, v) out_[j][i] = v;\n"
+         "#define MORE(j, v) { double *p_ = out_[j] + i; *p_ += v; }\n"
+         "#define GIVEN(k) (nil_ ? nil_[k] : 0.5)\n");
   say(g, "#define OPT(p, k) opt_(p, nullptr, k)\n#define TOP(v) (((const int *)&(v))[1])\n");
-  say(g, "#define CPY(d, s) %s\n", copies[pick(g, 9)]);
-  say(g, "#define CPY2(d, s) %s\n", copies[pick(g, 9)]);
-  say(g, "#define ZERO(d) %s\n", zeros[pick(g, 3)]);
-  say(g, "#define HCPY(d, s) %s\n", half_copies[pick(g, 5)]);
+  const int c = g->chosen;
+  say(g, "#define CPY(d, s) %s\n", c ? uncast[pick(g, 2)] : copies[pick(g, 9)]);
+  say(g, "#define CPY2(d, s) %s\n", c ? uncast[pick(g, 2)] : copies[pick(g, 9)]);
+  say(g, "#define ZERO(d) %s\n",
+      c ? "for (int k_ = 0; k_ < 4; ++k_) (d)[k_] = 0;" : zeros[pick(g, 3)]);
+  say(g, "#define HCPY(d, s) %s\n",
+      c ? "for (int k_ = 0; k_ < 8; ++k_) (d)[k_] = (s)[k_];" : half_copies[pick(g, 5)]);
   say(g, "#define STEP(u, v) s_[t] = u; if (t < 4) { s_[t] += s_[t + 4]; s_[t] = s_[t] * s_[t ^ 1]; } "
          "v = s_[t & 3];\n");
-  say(g, "__global__ void k(const double *x, const double *w, double *y, double *z%s, int n) {\n"
+  say(g, "__global__ void k(const double *const *in_, double **out_, const double *nil_, "
+         "const double *x, const double *w, double *y, double *z%s, int n) {\n"
          "  volatile __shared__ double s_[%d];", g->halves ? ", const __half *h, __half *o" : "",
       THREADS);
 }
 
 static void plainly(gen *g) {
   say(g, "__device__ double opt_(const double *p, const double *q, int k) { return p[k] * q[k]; }\n"
+         "#define OF(j, k) ((j) == 0 ? in0[k] : (j) == 1 ? in1[k] : in2[k])\n"
+         "#define INTO(j, v) if ((j) == 0) out0[i] = v; else out1[i] = v;\n"
+         "#define MORE(j, v) if ((j) == 0) out0[i] += v; else out1[i] += v;\n"
          "#define ROW(p, i, j) (p)[4 * (i) + (j)]\n#define OPT(p, k) (p)[k]\n"
          "#define TOP(v) ((int)(__double_as_longlong(v) >> 32))\n"
          "#define CPY(d, s) for (int k_ = 0; k_ < 4; ++k_) (d)[k_] = (s)[k_];\n"
@@ -83,15 +100,27 @@ static void plainly(gen *g) {
          "if (t < 4) q_ = s_[t] + s_[t + 4]; __syncwarp(); if (t < 4) s_[t] = q_; __syncwarp(); "
          "if (t < 4) q_ = s_[t] * s_[t ^ 1]; __syncwarp(); if (t < 4) s_[t] = q_; __syncwarp(); "
          "v = s_[t & 3]; __syncwarp(); }\n");
-  say(g, "__global__ void k(const double *x, const double *w, double *y, double *z%s, int n, "
+  say(g, "#define GIVEN(k) %s\n", g->nil ? "0.5" : "nil_[k]");
+  say(g, "__global__ void k(const double *in0, const double *in1, const double *in2, double *out0, "
+         "double *out1, const double *nil_, "
+         "const double *x, const double *w, double *y, double *z%s, int n, "
          "const double *c_, double *g_) {\n  __shared__ double s_[%d];",
       g->halves ? ", const __half *h, __half *o" : "", THREADS);
 }
 
 /* ---- the body -------------------------------------------------------------------------------- */
 
+/* A number of an array of a list of n: a constant, or one that differs between threads. */
+static void one_of(gen *g, int n) {
+  const int k = pick(g, n);
+  if (!g->chosen || pick(g, 2)) say(g, "%d", k);
+  else say(g, "(i + %d) %% %d", k, n);
+}
+
 static void leaf(gen *g) {
-  switch (pick(g, 8)) {
+  switch (pick(g, 11)) {
+  case 8: case 9: say(g, "OF("); one_of(g, READ); say(g, ", 4 * i + %d)", pick(g, 4)); return;
+  case 10: say(g, "GIVEN(%d)", pick(g, 4)); return;
   case 0: say(g, "ROW(x, i, %d)", pick(g, 4)); return;
   case 1: say(g, "ROW(z, i, %d)", pick(g, 4)); return;
   case 2: case 3: say(g, "l[%d]", pick(g, 8)); return;
@@ -142,7 +171,11 @@ static void copy(gen *g) {
 static void statement(gen *g, int depth) {
   g->budget--;
   line(g);
-  switch (pick(g, depth > 0 ? 14 : 11)) {
+  switch (pick(g, depth > 0 ? 16 : 13)) {
+  case 11: case 12:
+    say(g, "%s(", pick(g, 2) ? "INTO" : "MORE"); one_of(g, WRITTEN); say(g, ", "); value(g);
+    say(g, ")");
+    return;
   case 0: case 1: case 2: copy(g); return;
   case 3: say(g, "ZERO(%s);", row_of(g, 1)); return;
   case 4: say(g, "l[%d] = ", pick(g, 8)); value(g); say(g, ";"); return;
@@ -187,6 +220,8 @@ static void body(gen *g) {
 
 static void program(gen *g) {
   g->halves = pick(g, 4) == 0;
+  g->nil = pick(g, 2);
+  g->chosen = pick(g, 3) == 0;
   plainly(g);
   memcpy(g->plain, g->w.text, g->w.n);
   const size_t head = g->w.n;
@@ -198,6 +233,9 @@ static void program(gen *g) {
 }
 
 static const char *twin(const gen *g) { return g->plain; }
+static const char *formed(const gen *g) {
+  return g->nil ? "in_=3,out_=2,nil_=0," : "in_=3,out_=2,";
+}
 
 /* ---- the launch ------------------------------------------------------------------------------ */
 
@@ -205,11 +243,13 @@ static void launch(gen *g, problem *p) {
   p->deterministic = pick(g, 2);
   p->grid[0] = BLOCKS;
   p->block[0] = THREADS;
+  give(p, &g->w.r, "d%di d%di d%di d%dio d%doz d4%s", 4 * N, 4 * N, 4 * N, N, N, g->nil ? "" : "i");
   give(p, &g->w.r, "d%di d4i d%doz d%dio", 4 * N, N, 4 * N);
   if (g->halves) give(p, &g->w.r, "h%di h%doz", 8 * N, 8 * N);
   give(p, &g->w.r, "I=%d d4i d%dz", N, N);
 }
 
-static const fuzzer fuzz = {"forms_fuzz", 0x5bd1e995, sizeof(gen), program, launch, 0, twin};
+static const fuzzer fuzz = {"forms_fuzz", 0x5bd1e995, sizeof(gen), program, launch, 0, twin,
+                            formed};
 
 int main(int argc, char **argv) { return fuzz_main(&fuzz, argc, argv); }

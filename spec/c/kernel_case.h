@@ -11,14 +11,20 @@
 #include "kernel_problem.h"
 #include <stdarg.h>
 
-/* Parses 'text'. *why is the reason why its first kernel cannot run, or NULL if it can. */
-static inline fl_ksource *read_kernel(fl_mem *m, const char *text, const char **why) {
+/* Parses 'text' with these forms of arguments (kernel/front/source.h; or NULL). *why is the reason
+** why its first kernel cannot run, or NULL if it can. */
+static inline fl_ksource *read_formed(fl_mem *m, const char *text, const char *formed,
+                                      const char **why) {
   fl_error e = {0};
-  fl_ksource *s = fl_ksource_parse(m, &e, text, strlen(text));
+  fl_ksource *s = fl_ksource_parse_until(m, &e, text, strlen(text), NULL, 0, formed, NULL);
   const fl_kfunc *f = s && !s->error && s->n_kernels ? s->kernels[0] : NULL;
   *why = !s ? "no memory" : s->error ? s->error : !f ? "no kernel"
        : f->has_body ? NULL : fl_ksource_refusal(s, f);
   return s;
+}
+
+static inline fl_ksource *read_kernel(fl_mem *m, const char *text, const char **why) {
+  return read_formed(m, text, NULL, why);
 }
 
 static inline void fill(argument *a, const char *flags, uint64_t *seed, int64_t from, int64_t mod) {

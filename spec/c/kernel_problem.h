@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_ARGS = 48 };
+enum { MAX_ARGS = 96 };
 
 /* One argument: an array of n elements, or a scalar (n = 1) or struct (n bytes, type VOID). */
 typedef struct argument { int type, pointer, want; int64_t n; unsigned char *at; } argument;

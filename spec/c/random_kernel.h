@@ -59,6 +59,7 @@ typedef struct fuzzer {
   void (*launch)(gen *, problem *);      /* sets arguments, grid, block and options of the check */
   int gathered;       /* n: at least one in n programs must have its sums inverted; 0: any number */
   const char *(*twin)(const gen *);      /* another kernel that must compute the same; or NULL */
+  const char *(*formed)(const gen *);    /* forms of the kernel's arguments; or NULL */
 } fuzzer;
 
 typedef struct tally {
@@ -154,7 +155,7 @@ static inline void one_program(tally *t, int second, int show) {
   for (int k = 0; k < 5; k++) next_random(&w->r);
   t->f->program(g);
   if (show) puts(w->text);
-  fl_ksource *s = read_kernel(&m, w->text, &why);
+  fl_ksource *s = read_formed(&m, w->text, t->f->formed ? t->f->formed(g) : NULL, &why);
   const uint64_t r = w->r;
   if (why) fault(t, "", why, g);
   else prove(t, &m, s, g, second);
