@@ -126,9 +126,10 @@ struct sight {
 #if TYPE != 1
 /* ---- tiles ---- */
 
-/* TILES, WIDTH, blocks that a multiprocessor is to hold, and whether the left operands of the
-** scores stay in registers. More rows per warp make better use of what is read from shared memory;
-** registers are the limit. */
+/* T and W are TILES and WIDTH (see the head of this file), B is the number of blocks that a
+** multiprocessor is to hold, H tells whether the left operands of the scores stay in registers.
+** More rows per warp make better use of what is read from shared memory; registers are the
+** limit. */
 template <int T, int W, int B, int H> struct tiling {
   static constexpr int tiles = T, width = W, blocks = B, rows = 64 * T;
   static constexpr bool held = H;
@@ -222,7 +223,8 @@ template <int ROWS> struct stream {
   }
 };
 
-/* Keys and values of the head that query head h reads, by blocks of N rows. */
+/* The keys and values that query head h reads, as a stream of blocks of N rows: h / hk query heads
+** share one head of keys and values. */
 template <int N> FN stream<N> keys_and_values(const attention_args &a, int b, int h, element *to) {
   const int kh = h / (a.h / a.hk);
   return { matrix(from_head(a.k, a.ks, b, kh), a.ks[2], a.s, a.d),

@@ -108,9 +108,9 @@ FN void gradients(float (&s)[T][N][4], float (&dp)[T][N][4], const STATE &x, con
       }
 }
 
-/* The queries that see the keys of a block: head after head of those that share the keys, block
-** after block of W rows, from block 'first' on. A step has its place in that order; step n lies in
-** stage n % STAGES. */
+/* The queries that see the keys of a block: head after head of those that share the keys, and in
+** each head block after block of W rows, from block 'first' on. A query_step is one such block: n
+** is its number in this order, and its data lie in stage n % STAGES of shared memory. */
 struct query_step { int n, h, block; };
 template <int W> struct query_stream {
   const attention_args &a;

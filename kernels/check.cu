@@ -4,12 +4,13 @@
 ** those of the CPU (src/kernel/lanes/lane_check.c, lane_warp.c);
 ** src/cuda/call/call_checked.c has the host's view of the structs.
 **
-** - A cell stands for one element of global or shared memory: its last writer, and the last two
-**   threads that changed it atomically and that read it. Cell and element are read and changed
-**   under the cell's lock, so the second access of a race is always seen, whichever it is.
-** - Which of the two came later is decided by the number of accesses that each thread has made,
-**   which is the order of lockstep. Of all faults the record keeps that of the lowest block, then
-**   line, then thread: the same in every run unless threads diverge.
+** - A cell stands for one element of global or shared memory. It notes the last thread that wrote
+**   the element, the last two that changed it atomically, and the last two that read it. Cell and
+**   element are read and changed under the cell's lock, so the second access of a race is always
+**   seen, whichever it is.
+** - Which of the two accesses came later is decided by the number of accesses that each thread has
+**   made: this is the order that they would have in lockstep. Of all faults the record keeps that
+**   of the lowest block, then line, then thread: the same in every run unless threads diverge.
 ** - A wrong access is not made: a load gives 0. The thread goes on, so that it still comes to the
 **   barriers.
 ** - The state of barriers and shuffles is a structure for each block in global memory: which
@@ -49,7 +50,7 @@ struct fl_block {
 struct fl_array { fl_cell *cells; long long n; };
 struct fl_check {
   fl_record *record;
-  /* one per block of this wave; NULL: the kernel neither waits nor votes */
+  /* one per block of this wave (blocks that run in one launch); NULL: no thread waits or votes */
   fl_block *blocks;
   fl_cell *shared;                      /* 'shared_cells' for each block of the wave, or NULL */
   long long shared_cells, dynamic_bytes, first_block, steps;
@@ -330,7 +331,7 @@ template <class T> FL_FN T fl_divisor(fl_thread &t, T v, int line) {
 
 /* ---- threads together ---------------------------------------------------------------- */
 
-/* The lanes of the set 'of' that wait at the same place of the text as lane k, as bits. */
+/* The lanes of the set 'of' that wait at the same place of the kernel's text as lane k, as bits. */
 FL_FN unsigned fl_beside(const volatile fl_block *b, unsigned first, unsigned of, unsigned k) {
   unsigned group = 0;
   for (unsigned j = 0; j < 32; j++)
@@ -338,9 +339,9 @@ FL_FN unsigned fl_beside(const volatile fl_block *b, unsigned first, unsigned of
   return group;
 }
 
-/* If no lane of a warp runs, waiting lanes are released: at each place where all the named lanes
-** that can still come have come, or if there is none, at the place of the lowest lane. The caller
-** holds the warp's lock. */
+/* If no lane of a warp runs, waiting lanes are released: at each place where all lanes of the mask
+** that can still come have come, or if there is no such place, where the lowest lane waits. The
+** caller holds the warp's lock. */
 FL_NI void fl_settle_warp(const fl_thread &t, unsigned w) {
   volatile fl_block *b = t.b;
   const unsigned first = 32 * w, n = t.n - first < 32 ? t.n - first : 32;

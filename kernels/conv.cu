@@ -1,6 +1,7 @@
 /*
-** Convolutions where cuDNN is not used: implicit products, one kernel text for the three
-** derivatives (src/tensor/call_conv.h). After prelude.cu; S, ACC, IN, OUT are defined before it.
+** Convolutions where cuDNN is not used: implicit products, one kernel text for the
+** convolution and its two gradients (src/tensor/call_conv.h). After prelude.cu; S, ACC, IN, OUT are
+** defined before it.
 **
 ** rows x columns = sum over terms, for each group:
 **   conv_y  outputs of the group   x  (image, output position)  over (channel, kernel)
@@ -27,7 +28,7 @@ FN place3 split3(long long i, const long long *s) {
   return { row / s[1], row % s[1], i - row * s[2] };
 }
 
-/* Place in x's plane that output position p reads with kernel element k; -1: outside. */
+/* The position in a plane of x that output position p reads with kernel element k; -1: outside. */
 FN long long source(const conv_params &v, place3 p, place3 k) {
   const long long z = p.z * v.stride[0] - v.pad[0] + k.z * v.dil[0];
   const long long y = p.y * v.stride[1] - v.pad[1] + k.y * v.dil[1];

@@ -2,7 +2,7 @@
 ** Searches in sorted rows, counts of ids, positions of elements that are not zero. Header-free;
 ** compiled for one dtype, with these lines before it: BITS of an element; KIND 0 float, 1 signed, 2
 ** unsigned, 3 bool; HALF 1 for bf16 (f16 is the float of 16 bits otherwise). Counts are integers,
-** so the order of blocks does not show.
+** so the order in which blocks add to them does not change the result.
 */
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -55,8 +55,8 @@ FN long long rank_of(S b) { return (long long)b; }
 #endif
 #endif
 
-/* Searches each of v (rows of m) in its sorted row of 'table' (rows of n, or one that is
-** shared). */
+/* out: the 1-based position at which each element of v (rows of m) would be inserted in its sorted
+** row of 'table' (rows of n, or one shared row); right: after the elements equal to it. */
 KERNEL search(const S *table, const S *v, long long *out, long long n, long long m, long long total,
               int right, int shared) {
   for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < total;
@@ -112,7 +112,7 @@ FN bool is_set(S b) {
 }
 
 /* Which of the MANY elements (16 bytes) from i on are set, as bits. Chunks start at multiples of
-** 512 elements, so where x is aligned to 16 bytes, all are. */
+** 512 elements, so if x is aligned to 16 bytes, every chunk is. */
 enum { MANY = 16 / (BITS / 8), STEP = 32 * MANY };
 struct __align__(16) pack { S e[MANY]; };
 FN u32 bits_of(const S *x, long long i, long long end, bool aligned) {
@@ -187,8 +187,8 @@ FN void put_place(long long *out, long long k, long long i, const sides &s) {
   }
 }
 
-/* A warp gathers the places of its next STEP elements in shared memory, so that neighbouring
-** lanes write neighbours. */
+/* A warp gathers the positions of those of its next STEP elements that are set in shared memory, so
+** that neighbouring lanes then write neighbouring results. */
 KERNEL nonzero_write(const S *x, const long long *counts, long long *out, long long n,
                      long long chunk, long long count, const __grid_constant__ sides s) {
   __shared__ u16 places_of[8][STEP];

@@ -63,8 +63,8 @@ KERNEL __launch_bounds__(256) direct_x(const __grid_constant__ conv_params v, co
 enum { ROWS = 32, REACH = (WIDE - 1) * STEP + KX, STAGE = (REACH + 7) / 4 * 4,
        LD = STAGE % 8 == 4 ? STAGE : STAGE + 4 };
 
-/* What a thread of direct_w copies: the rows group, group + 8, … of both arrays, lanes along x.
-** channel -1: no such row. */
+/* What a thread of direct_w copies: the rows group, group + 8, … of both shared arrays (gs, xs);
+** the lanes of a warp go along x. channel -1: xs has no such row. */
 struct copier { int ky[4], kz[4]; i64 channel[4]; };
 
 FN copier copier_of(const conv_params &v, int row0, int group) {
@@ -129,8 +129,8 @@ FN void add_line(float (&sum)[4][KX], const float (*gs)[WIDE + 4], const float *
   }
 }
 
-/* Blocks: (row blocks, output blocks, shares). part: the sums of each share, (share, o, c,
-** kernel). */
+/* The grid is (blocks of rows, blocks of outputs, shares). part: the sums of each share, an array
+** of shape (share, o, c, kernel). */
 KERNEL __launch_bounds__(256) direct_w(const __grid_constant__ conv_params v, const float *g,
                                        const float *x, float *part, int lines) {
   __shared__ __align__(16) float gs[ROWS][WIDE + 4], xs[ROWS * LD];

@@ -75,7 +75,8 @@ FN pair mirrored(const job &q, const real *x, i64 first, i64 k) {
   return v;
 }
 
-/* Element k of signal t, as a forward transform takes it. */
+/* Loads element k of signal t as the forward transform needs it: for an inverse with real and
+** imaginary parts exchanged, and zero after the end. */
 FN pair fetch(const job &q, const real *x, i64 t, i64 k) {
   pair v;
   v.re = v.im = 0;
@@ -99,7 +100,7 @@ FN pair fetch(const job &q, const real *x, i64 t, i64 k) {
   return q.inverse ? swapped(v) : v;
 }
 
-/* Element k of signal t's result; beyond the transform there are zeros. */
+/* Stores v as element k of the result for signal t; elements beyond the transform become zeros. */
 FN void put(const job &q, real *y, i64 t, i64 k, pair v) {
   if (k >= q.size_out) return;
   const i64 at = t / q.inner * q.size_out * q.inner + t % q.inner + k * q.inner;

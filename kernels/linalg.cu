@@ -37,8 +37,8 @@ FN i64 first() { return blockIdx.x * (i64)blockDim.x + threadIdx.x; }
 FN i64 step() { return gridDim.x * (i64)blockDim.x; }
 FN void report(u64 *status, i64 at, int why) { atomicMin(status, (u64)(at * 8 + why)); }
 
-/* y[c * ldy + r] = x[r * ldx + c] of rows x columns for each matrix, with the first elements of the
-** matrices 'across' and 'over' apart; only 1: 0 where c > r; 2: 0 where r > c. */
+/* y[c * ldy + r] = x[r * ldx + c] for each matrix of rows x columns; matrices begin 'across'
+** elements apart in x, and 'over' in y. only 1: 0 where c > r; 2: 0 where r > c. */
 KERNEL turn(real *y, const real *x, i64 rows, i64 columns, i64 ldx, i64 ldy, i64 across, i64 over,
             i64 batch, int only) {
   __shared__ real tile[32][33];
@@ -232,7 +232,7 @@ FN void qr_step(const qr_room &o, int j) {
   }
 }
 
-/* Column c of q, by one warp, in 'own'. */
+/* One warp computes column c of q in 'own'. */
 FN void qr_column(const qr_room &o, real *own, int c) {
   const int lane = threadIdx.x % 32, m = o.m;
   for (int i = lane; i < m; i += 32) own[i] = i == c ? 1 : 0;

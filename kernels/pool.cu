@@ -10,7 +10,7 @@
 struct pool_params {
   long long planes, in[3], k[3], out[3], stride[3], pad[3], dil[3], adaptive, include_pad, divisor;
 };
-/* n / d = (high half of n m + n) >> s for 0 <= n < 2^31. */
+/* n / d = (the upper 32 bits of n m, plus n) >> s for 0 <= n < 2^31. */
 struct divider { unsigned d, m, s; };
 struct pool_dividers { divider in[3], out[3], stride[3], elements, results; };
 struct range { INDEX lo, hi, step; };

@@ -13,7 +13,8 @@ typedef unsigned int s4;
 typedef unsigned long long s8;
 #define FN __device__ __forceinline__
 
-/* Conversions with the bits of fl_f16_bits and fl_f16_value, by the processor's instructions. */
+/* Conversions by the GPU's instructions; they give the same bits as fl_f16_bits and
+** fl_f16_value. */
 FN s2 out_f16(float x) { s2 h; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(x)); return h; }
 FN float in_f16(s2 h) { float x; asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(h)); return x; }
 FN s2 out_bf16(float x) { s2 h; asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(h) : "f"(x)); return h; }
@@ -206,8 +207,8 @@ FN typename R::A join_slots(const typename R::A *first, long long m, typename R:
   return join_block<R, T>(join_vector<R>(a), shared);
 }
 
-/* The results of two chunks over a block of T threads, joined as join_slots does; 'shared' holds
-** T / 16 values. */
+/* Joins the results of two chunks, of which each of the T threads of a block holds a part, b[0] and
+** b[1], in the order of join_slots; 'shared' holds T / 16 values. */
 template <class R, int T>
 FN typename R::A join_two(const typename R::A (&b)[2], typename R::A *shared) {
   typename R::A a[4];
@@ -229,8 +230,9 @@ FN typename R::A join_parts(const typename R::A (&a)[4], typename R::A *shared) 
   return join_two<R, T>(b, shared);
 }
 
-/* Threads hold V of 64 columns in 16 lanes; thread c < 64 gets column c: lanes 8 apart are joined
-** first, then 4, 2 and 1. The shared space is free again on return. */
+/* Each thread holds V of the 64 columns of one of 16 partial results; thread c < 64 gets column c:
+** partial results 8 apart are joined first, then 4, 2 and 1 apart. 'space' is free again on
+** return. */
 template <class R, int V>
 FN typename R::A join_columns(const typename R::A (&a)[V], s8 *space) {
   typename R::A (*const shared)[64] = (typename R::A (*)[64])space;

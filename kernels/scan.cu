@@ -22,8 +22,8 @@ typedef unsigned long long u64;
 #define FN __device__ __forceinline__
 #define KERNEL extern "C" __global__ void
 
-/* S: an element in memory; V: its value; A: sums and products; O: a result in memory that is a
-** value. */
+/* S: an element in memory; V: its value; A: sums and products; O: a result in memory, if it
+** is a value and not a position. */
 #if TYPE == 0
 typedef double S, V, A, O;
 FN V value_of(S x) { return x; }
@@ -309,8 +309,8 @@ FN state join_first(const state *states, long long count, long long all, state *
   return s;
 }
 
-/* One block of 256 per chunk: rows * chunks. Where the order of a join is free, each thread joins
-** its own elements of all tiles first. */
+/* Writes the state of each chunk; one block of 256 per chunk, rows * chunks blocks. Where the order
+** of a join is free, each thread joins its own elements of all tiles first. */
 KERNEL __launch_bounds__(256) scan_chunks(const S *x, const S *x2, state *states, long long n,
                                           long long chunk, long long chunks, int reverse) {
   __shared__ state words[32];

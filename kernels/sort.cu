@@ -312,8 +312,9 @@ FN S value_of(K key, const S *row, u32 place, K flip) {
 #endif
 }
 
-/* What a tile publishes about a digit: nothing yet, its own count, or that of all tiles so far;
-** counts have 30 bits. It is one word, so it is read whole. */
+/* What a tile publishes about a digit: nothing yet (0), its own count (OWN), or the count of all
+** tiles so far (SO_FAR); counts have 30 bits. It is one word, so a reader sees all of it or
+** none. */
 #define OWN (1u << 30)
 #define SO_FAR (2u << 30)
 #define COUNT (OWN - 1)
@@ -346,9 +347,9 @@ FN void put_sorted(sorted w, const S *x, K key, u32 place, long long to, K flip)
   if (w.values) w.values[to] = value_of(key, x, place, flip);
 }
 
-/* Elements after the end count as the highest digit, and come last. One tile per block: rows *
-** tiles blocks. ticket, state: zero before the launch. The last pass has out (values: may be NULL),
-** the others keys_out and at_out. */
+/* One pass: sorts by one digit. Elements after the end count as the highest digit, and come last.
+** One tile per block, rows * tiles blocks. ticket, state: zero before the launch. The last pass has
+** out (values: may be NULL), the others keys_out and at_out. */
 THREE sort_sweep(const S *x, const K *keys, const u32 *at, K *keys_out, u32 *at_out, long long *out,
                  S *values, u32 *ticket, u32 *state, const u32 *starts, long long n,
                  long long tiles, int pass, u64 flip) {
@@ -433,8 +434,8 @@ KERNEL select_pick(u32 *hist, u64 *prefix, u64 *need, int shift) {
   }
 }
 
-/* Blocks: rows * chunks of 256. first and nan: least place of the k-th key and of a NaN; both
-** were set to ~0 (kth_clear). */
+/* kth_clear sets first and nan of each row to ~0; then kth_find, rows * chunks blocks of 256, makes
+** them the least position of the k-th key, and that of a NaN. */
 KERNEL kth_clear(u64 *first, u64 *nan, long long rows) {
   const long long r = blockIdx.x * (long long)blockDim.x + threadIdx.x;
   if (r >= rows) return;

@@ -1,15 +1,16 @@
 /*
-** Steps without generated text: scatter and the matrix product that no library does
-** (integers, f64, general strides). After prelude.cu; entries and parameter structs are
-** filled by src/cuda/text/text_steps.c, whose structs must match these.
+** Kernels for the steps of a plan that need no generated text: scatter, and the matrix products
+** that no library does (integers, f64, general strides). After prelude.cu.
+** src/cuda/text/text_steps.c chooses the kernel and fills its parameter struct; its structs must
+** match these.
 */
 
 /* ---- scatter -----------------------------------------------------------------------------
-** The points p of the space are split: dims along which the place in dst does not change (the
-** group, indexed by g, row-major) and dims along which it does (kept, indexed by k). Two points
-** meet only if their keys are equal: key(g) = idx(g) * gm + gdst(g). Where the index varies with a
-** kept dim, all dims are in the group and the key is the place in dst. dst place of (key, k) = key
-** * bm + kdst(k).
+** The points of the source's space are split by dims: those along which the place in dst does not
+** change (the group, indexed by g, row-major) and those along which it does (kept, indexed by k).
+** Two points can go to the same element of dst only if their keys are equal: key(g) = idx(g) * gm +
+** gdst(g). If the index varies along a kept dim, all dims are in the group and the key is the place
+** in dst. The place of (key, k) in dst is key * bm + kdst(k).
 **
 ** set: owner[key] = the last g with that key, by an integer maximum; its points are stored.
 ** add: the g of each key in ascending order (count, prefix sum, fill, rank within the key; order
@@ -60,7 +61,8 @@ extern "C" __global__ void scatter_owner(const __grid_constant__ scatter_params 
   EACH(g, s.ng) atomicMax(&s.owner[key_of(s, g)], g);
 }
 
-/* log2 of the number of threads of a block of 256 that share a key or a g, each with its k. */
+/* log2 of the number of threads of a block of 256 that share a key or a g; each takes other values
+** of k. */
 FN int sharers(long long nk) { return nk >= 256 ? 8 : 32 - __clz((int)nk - 1); }
 
 #define EACH_SHARED(i, n, log) \

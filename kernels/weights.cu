@@ -1,12 +1,13 @@
 /*
-** Weights as whole numbers and their running sums, for draws: a block of 1024 per row, each thread
-** some neighbours. Header-free; T, float or double, is defined before it. Quotients and roundings
-** are those of IEEE 754 and sums of integers do not depend on the order, so the results are those
-** of the CPU. Bytes: rows, which are short, are read three times, twice from a cache.
+** Weights as whole numbers and their running sums, for draws: a block of 1024 threads per row, in
+** which each thread takes some neighbouring elements. Header-free; T, float or double, is defined
+** before it. Quotients and roundings are those of IEEE 754 and sums of integers do not depend on
+** the order, so the results are those of the CPU. Bytes: rows, which are short, are read three
+** times, twice from a cache.
 */
 typedef long long i64;
 
-/* The largest of the block's values; 'tops' has room for 32. *any is set if a thread has 'stop'. */
+/* The largest of the block's values; 'tops' has room for 32. *any: does a thread have 'stop'? */
 static __device__ __forceinline__ double top_of(double top, double *tops, int stop, int *any) {
   for (int d = 16; d > 0; d /= 2) {
     const double v = __shfl_xor_sync(~0u, top, d);

@@ -2,9 +2,10 @@
 ** Preparing a plan: compiling its kernels, and reserving tables, scratch, counters and the block of
 ** scalars, so that a run only fills in addresses and launches.
 **
-** Instances of a step are grouped by the text they need. A group of one gets its parameters
-** by value; a larger one is one launch over a table in device memory. Scratch, counters and scalars
-** are shared by all launches, as everything is queued on one stream.
+** A step may have several instances: kernels of one structure, for different tensors. They are
+** grouped by the text that they need. A group of one gets its parameters by value; a larger one is
+** one launch over a table in device memory. Scratch, counters and scalars are shared by all
+** launches, as everything is queued on one stream.
 */
 #include "cuda/prepared.h"
 #include "cuda/steps.h"
@@ -203,8 +204,8 @@ static flame_status measure(fl_cuda *s, const fl_step *t, fl_launch_group *g) {
   return share(s, g->scratch, g->counters);
 }
 
-/* Uploads, for each block of a multi launch, its instance and which of that instance's blocks it
-** is; these do not change. */
+/* Uploads, for each block of a launch of several instances, its instance and which of that
+** instance's blocks it is; these do not change. */
 static flame_status send_chunks(fl_cuda *s, const fl_step *t, fl_launch_group *g) {
   const size_t bytes = (size_t)g->grid * sizeof(int32_t[2]);
   int32_t (*chunk)[2] = fl_alloc(s->mem, bytes);

@@ -22,10 +22,11 @@ typedef struct kernel_node {
   fl_cu_graph_node node;
   fl_cu_kernel_node launch;       /* params: set at each use */
   int64_t *word;                  /* as they are in the graph */
-  fl_text_scalar *scalar;         /* which of them are numbers of the script */
+  fl_text_scalar *scalar;         /* the words that are numbers of the script */
 } kernel_node;
 
-/* The device table of a group of instances, which belongs to this recording. */
+/* The table, in device memory, of the parameters of a group of instances; it belongs to this
+** recording alone. */
 typedef struct table {
   const fl_step *step;
   const fl_launch_group *group;
@@ -38,12 +39,13 @@ struct fl_recording {
   uint64_t hash, epoch;
   int64_t used;
   void *arena;
-  int32_t nread;                /* as in the plan: spans end where results are copied to the host */
-  uint8_t grouped;            /* in a group of processes: spans end before steps that write homes */
+  int32_t nread;                /* of the plan: spans end where a result is copied to the host */
+  uint8_t grouped;              /* in a group of processes: spans end before steps that write homes
+                                ** (buffers of the script's tensors) */
   int32_t nfrozen, nbound, nscalar;
   void **frozen;                  /* addresses in the parameters of others' kernels */
-  void **bound;                   /* inputs and results, and … */
-  fl_scalar *scalar;              /* … scalars, as the graphs have them */
+  void **bound;                   /* addresses of inputs and results that the graphs have */
+  fl_scalar *scalar;              /* scalars that the graphs have */
   struct { span *at; int64_t n, cap; } spans;
   struct { kernel_node *at; int64_t n, cap; } nodes;
   struct { table *at; int64_t n, cap; } tables;
@@ -165,7 +167,7 @@ static void count_bytes(fl_plan *p) {
   r->counted = (int64_t)bytes;
 }
 
-/* ---- what the recordings of a plan have in common ---- */
+/* ---- frozen addresses (replay.h), which all recordings of a plan have ---- */
 
 static int freeze(fl_replay *r, const fl_place *p) {
   if (p->where == FL_AT_ARENA) return 1;
@@ -508,7 +510,8 @@ static void drop_nodes(fl_mem *m, fl_recording *w, int64_t keep) {
   while (w->nodes.n > keep) free_node(m, &w->nodes.at[--w->nodes.n]);
 }
 
-/* Captures a step, and the sending of its checks if it follows; 0: it cannot be captured. */
+/* Captures a step and, if the report of checks is sent after it, this sending; 0: it cannot be
+** captured. */
 static int capture_step(fl_cuda *s, fl_recording *w, const fl_plan *p, int32_t i, span *x) {
   const fl_step_notes notes = { w, table_of, note_launch };
   char text[FL_CALL_FAULT] = "";

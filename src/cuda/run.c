@@ -26,10 +26,10 @@ static flame_status begin(fl_cuda *s, const fl_plan *p, const fl_binding *b) {
 /* Index checks. After the last step that checks before a write, the fault record is copied to the
 ** host, and an event tells when that is done: reading it waits for the checks, not for work queued
 ** after them, so the GPU keeps running. It is read after the last step is queued (results are not
-** valid before), and before a step that writes a home without reading the record itself (an error
-** must leave the target unchanged). Once a step that does read it has been queued, the run goes on
-** until the record is read, unless the device is lost: only the record tells whether the step
-** wrote. */
+** valid before), and before a step that writes a home (a buffer of the script) without reading the
+** record itself (an error must leave the target unchanged). Once a step that does read it has been
+** queued, the run goes on until the record is read, unless the device is lost: only the record
+** tells whether the step wrote. */
 static flame_status send_fault(fl_cuda *s) {
   const flame_status e = fl_step_send(s);
   if (e == FLAME_OK) s->fault_pending = 1;
@@ -43,7 +43,8 @@ static flame_status look(fl_cuda *s, int written, fl_fault *fault) {
   return e;
 }
 
-/* The step, from 'first' on, that reports at this site. */
+/* The step, from 'first' on, whose index check has this site (which stands for a line of the
+** script). */
 static int32_t step_of_site(const fl_plan *p, int32_t first, int32_t site) {
   for (int32_t i = first; i < p->nstep; i++)
     for (int32_t j = 0; p->step[i].kind == FL_S_KERNEL && j < p->step[i].count; j++) {
@@ -183,7 +184,7 @@ static flame_status run_steps(fl_cuda *s, const fl_plan *p, const fl_binding *b,
 static void note_unwritten(fl_cuda *s, const fl_plan *p, unseen *u, int32_t *done) {
   const fl_error before = s->ctx->err;
   fl_fault fault = { .site = -1 };
-  send_fault(s);                 /* not all that was checked may have been sent */
+  send_fault(s);                 /* checks may have been made after the last sending */
   look_at(s, p, u, &fault, done);
   if (!s->dead) s->ctx->err = before;
 }

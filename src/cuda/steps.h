@@ -1,5 +1,5 @@
-/* Steps of a plan on the device: queued one by one, by a run or by a
-** recording of one (replay.h). */
+/* Steps of a plan on the device: they are queued one by one when a plan is run, or when a run is
+** recorded as graphs (replay.h). */
 #ifndef FL_CUDA_STEPS_H
 #define FL_CUDA_STEPS_H
 #include "cuda/prepared.h"
@@ -27,8 +27,8 @@ int fl_step_table(const fl_cuda *s, const fl_step *t, const fl_launch_group *g,
                   const fl_binding *b, int64_t *rows);
 /* Is it a collective of the group? */
 int fl_step_collects(const fl_step *t);
-/* Does the step read the run's checks itself before it writes a home? Only the host knows what
-** other ranks have found. */
+/* Does the step read the run's checks itself before it writes a home (a buffer of the script)? Not
+** in a group of processes, where only the host knows what other ranks have found. */
 int fl_step_guarded(const fl_cuda *s, const fl_step *t);
 /* Does it check indices? */
 int fl_step_checks(const fl_step *t);

@@ -19,8 +19,8 @@ typedef struct fl_fault {
   char text[FL_CALL_FAULT];     /* for a call: its message instead; else empty */
 } fl_fault;
 
-/* The data with which a plan is run. Addresses are the device's. ext: address of the first
-** element. */
+/* The data with which a plan is run; addresses are the device's. ext: those of the first elements
+** of the plan's inputs; out: those of its results. */
 typedef struct fl_binding {
   void *const *ext;
   void *const *out;
@@ -96,6 +96,6 @@ void fl_cuda_cache_usage(flame_context *c, int clear, int64_t *entries, int64_t 
 int64_t fl_cuda_kept_choice(flame_context *c, const char *key, size_t bytes, int64_t value);
 /* Does NVRTC, if it is there, accept a user kernel's text? Needs no device. */
 flame_status fl_cuda_check_source(flame_context *c, const struct fl_kfunction *k);
-/* The kernel's cubin for sm_90 in counted memory; NULL: no NVRTC, or it does not compile. */
+/* The kernel's cubin for sm_90, in memory of c->mem; NULL: no NVRTC, or it does not compile. */
 void *fl_cuda_image(flame_context *c, const struct fl_kfunction *k, size_t *bytes);
 #endif

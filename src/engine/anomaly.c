@@ -96,8 +96,8 @@ int fl_anomaly_possible(int mode, const fl_node *n) {
   return 1;
 }
 
-/* A node to check. Its operands are held by the borrowing scope, from 'at' on: computing one value
-** computes the window, after which nodes release their inputs. */
+/* A node to check. Its operands are held in c->borrowed, from index 'at' on: computing one value
+** computes the whole window (all recorded ops), after which nodes release their inputs. */
 typedef struct suspect { fl_node *n; int64_t at; int count; } suspect;
 
 /* 1: n must be checked, and its operands are held; 0: it need not; -1: no memory, the error is
@@ -113,7 +113,7 @@ static int suspected(flame_context *c, int mode, fl_node *n, suspect *s) {
   return 1;
 }
 
-/* Checks the nodes recorded since 'mark', in order. The borrowing scope holds them. */
+/* Checks the nodes recorded since 'mark', in order: c->borrowed holds them from there on. */
 flame_status fl_anomaly_check(flame_context *c, int64_t mark) {
   const int64_t last = c->borrowed.n, most = last - mark;
   if (c->evaluating || c->flushing || most <= 0) return FLAME_OK;

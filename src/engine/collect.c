@@ -14,12 +14,12 @@
 ** an object that survives two of them is old (a handle after one, since its finaliser keeps it for
 ** another). It traverses the heap, a KB in about the time in which an op is recorded and run. So if
 ** handles have doubled, or the heap that steps leave has grown a little, the collection waits until
-** PAID ops were done for each KB. Temporaries of the current window do not count there, since the
-** next step finds them without a full traversal. If the bytes held have doubled, the collection
-** does not wait for that: it waits until they are a multiple of the heap, since writing them took
-** time too, and on a GPU until they are a hundredth of its memory, since a GPU writes gigabytes in
-** the time of a traversal. A heap that has doubled needs no such condition: the work that filled it
-** is large enough.
+** PAID ops were done for each KB. Temporaries of the current window (ops recorded since the last
+** evaluation) do not count there, since the next step finds them without a full traversal. If the
+** bytes held have doubled, the collection does not wait for that: it waits until they are a
+** multiple of the heap, since writing them took time too, and on a GPU until they are a hundredth
+** of its memory, since a GPU writes gigabytes in the time of a traversal. A heap that has doubled
+** needs no such condition: the work that filled it is large enough.
 **
 ** Values never depend on any of this. A collector that the script stopped stays stopped, except
 ** when memory is out (fl_engine_collect).
@@ -31,7 +31,7 @@
 
 enum {
   PAID = 10,            /* ops for each KB of heap that is traversed: at most a tenth of the time */
-  EVALUATION = 16,         /* ops in the time of an evaluation, not counting those that it runs */
+  EVALUATION = 16,         /* ops in the time that an evaluation takes beside its own ops */
   OP = 250,                /* ns: time of an op, and of storing a small value */
   TIMED = 32,             /* one of this many steps is timed, and each one after an expensive one */
   SURE = 4,                /* expensive steps in a row before a step is delayed */
@@ -41,7 +41,7 @@ enum {
   FINALISED = 400,         /* ns: an upper bound of the time that releasing a handle takes */
   STEP_SHARE = 5,          /* 'kept' must account for this many times the cost of an expensive
                            ** step */
-  MOST_KEPT = 16384,       /* at this many a step is done, however expensive */
+  MOST_KEPT = 16384,       /* with so many kept a step is done, however expensive */
   FEW_HANDLES = 64,
   GROWN = 16,              /* a heap larger by a 16th contains garbage that steps do not find */
   HANDLE = 40,             /* bytes of the object for a handle in the host's heap */
@@ -50,7 +50,7 @@ enum {
 };
 static const int64_t MIN_BYTES = 64LL << 20;
 
-/* Bytes of all live tensors and of the context's host memory (nodes, handles, entries). */
+/* Bytes of all live tensors and of the context's host memory (nodes, handles, the tape). */
 static int64_t bytes_held(const flame_context *c) {
   return fl_engine_live_bytes(c) + (int64_t)c->mem.live_bytes;
 }

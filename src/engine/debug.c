@@ -25,7 +25,8 @@ static void put_node(fl_text *t, const fl_program *g, int64_t i) {
                  fl_dtype_name(n->dtype), g->live.at[i] ? "  kept" : "");
 }
 
-/* A long window is shortened: looking up operands takes quadratic time. */
+/* Prints the window (the recorded ops). A long one is shortened, since looking up operands takes
+** quadratic time. */
 void fl_debug_window(flame_context *c, const fl_program *g) {
   enum { MOST = 4000 };
   fl_text t;

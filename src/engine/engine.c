@@ -47,8 +47,8 @@ int fl_device_index(flame_context *c, const char *name) {
   return d < 0 || d == c->default_device || fl_may(c, FLAME_DEVICES, "device") ? d : -1;
 }
 
-/* Notes about a hundredth of a GPU's free memory: with more, results would always be put in new
-** memory. */
+/* Notes about a hundredth of a GPU's free memory: so many bytes may be held before a full
+** collection is due (collect.c). With a higher limit results would always be put in new memory. */
 static void note_room(fl_engine *e, fl_device *d) {
   fl_usage u;
   d->table->memory(d, &u);

@@ -1,6 +1,7 @@
 /*
-** The engine: opens contexts, evaluates (window -> program -> plan -> device), and reports failures
-** as errors with the site that recorded the op. See docs/design.md 2, "Evaluate".
+** The engine: opens contexts, evaluates (from the window, which is the recorded ops, over a program
+** and a plan to the device), and reports failures as errors with the site that recorded the op. See
+** docs/design.md 2, "Evaluate".
 */
 #ifndef FL_ENGINE_ENGINE_H
 #define FL_ENGINE_ENGINE_H
@@ -11,8 +12,8 @@
 ** right after it. */
 typedef struct fl_collecting {
   int64_t work;                           /* in ops */
-  int64_t kept, least;        /* values or KB kept since the last step; the number at which the next
-                              ** step is due */
+  int64_t kept, least;        /* values, and KB, pending at evaluations since the last step; the
+                              ** number at which the next step is due */
   int64_t steps, dear;                    /* steps since one was timed; consecutive expensive
                                           ** steps */
   uint8_t told;                           /* 'least' was set by a test: no step is timed */
@@ -81,7 +82,7 @@ int fl_device_index(flame_context *c, const char *name);
 void fl_device_name(int index, char buf[16]);
 /* Writes the value of n as host bytes, row-major in n's shape, of n's dtype. Evaluates n. */
 flame_status fl_read_node(flame_context *c, fl_node *n, void *out, size_t bytes);
-/* A new STORED node from row-major host bytes. Borrowed. */
+/* A new STORED node from row-major host bytes. Borrowed: the current scope holds it. */
 fl_node *fl_node_from_host(flame_context *c, int device, int dtype, int ndim, const int64_t *shape,
                            const void *data);
 /* A STORED node on 'device' with n's value (evaluates n). Borrowed. Differentiable. */

@@ -1,7 +1,7 @@
 /*
 ** Evaluation (docs/design.md 2): collect, program, plan, reserve all memory, run, store. Nothing
-** has an effect before the run, so a failure until then leaves the window as it was; if the whole
-** window can not be run, the value asked for is tried with its ancestors alone.
+** has an effect before the run, so a failure until then leaves the window (the recorded ops) as it
+** was; if the whole window can not be run, the value asked for is tried with its ancestors alone.
 */
 #include "engine/evaluate.h"
 #include "engine/profile.h"
@@ -17,7 +17,8 @@
 
 enum { SPARE_BYTES = 1 << 20, FEW = 24 };
 
-/* The memory that a run uses. All arrays are in one block, 'few' if they fit there. */
+/* The memory that a run uses. All arrays are in one block, 'few' if they fit there. A home is the
+** buffer of a handle, which the run writes in place. */
 typedef struct run {
   fl_program program;
   fl_plan *plan;
@@ -250,7 +251,7 @@ static void find_resting(const run *r, const fl_fault *f) {
   }
 }
 
-/* Has no home been written yet? Then the steps that were not run can still be run. */
+/* Has no home (a handle's buffer) been written yet? Then steps that were not run can still run. */
 static int intact(const fl_plan *p, int32_t done) {
   for (int32_t i = 0; i < done; i++) if (p->step[i].commits) return 0;
   return 1;
@@ -331,7 +332,7 @@ static void fail_dependents(flame_context *c) {
   }
 }
 
-/* Keeps the error of an index out of range, with the site that recorded it. */
+/* Sets the error for an index out of range, with the site that recorded the op. */
 static flame_status fault_error(flame_context *c, const run *r, const fl_fault *f) {
   const fl_node *n = r->program.nodes.at[r->plan->fault[f->site].node];
   const int flags = n->attr ? n->attr->flags : 0;
@@ -511,8 +512,8 @@ static void fail_lost(flame_context *c, int device) {
   }
 }
 
-/* Runs the window. After a failed check the values that do not depend on it are still run. Each
-** failure is kept for the values that depend on it; the call reports the first. */
+/* Runs the window (all recorded ops). After a failed check the values that do not depend on it are
+** still run. Each failure is kept for the values that depend on it; the call reports the first. */
 static flame_status run_window(flame_context *c, int device, int *effects) {
   fl_engine *e = c->engine;
   const fl_error before = c->err;

@@ -1,5 +1,5 @@
-/* Calls on a CUDA device (call.h): the table of calls that this device runs itself; host.c runs the
-** others. */
+/* The table of calls (steps such as sorts and convolutions, tensor/call.h) that a CUDA device runs
+** itself; host.c runs the others. */
 #include "cuda/call/call.h"
 
 #define CUDA_CALL(name) \

@@ -1,7 +1,8 @@
 /*
-** Calls on a CUDA device: what call_<family>.c files build on. Functions queue work in the
-** device's stream; the driver context is current. A call that needs values from the device (the
-** status of a factorisation) waits with fl_cuda_wait_all.
+** Calls (steps such as sorts and convolutions, tensor/call.h) on a CUDA device: what the files
+** call_<family>.c build on. Functions queue work in the device's stream; the driver context is
+** current. A call that needs values from the device (the status of a factorisation) waits with
+** fl_cuda_wait_all.
 */
 #ifndef FL_CUDA_CALL_H
 #define FL_CUDA_CALL_H
@@ -21,9 +22,10 @@ flame_status fl_cuda_call_checked(fl_cuda *s, const struct fl_kfunction *k, cons
 flame_status fl_cuda_weights_fault(fl_cuda *s, uint64_t word);
 
 /* ---- call.c, for run.c ---- */
-/* Prepares a call: queues its modules and reserves scratch. *scratch: bytes; -1: it runs on the
-** host. */
+/* Prepares a call: queues its modules for compilation. *scratch: the bytes of scratch memory that
+** it needs; -1: it runs on the host. */
 flame_status fl_cuda_call_prepare(fl_cuda *s, const fl_call *c, int64_t *scratch);
-/* Runs a call. text (FL_CALL_FAULT bytes) gets the problem with the values, or is empty. */
+/* Runs a call. text (FL_CALL_FAULT bytes) says what is wrong with the values, as a singular matrix;
+** it is empty if nothing is. */
 flame_status fl_cuda_call_run(fl_cuda *s, const fl_call_step *t, const fl_binding *b, char *text);
 #endif

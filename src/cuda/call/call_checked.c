@@ -1,8 +1,9 @@
 /*
 ** User kernels with their checks compiled in (kernel/text/text_check.h, kernels/check.cu): a cell
 ** for each element that is written, a structure for each block that waits, a record for the
-** first fault. The blocks run in waves, so that their memory is bounded; between two waves the
-** record is read, and a fault ends the launch with the same message as on the CPU.
+** first fault. The blocks run in waves (a part of the grid at a time), so that their memory is
+** bounded; between two waves the record is read, and a fault ends the launch with the same message
+** as on the CPU.
 */
 #include "cuda/call/call.h"
 #include "kernel/text/text_check.h"

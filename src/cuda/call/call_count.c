@@ -48,7 +48,7 @@ flame_status fl_cuda_call_searchsorted(fl_cuda *s, const fl_call_run *r) {
   return start(s, c->in_dtype[0], "search", fl_sort_strided(total, 256), 256, params);
 }
 
-/* ---- weights of draws: the next read reports bad ones ---- */
+/* ---- weights of draws: bad weights are reported when a value is read next ---- */
 
 static const char *type_of(const fl_call *c) {
   return c->in_dtype[0] == FLAME_F64 ? "#define T double\n" : "#define T float\n";

@@ -45,9 +45,10 @@ typedef struct library {
   fl_cufft_key key;
   const fl_cufft_plan *plan;
   int64_t length_in, length_out;        /* of a signal, in elements of the signal's type */
-  int64_t loops, next_in, next_out;     /* transforms of the plan, bytes from one to the next */
+  int64_t loops, next_in, next_out;     /* runs of the plan, bytes from one to the next */
   int rows_in, rows_out;                /* through rows in scratch */
-  int64_t at_out, at_space, bytes;    /* offsets in scratch: rows in, rows out, the plan's memory */
+  int64_t at_out, at_space, bytes;      /* offsets in scratch of the rows out, of the plan's memory
+                                        ** (the rows in are at 0), and of the end */
 } library;
 
 static int64_t aligned(int64_t bytes) { return (bytes + 255) / 256 * 256; }
@@ -111,7 +112,8 @@ static flame_status around(fl_cuda *s, const fl_call *c, const char *entry, int6
                         (const unsigned[3]){ THREADS, 1, 1 }, 0, params);
 }
 
-/* Aligns an input that begins in the middle of a pair, as the library requires. *held: a copy. */
+/* Copies an input that begins in the middle of a pair (a complex number), since the library
+** requires alignment. *held: the copy. */
 static flame_status align(fl_cuda *s, const fl_call_run *r, void **x, void **held) {
   const size_t bytes = (size_t)(r->call->in_numel[0] * fl_dtype_size(r->call->dtype));
   if ((uintptr_t)*x % (uintptr_t)pair_size(r->call) == 0) return FLAME_OK;
@@ -157,7 +159,8 @@ static flame_status run_library(fl_cuda *s, const fl_call_run *r, library *b) {
 
 /* ---- by our own kernels ---- */
 
-/* Number of signals of length m per block: enough to be efficient, and 'side' of them adjacent. */
+/* Number of signals of length m per block: enough to be efficient, and at least 'side', which are
+** adjacent in memory, as far as they fit. */
 static int64_t pack_of(const fl_call *c, int64_t m, int64_t side) {
   const int64_t room = ROOM / pair_size(c), wish = m < 1024 ? 1024 / m : 1,
                 want = wish > side ? wish : side;

@@ -1,7 +1,7 @@
 /*
 ** User kernels on a CUDA device: compiled as given (module.c), launched with the arguments
-** that the call describes (kernel/function.h). Results get the contents that they have before
-** the launch on the same stream.
+** that the call describes (kernel/function.h). Results are filled before the
+** launch, on the same stream, with zeros or with a copy of an input.
 */
 #include "cuda/call/ordered.h"
 #include <stdio.h>
@@ -42,8 +42,8 @@ static flame_status start(fl_cuda *s, const fl_kfunction *k, fl_cu_function f, c
 
 /* ---- batches ---- */
 
-/* The distance between the parts of argument i; 0: all launches share it, or it is not a
-** pointer. */
+/* Bytes from the part of argument i for one launch of a batch to that for the next; 0: all launches
+** share it, or it is not a pointer. */
 static int64_t step_of(const fl_call *c, int i) {
   int64_t a, b;
   const fl_karg_kind kind = fl_karg_of(c, i, &a, &b);
@@ -52,7 +52,8 @@ static int64_t step_of(const fl_call *c, int i) {
   return c->in_numel[a] * fl_dtype_size(c->in_dtype[a]) / c->p[FL_KP_BATCH];
 }
 
-/* Launches as many parts at a time as a grid can have along z. n: index of the last parameter. */
+/* Launches the parts of a batch, as many at a time as a grid can have along z. n: index of the last
+** parameter. */
 static flame_status launch_parts(fl_cuda *s, fl_cu_function f, const fl_call *c, const shape *x,
                                  fl_cu_ptr *pointer, void **param, int n) {
   enum { MOST_Z = 65535 };
@@ -139,14 +140,14 @@ static void say_unchecked(const fl_kfunction *k) {
           k->f->name, text);
 }
 
-/* The form of k that is compiled and launched. A context with limits compiles no text of a script,
-** only the checked form, which is printed from the tree. */
+/* What is compiled and launched for k: itself, or its version with checks. A context with limits
+** compiles no text of a script, only the checked version, which is printed from the syntax tree. */
 static int is_limited(const fl_cuda *s) { return s->ctx->limits.any || s->ctx->limits.deny; }
 static fl_kfunction *compiled(const fl_cuda *s, fl_kfunction *k) {
   return is_limited(s) && k->checked ? k->checked : k;
 }
 
-/* Queues the kernel and, if checks are on, the checked form. */
+/* Queues the kernel for compilation and, if checks are on, its version with checks. */
 static flame_status want(fl_cuda *s, fl_kfunction *k) {
   unsigned checks = fl_kfunction_checks(s->ctx);
   if (k->ad) checks &= ~(unsigned)FL_LANE_UNINIT;

@@ -251,8 +251,8 @@ static flame_status run(fl_cuda *s, const fl_call_run *r) {
   int yes;
   flame_status e = describe(s, r->call, &w, &yes);
   if (e != FLAME_OK || r->call->numel == 0) return e;
-  /* Some library functions wait for what they queued. One that fails because of a capture leaves
-  ** its error to the next, so none is called. */
+  /* Some library functions wait for what they queued, which fails while a graph is captured; the
+  ** error would be returned by the next function too. So none is called during a capture. */
   if (w.way != FL_WAY_SMALL && fl_cuda_spoils(s)) return FLAME_INTERNAL;
   int64_t base = 0;
   carve(&w, r->scratch);

@@ -1,6 +1,6 @@
 /*
-** One call on matrices on a CUDA device: what its files share.
-**   call_linalg.c         the call: which way, scratch, statuses
+** What the files of calls on matrices (linear algebra) on a CUDA device share.
+**   call_linalg.c         chooses the way (fl_linalg_way), divides scratch, reads statuses
 **   cusolver_factor.c     equations and triangular factors
 **   cusolver_spectrum.c   orthogonal factors, singular values, eigenvalues
 ** The libraries are column-major, so they see a row-major matrix as its transpose. As on the CPU
@@ -60,8 +60,8 @@ flame_status fl_linalg_single(const fl_linalg_work *w, const char *entry, unsign
                               void **params);
 flame_status fl_linalg_copy(const fl_linalg_work *w, void *to, const void *from, int64_t elements);
 /* to[c * ld_to + r] = from[r * ld_from + c] for 'count' matrices of rows x columns; the matrices
-** are 'over' and 'across' elements apart. With 'only' 1 elements with c > r become 0, with 2 those
-** with r > c. */
+** are 'across' elements apart in 'from', and 'over' in 'to'. With 'only' 1 elements with c > r
+** become 0, with 2 those with r > c. */
 flame_status fl_linalg_turn(const fl_linalg_work *w, char *to, const char *from, int64_t rows,
                             int64_t columns, int64_t ld_from, int64_t ld_to, int64_t across,
                             int64_t over, int64_t count, int only);

@@ -9,7 +9,8 @@ static int64_t in_bytes(const fl_call *c, int i) {
   return c->in_numel[i] * fl_dtype_size(c->in_dtype[i]);
 }
 
-/* How many inputs are arrays: for a collective its array alone, not the effect before it. */
+/* How many inputs are arrays. A collective may have another input, the effect that must come before
+** it (tensor/node.h), which has no data. */
 static int arrays_of(const fl_call *c) {
   return c->kind == FL_CALL_collective ? (int)c->p[FL_COLLECT_ARRAYS] : c->nin;
 }

@@ -10,7 +10,7 @@ enum { FL_SORT_DEFINES = 96, FL_SORT_BLOCKS = 792 };    /* 2 * 3 for each of 132
 /* Queue 'blocks' blocks of 'threads' threads of an entry of kernels/<file>. */
 flame_status fl_sort_launch(fl_cuda *s, const char *file, const char *defines, const char *entry,
                             int64_t blocks, unsigned threads, void **params);
-/* The definitions that precede sort.cu (and, with half, count.cu) for elements of dtype. */
+/* The definitions that precede sort.cu for elements of dtype; count.cu needs HALF too. */
 void fl_sort_defines(int dtype, char out[FL_SORT_DEFINES]);
 /* Divides rows of n elements into *chunks chunks of *chunk elements, a multiple of 'tile', so that
 ** there are about FL_SORT_BLOCKS in all. Depends only on sizes, so it is the same on every

@@ -1,8 +1,8 @@
 /*
-** Compiled kernels by the bytes of fl_text_key: in memory as long as the context exists, on disk
-** (cache.c), or compiled (nvrtc.c). Needed kernels are queued first and built together, so that
-** they compile in parallel. Text is made only for a kernel that is not in memory. The hand-written
-** entries of kernels/steps.cu are one more module.
+** Compiled kernels, found by a key (the bytes of fl_text_key): in memory as long as the context
+** exists, on disk (cache.c), or compiled now (nvrtc.c). Needed kernels are queued first and built
+** together, so that they compile in parallel. Text is made only for a kernel that is not in memory.
+** The hand-written entries of kernels/steps.cu are one more module.
 */
 #include "base/nvtx.h"
 #include "cuda/driver/explain.h"

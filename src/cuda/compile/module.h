@@ -11,10 +11,11 @@
 /* ---- module.c ---- */
 int fl_modules_open(fl_cuda *s);
 void fl_modules_close(fl_cuda *s, int host_only);
-/* The kernel's module, known or queued for fl_modules_build. NULL: error kept. */
+/* The module of a kernel: one that exists, or a new one, queued for fl_modules_build. NULL: an
+** error is set in the context. */
 fl_module *fl_modules_kernel(fl_cuda *s, const fl_kernel *k, int multi);
-/* The module of kernels/steps.cu with this entry, known or queued. entry: the last of those that a
-** step launches. NULL: error kept. */
+/* The module of kernels/steps.cu that has this entry point, or a new one, queued. entry: the last
+** of those that a step launches. NULL: an error is set. */
 fl_module *fl_modules_steps(fl_cuda *s, const char *entry);
 /* Builds all queued modules; after a failure none of them remains. */
 flame_status fl_modules_build(fl_cuda *s);
@@ -29,7 +30,8 @@ flame_status fl_module_entry(fl_cuda *s, const fl_module *m, const char *name,
 ** kernels/prelude.cu come first. file: a name, or several separated by spaces, one after the other
 ** in one program. Queues it for compilation; 0: error kept. */
 int fl_cuda_want_file(fl_cuda *s, const char *file, const char *defines, int prelude);
-/* Finds an entry of such a program at run time; *f can be launched. */
+/* Finds an entry point of a program queued by fl_cuda_want_file, when it runs; *f can be
+** launched. */
 flame_status fl_cuda_file_entry(fl_cuda *s, const char *file, const char *defines, int prelude,
                                 const char *entry, fl_cu_function *f);
 /* Like fl_cuda_want_file and fl_cuda_file_entry, for user kernels. Errors name the line of the
@@ -43,7 +45,7 @@ typedef struct fl_compile {     /* one program */
   const char *text, *name;
   const char *const *option;    /* NULL: the options of fl_nvrtc_options */
   int noption;
-  uint8_t user;                 /* it is a user's text: the message is the compiler's log */
+  uint8_t user;                 /* a user's text: an error message is the compiler's log */
   fl_rtc_program program;
   fl_rtc_result result;
   uint8_t made, done;           /* the program was created; a worker has compiled it or is doing
@@ -56,7 +58,7 @@ void fl_nvrtc_options(const fl_cuda *s, char arch[40], const char *option[FL_NVR
 /* Compiles all jobs, with helping threads. *job.result has the results; FLAME_INTERRUPTED: some are
 ** not done. */
 flame_status fl_nvrtc_compile(fl_cuda *s, fl_compile *job, int n);
-/* The cubin in counted memory, or NULL with the compiler's log as error. */
+/* The cubin, in memory of s->mem; NULL: an error is set, with the compiler's log. */
 void *fl_nvrtc_cubin(fl_cuda *s, fl_compile *job, size_t *size);
 void fl_nvrtc_drop(fl_cuda *s, fl_compile *job, int n);
 #endif

@@ -122,7 +122,7 @@ void *fl_disk_get(fl_disk *d, const uint8_t key[32], size_t *size) {
   }
   void *p = trusted(fd, S_IFREG, &st) ? read_payload(d, fd, st.st_size, size,
                                                      &bad) : NULL;
-  if (p) futimens(fd, NULL);                /* so that it is among the last to be removed */
+  if (p) futimens(fd, NULL);                /* sets its time to now: it is removed late */
   else if (bad) unlinkat(d->folder, name, 0);
   close(fd);
   return p;

@@ -31,8 +31,8 @@ void fl_stage_close(fl_cuda *s) {
 static char *slot_at(const fl_stage *g,
                      int slot) { return g->at + (int64_t)slot * FL_STAGE_BYTES; }
 
-/* Marks the slot as used by everything queued so far. Without the event nothing would protect the
-** copy that is under way, so then it is waited for. */
+/* Marks the slot as used by everything queued so far. If the event can not be recorded, nothing
+** would protect the copy that is under way, so it is waited for. */
 static flame_status mark(fl_cuda *s, int slot) {
   const flame_status e =
     fl_cuda_check(s, s->cu->EventRecord(s->stage.event[slot], s->stream),
@@ -75,7 +75,7 @@ flame_status fl_stage_upload(fl_cuda *s, void *dst, const void *src, int64_t byt
     const int64_t n = left < room ? left : room;
     char *slot = slot_at(g, g->slot) + g->used;
     memcpy(slot, (const char *)src + at, (size_t)n);
-    /* before the copy is queued: if that fails the bytes are only wasted */
+    /* 'used' is raised before the copy is queued: if queuing fails, these bytes are only wasted */
     g->used += (n + 63) / 64 * 64;
     if (g->used > FL_STAGE_BYTES) g->used = FL_STAGE_BYTES;
     e = fl_cuda_check(s, s->cu->CopyIn((fl_cu_ptr)(uintptr_t)dst + (fl_cu_ptr)at, slot,

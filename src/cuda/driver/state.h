@@ -53,7 +53,8 @@ typedef struct fl_blas {
 
 /* A small result of a run that was read after earlier runs of its plan: it is copied to the host
 ** right after the step that makes it, so that reading it does not wait for later steps and runs.
-** FL_SOON_SLOTS: the newest of these; FL_SOON_RUNS: the last runs, whose results may be read. */
+** FL_SOON_SLOTS: how many such copies exist at a time; FL_SOON_RUNS: among the results of how many
+** of the last runs a value that is read is looked for. */
 enum { FL_SOON_BYTES = 4096, FL_SOON_SLOTS = 2 * FL_PLAN_READS, FL_SOON_RUNS = 4 };
 typedef struct fl_soon {
   char *host;                     /* pinned, FL_SOON_BYTES */
@@ -149,8 +150,9 @@ flame_status fl_cuda_wait_all(fl_cuda *s);
 /* Reads a run's fault record. The caller has waited for its copy. */
 void fl_cuda_fault(fl_cuda *s, fl_fault *fault);
 /* Late reports of calls whose plans are not waited for; the next read or sync raises them. Of
-** several the lowest counts. A report is 1 bit that is set if the weights of a row are all 0; the
-** 0-based position (47 bits; the highest: it is the only row); the site (16 bits). */
+** several the lowest counts. A report has, from the top bit down: 1 bit, set if the weights of a
+** row are all 0; the 0-based position of the bad weight, or the row (47 bits; only the highest of
+** them set: it is the only row); the site, which stands for a line of the script (16 bits). */
 #define FL_LATE_NONE UINT64_MAX
 flame_status fl_cuda_expect_late(fl_cuda *s);      /* after such a call */
 /* Allocates device memory; NO_MEMORY with an error if there is none. */
@@ -189,7 +191,8 @@ flame_status fl_soon_send(fl_cuda *s, const fl_plan *p, const fl_binding *b, int
 /* If the bytes at src were copied to the host, waits for that copy alone, puts them into dst and
 ** returns 1. *e: result of the wait. */
 int fl_soon_take(fl_cuda *s, void *dst, const void *src, int64_t bytes, flame_status *e);
-/* Note that a plan was run, that a value was read, and that a plan is freed. */
+/* These learn which results are read: called when a plan was run, when a value was read, and when a
+** plan is freed. */
 void fl_soon_ran(fl_cuda *s, fl_plan *p, const fl_binding *b);
 void fl_soon_learn(fl_cuda *s, const void *src);
 void fl_soon_freed(fl_cuda *s, const fl_plan *p);

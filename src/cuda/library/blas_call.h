@@ -21,7 +21,7 @@ struct fl_gemm {
   fl_lt_desc desc;
   fl_lt_layout a, b, c;
   fl_lt_algo algo[FL_TUNE_MOST];
-  int n;                            /* number of answers; 0: the library has no algorithm */
+  int n;                            /* algorithms in 'algo'; 0: the library has none */
   int best;                         /* the chosen one; -1: not tuned yet */
 };
 

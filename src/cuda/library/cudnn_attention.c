@@ -14,9 +14,10 @@
 #include <math.h>
 #include <string.h>
 
-/* HEAD_MOST: below it the engines support all multiples of 8. A part of a call has at least this
-** many blocks of BLOCK rows: with fewer our own kernel is faster; for small heads the limit is
-** higher. VERSION: some earlier versions give wrong gradients. */
+/* HEAD_MOST: below it the engines support all multiples of 8. BLOCKS_LEAST: a call is done here
+** only if each part has so many blocks of BLOCK rows: with fewer our own kernel is faster.
+** BLOCKS_SMALL: the same for heads up to HEAD_SMALL. VERSION: some earlier versions give wrong
+** gradients. */
 enum { HOPPER = 90, HEAD_MOST = 128, LENGTH_LEAST = 512, LENGTH_STEP = 64, BLOCK = 128,
        BLOCKS_LEAST = 512, BLOCKS_SMALL = 1024, HEAD_SMALL = 64, VERSION = 91100 };
 static const int64_t SCORES_MOST = 1 << 29;

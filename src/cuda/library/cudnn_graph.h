@@ -68,6 +68,6 @@ fl_dnn_status fl_dnn_execute(fl_cuda *s, const fl_dnn_plan *p, int n, const int6
 /* If the address *at is not a multiple of FL_DNN_ALIGNED (that of a slice may not be), replaces it
 ** with a copy of that input. *copy: to be released afterwards. */
 flame_status fl_dnn_align(fl_cuda *s, void **at, int64_t bytes, void **copy, const char *what);
-/* Keeps the error of a call whose execution failed with this status. */
+/* Sets the context's error for a call whose execution failed with this status. */
 flame_status fl_dnn_failed(fl_cuda *s, const char *what, fl_dnn_status status);
 #endif

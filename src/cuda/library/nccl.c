@@ -246,7 +246,8 @@ static fl_nccl_slot *newest(fl_nccl *q) {
   return &q->slot[(q->oldest + q->flying + FL_NCCL_SLOTS - 1) % FL_NCCL_SLOTS];
 }
 
-/* Waits until NCCL has queued the newest call on the lane, then records the event of its end. */
+/* Waits until NCCL has queued the newest call on the lane (NCCL's stream), then records the event
+** of its end. */
 static flame_status settle(fl_cuda *s, fl_turn *t) {
   fl_nccl *q = s->nccl;
   if (!q->pending) return FLAME_OK;

@@ -19,8 +19,9 @@
 ** continue; before the next call, and before the main stream waits, its state is polled together
 ** with the wire, so a missing rank is noticed. The same happens while the host waits for the GPU.
 ** Then, and whenever the group breaks, the communicator is aborted, which ends its kernels. Results
-** of work queued after them in the run are not stored. If homes were written after them, or the run
-** has returned, arrays have undefined contents: the device is lost.
+** of work queued after them in the run are not stored. If homes (buffers of the script's tensors)
+** were written after them, or the run has returned, arrays have undefined contents: the device is
+** lost.
 */
 #ifndef FL_CUDA_NCCL_H
 #define FL_CUDA_NCCL_H
@@ -48,9 +49,9 @@ typedef struct fl_nccl {
   fl_nccl_comm comm;
   fl_cu_stream lane;
   fl_cu_event fork;
-  /* the ranks have exchanged facts (nccl_meet.c); they use NCCL */
+  /* decided: the ranks have exchanged facts (nccl_meet.c); serves: they have decided to use NCCL */
   uint8_t decided, serves;
-  uint8_t open;                          /* the main stream does not wait for the lane yet */
+  uint8_t open;                          /* the lane has work that the main stream must wait for */
   /* values that cannot be restored depend on collectives that may still run on the lane */
   uint8_t spent;
   struct { fl_nccl_kept *at; int64_t n, cap; } kept;
@@ -73,10 +74,11 @@ int fl_nccl_keeps(const fl_cuda *s);
 /* Makes the main stream wait for the lane: for the call of NCCL that ends with 'last', and those
 ** before it, if that call is known; NULL: for all. */
 flame_status fl_nccl_join(fl_cuda *s, const fl_call *last);
-/* Must ranks tell each other that their checks found nothing? */
+/* Must the ranks, before they go on, tell each other that their index checks found nothing? */
 int fl_nccl_unproven(const fl_cuda *s);
 flame_status fl_nccl_prove(fl_cuda *s);
-/* Notes that results can no longer be undone: a home is written, or the run returns. */
+/* Notes that results can no longer be undone: a buffer of the script is written, or the run
+** returns. */
 void fl_nccl_spend(fl_cuda *s);
 void fl_nccl_close(fl_cuda *s, int host_only);
 #endif

@@ -7,7 +7,7 @@
 ** whether to use NCCL. 1: it is decided, and the communicator is open if they do. Other results are
 ** those of fl_group_wait. */
 int fl_nccl_meet(fl_cuda *s, fl_turn *t);
-/* Waits until the called function is done; r is its result. 0: it failed, or the group broke:
-** t->fault. */
+/* Waits until the function 'name' of NCCL, which was called and returned r, is done. 0: it failed,
+** or the group broke; t->fault says why. */
 int fl_nccl_poll(fl_cuda *s, fl_turn *t, fl_nccl_status r, const char *name);
 #endif

@@ -2,7 +2,8 @@
 ** Texts that are part of the library, made into C arrays by tools/embed.c at build time: the files
 ** of kernels/ and the numeric definitions of tensor/math.h that every generated kernel starts with.
 ** The last entry of a table has a NULL name. All texts end in a NUL that 'size' does not count. The
-** Lua files (lua/embedded.h) share the form. Deflated texts (zlib) are inflated when they are used.
+** Lua files (lua/embedded.h) have the same format. Deflated texts (zlib) are inflated when they are
+** used.
 */
 #ifndef FL_CUDA_EMBEDDED_H
 #define FL_CUDA_EMBEDDED_H

@@ -76,15 +76,15 @@ flame_status fl_text_named(const fl_kernel *k, int multi, char name[FL_TEXT_NAME
 void fl_text_geometry_of(const fl_kernel *k, int multi, fl_text_geometry *g);
 
 /* The parameter of a single launch: g->words words into 'word'. address[i]: device address of
-** operand i's place (the operand's own offset is added here). scalar: the plan's. */
+** operand i's place (the operand's own offset is added here). scalar: the scalars of the plan. */
 void fl_text_params(const fl_kernel *k, void *const *address, const fl_scalar *scalar,
                     const fl_text_aux *aux, int64_t *word);
-/* Lists the words that hold numbers of the script, each with the number's index; returns how many.
-** out: NULL to count. */
+/* Lists the words that hold scalars (numbers of the script, other ones in each run), each with the
+** scalar's index in the plan; returns how many. out: NULL to count. */
 typedef struct fl_text_scalar { uint16_t word; uint32_t scalar; } fl_text_scalar;
 int fl_text_scalars(const fl_kernel *k, fl_text_scalar *out);
 
-/* Multi. Device memory holds, for a group of n instances:
+/* A launch of several instances (multi). Device memory holds, for a group of n instances:
 **   table   n * words * 8 bytes: instance i's words by fl_text_instance (no scalar in it but
 **           its index in the plan, so it changes only when an address does)
 **   chunk   8 bytes per block: fl_text_chunks; static for given sizes

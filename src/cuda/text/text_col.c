@@ -2,9 +2,10 @@
 ** Text of COL kernels: 64 columns by a chunk of reduced indices per block. A thread has four
 ** neighbouring columns (one load where aligned) and every 16th index of the chunk. The 16 lanes are
 ** combined in shared memory; with more than one chunk the results are put in scratch and the last
-** block of the tile combines them, by 16 lanes again. Kept-level work is done by 64 threads, a
-** column each. Reads each operand once. What the loop computes it may also store, as the gradient
-** of an activation of which it sums the columns.
+** block of the tile combines them, by 16 lanes again. What is computed
+** of the sums (the kept level) is done by 64 threads, a column each. Reads each operand once. What
+** the loop computes it may also store, as the gradient of an activation of which it sums the
+** columns.
 **
 ** Names: tile (of columns, over all outer kept indices; neighbouring blocks read neighbouring
 ** tiles of the same rows), chunk, x column of the tile, y lane,
@@ -37,7 +38,7 @@ static int is_full(const text_form *f, int s) {
 }
 
 /* Divides the values: inside, those in the loop over reduced indices; after, those of the kept
-** level. */
+** level, which are computed once per column from the sums. */
 static void choose(col_writer *c) {
   const text_form *f = c->w->f;
   uint8_t have[FL_MAX_INSTR];
@@ -135,7 +136,8 @@ static void put_vectors(col_writer *c, int vector, int done) {
   }
 }
 
-/* Writes how element q of the values of each point gets into its vector, or at once into memory. */
+/* Writes the text that puts element q of the values of each point into its vector, or directly into
+** memory. */
 static void put_point(col_writer *c, int vector) {
   text_writer *w = c->w;
   const text_form *f = w->f;
@@ -213,8 +215,9 @@ static void put_cached(col_writer *c) {
   fl_text_puts(w->out, "}\n");
 }
 
-/* Writes the loop where values of each point are stored: as no load passes a store, the loads of
-** several indices, and of what is the same for all, come before. */
+/* Writes the loop where values of each point are stored. The compiler moves no load before a store,
+** so the loads of several indices, and of what is the same for all, are written before the
+** stores. */
 static void put_storing_loop(col_writer *c, int vector) {
   text_writer *w = c->w;
   const text_form *f = w->f;

@@ -1,6 +1,6 @@
 /*
-** Structure of a kernel for text and parameters (text_form.h), and the key. The order of words is
-** fixed here alone.
+** Structure of a kernel for text and parameters (text_form.h), and the key by which its text is
+** known (text.h). The order of words is fixed here alone.
 */
 #include "cuda/text/text_form.h"
 #include "base/num.h"
@@ -181,8 +181,8 @@ int fl_text_weight(int op) {
   }
 }
 
-/* The cost of instruction v, roughly in machine instructions. In a row, a draw whose vector shares
-** a generator block costs a quarter. */
+/* The cost of instruction v, roughly in machine instructions. In a row, a random draw costs less
+** if a vector gets its four draws from one block of the generator. */
 int fl_text_value_weight(const text_form *f, int v) {
   const fl_instr *i = &f->k->instr[v];
   const int half = i->dtype == FLAME_F16 || i->dtype == FLAME_BF16;
@@ -202,8 +202,8 @@ int fl_text_kernel_weight(const text_form *f) {
   return sum;
 }
 
-/* Bytes that a lane loads per element of full-level operands, in whole 32-bit words; *widest,
-** *narrowest: the largest and the smallest element. */
+/* Bytes that a lane loads per element, of the operands that differ at each element, in whole 32-bit
+** words; *widest, *narrowest: the largest and the smallest element. */
 static int load_bytes(const text_form *f, int *widest, int *narrowest) {
   int bytes = 0;
   for (int v = 0; v < f->k->ninstr; v++) {
@@ -276,8 +276,8 @@ static void plan_columns(text_form *f) {
   f->vector = bytes > 96 && size >= 2 ? 2 : 4;
 }
 
-/* Can each chunk have its own block? If there is one sweep, and no full-level store needs its
-** results. */
+/* Can each chunk have its own block? Yes if the row is read in one sweep, and no value that is
+** stored for each element needs a result of the sweep. */
 static int splits(const text_form *f) {
   if (f->cls != C_CHUNKS || f->rounds > 1) return 0;
   for (int s = 0; s < f->k->nstore; s++) {
@@ -301,9 +301,9 @@ int fl_text_quads_fit(const text_form *f, int o) {
   return bits % 4 == 0;
 }
 
-/* Notes the maps of draws' indices. A generator block gives four draws: a MAP has one path for
-** vectors that start at such a block and one for others; in rows and columns that is part of the
-** structure. */
+/* Notes in 'quad' the operands that give the indices of random draws, if vectors can take four
+** draws from one block of the generator: a MAP has one path for vectors that start at such a block
+** and one for others; in rows and columns it is part of the structure. */
 static void note_quads(text_form *f) {
   const fl_kernel *k = f->k;
   for (int v = 0; v < k->ninstr; v++) {
@@ -316,7 +316,7 @@ static void note_quads(text_form *f) {
   }
 }
 
-/* Rows of two chunks of half floats that a block reads once (text_row.c). */
+/* Decides whether rows of two chunks of half floats are read only once (text_row.c). */
 static void plan_once(text_form *f) {
   const fl_kernel *k = f->k;
   const int64_t step = FEW_THREADS * FEW_VECTOR;
@@ -343,10 +343,10 @@ static void plan_once(text_form *f) {
   if (!fl_row_reads_once(f)) *f = before;
 }
 
-/* Rows of two chunks, in several sweeps of which a later one reads what is costly: a block of twice
-** as many threads, each with half of a lane's vectors, which does not change the order of sums
-** (join_vector combines what two lanes would combine otherwise). Not if elements have 2 bytes: such
-** a row does not wait for memory. */
+/* Plans rows of two chunks, in several sweeps of which a later one reads costly values: they get a
+** block of twice as many threads, each with half of a lane's vectors, which does not change the
+** order of sums (join_vector combines what two lanes would combine otherwise). Not if elements have
+** 2 bytes: such a row does not wait for memory. */
 static void plan_few(text_form *f) {
   const fl_kernel *k = f->k;
   f->few = f->few && f->cls == C_CHUNKS && !f->split && !f->multi &&

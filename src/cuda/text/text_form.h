@@ -33,7 +33,7 @@ typedef struct text_form {
   int8_t inner;                             /* innermost dim, -1: none */
   int vector, unroll; /* MAP, ROW: elements of a vector; MAP: vectors in flight; COL: columns of a
                          thread */
-  int runs;                             /* MAP: a separate path for what rows share is worthwhile */
+  int runs;                             /* MAP: what the vectors of a row share is computed once */
   int lanes, steps, persist;  /* ROW: threads of a row; vectors of each; rows stay in registers */
   int threads;                              /* ROW, COL: threads per block, once planned */
   int blocks;                          /* blocks that a multiprocessor should hold; 0: any number */
@@ -46,18 +46,18 @@ typedef struct text_form {
                       ** earlier sweep */
   uint8_t zero[FL_MAX_OPERANDS];            /* bit d: stride of dim d is 0 */
   uint8_t in[FL_MAX_OPERANDS];              /* innermost stride: 0, 1 or 2 (other) */
-  uint8_t memory[FL_MAX_OPERANDS];  /* the operand addresses memory (the map of an IOTA does not) */
+  uint8_t memory[FL_MAX_OPERANDS];  /* the operand has memory (one of an IOTA is only strides) */
   uint8_t kept[FL_MAX_OPERANDS];            /* only its strides along kept dims count */
-  uint8_t quad[FL_MAX_OPERANDS];            /* map of a draw's index: 4 per generator block */
+  uint8_t quad[FL_MAX_OPERANDS];            /* of a draw: a vector takes 4 of one generator block */
   int rounds;                               /* of reductions */
   int nred;                                 /* number of REDUCE instructions */
   uint16_t size[FL_MAX_AXES], magic[FL_MAX_AXES];              /* words */
   uint16_t ptr[FL_MAX_OPERANDS], stride[FL_MAX_OPERANDS][FL_MAX_AXES], gather[FL_MAX_OPERANDS];
   int words, faults;
-  /* By instruction. Only as many as the kernel has are set, since a run makes the form again to
-  ** fill parameters. */
+  /* By instruction. Only as many entries as the kernel has instructions are set, since each run
+  ** makes this struct again to fill the parameters. */
   uint8_t vary[FL_MAX_INSTR];
-  uint8_t round[FL_MAX_INSTR];              /* number of reductions in a chain below the value */
+  uint8_t round[FL_MAX_INSTR];              /* it needs so many reductions, one by one */
   uint8_t used[FL_MAX_INSTR];               /* another value is computed from it */
   uint8_t costly[FL_MAX_INSTR];             /* it is costly to compute at each element, or it is
                                             ** made of such a value */
@@ -78,7 +78,7 @@ typedef struct text_writer {
   const uint8_t *cached;        /* values held in registers as k<v>[…], or NULL */
   const char *slot;             /* index of the current pack, "[u]" or "[j]" */
   const char *plus;             /* text added to the innermost coordinate, or NULL */
-  int hits;                     /* fl_text_target has been written for the values of fl_text_hit */
+  int hits;                     /* the text has the t<v> of fl_text_target: use them */
 } text_writer;
 const char *fl_text_ctype(int reg);
 const char *fl_text_suffix(int reg);
@@ -127,7 +127,7 @@ static inline int64_t fl_text_once_bytes(int64_t steps) {
   return steps * FEW_THREADS * FEW_VECTOR * 4;
 }
 int64_t fl_text_col_chunk(const fl_kernel *k);
-/* Do the vectors of a draw start at a generator block? See fl_text_value. */
+/* Do the vectors of a draw start at a block of the random generator, which gives four draws? */
 int fl_text_quads_fit(const text_form *f, int o);
 /* Is a row, after its second sweep, needed only through one f32 value that the sweep made? */
 int fl_row_reads_once(text_form *f);

@@ -83,8 +83,8 @@ static void try_keep(row_writer *r, sweep *s, sweep *next, int v, int least) {
   else r->cached[v] = 0;
 }
 
-/* First draws, since later values are computed from them; then expensive values, which should not
-** be computed twice. */
+/* Chooses the values that stay in registers: first draws, since later values are computed from
+** them; then expensive values, which should not be computed twice. */
 static void choose_kept(row_writer *r, sweep *s, const sweep *next) {
   const text_form *f = r->w->f;
   memset(s->keep, 0, sizeof s->keep);
@@ -133,8 +133,8 @@ int fl_row_size(const text_form *f, int v) {
 
 int fl_row_room(const text_form *f) { return f->lanes * f->steps * f->vector; }
 
-/* Bytes of a block's shared memory (48 KB) for held values, in addition to a launch's words and
-** what reductions use. */
+/* Bytes of a block's shared memory (48 KB) that are left for held values beside a launch's words
+** and what reductions use. */
 static int held_most(const text_form *f) {
   const int joins = f->lanes > 32 ? f->nred * (f->lanes / 32) * SLOT_BYTES : 0;
   return HELD_MOST - joins - (f->multi ? f->words * 8 : 0);

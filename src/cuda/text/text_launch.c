@@ -9,7 +9,7 @@
 /* ---- geometry ------------------------------------------------------------------------------- */
 
 /* Elements of a MAP per block: few if there are few in all, so that all multiprocessors have some;
-** more in a batch, so that the chunk table stays short. */
+** more in a launch of several instances, so that the chunk table stays short. */
 static int64_t map_span(const text_form *f) {
   const int64_t pass = (int64_t)MAP_THREADS * f->vector, full = pass * f->unroll;
   if (f->multi) return f->k->points >= 64 * full ? 4 * full : full;

@@ -93,7 +93,8 @@ static void put_run_head(text_writer *w, const path *p) {
                  MAP_THREADS * p->vector);
 }
 
-/* Writes the path for the case that all U vectors of the thread are in one run. */
+/* Writes the path for the case that all U vectors of a thread lie in one run of the innermost
+** dim. */
 static void put_run(text_writer *w, const path *p) {
   const text_form *f = w->f;
   const int inner = f->inner, span = (p->unroll - 1) * MAP_THREADS * p->vector;

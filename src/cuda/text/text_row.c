@@ -70,7 +70,7 @@ static void put_results(row_writer *r, int round) {
   }
 }
 
-/* Writes the kept-level values that can be computed after 'round' rounds. */
+/* Writes the values of the whole row (the kept level) that can be computed after 'round' rounds. */
 static void put_kept(row_writer *r, int round) {
   const text_form *f = r->w->f;
   uint8_t now[FL_MAX_INSTR];
@@ -256,12 +256,12 @@ static void put_split(row_writer *r, sweep *s) {
 
 /* ---- rows that are read once ------------------------------------------------------------------
 ** A block does row after row. The row is in registers (l<v>), what its second sweep makes for the
-** third in shared memory, so that the next row is asked for before the third. Two barriers per row,
+** third in shared memory, so that the next row is requested before the third. Two barriers per row,
 ** one in each round's join; the memory of one join is used again after the barrier of the other. */
 
-/* Writes the values per row that need no round. first: those that are loaded and those that the
-** first sweep needs; else, after that sweep, the others, so that it does not wait for loads at an
-** index. */
+/* Writes the values of the whole row that need no reduction. first: those that are loaded and those
+** that the first sweep needs; else, after that sweep, the others, so that it does not wait for
+** loads at an index. */
 static void put_before(row_writer *r, int first) {
   const text_form *f = r->w->f;
   uint8_t now[FL_MAX_INSTR] = { 0 };

@@ -8,7 +8,7 @@
 
 typedef struct sweep {
   int round;                     /* the reductions of this round are combined; -1: none */
-  int stores;                    /* the full-level stores are done */
+  int stores;                    /* values of each element are stored */
   uint8_t need[FL_MAX_INSTR];    /* values computed */
   uint8_t keep[FL_MAX_INSTR];    /* values kept in registers (a row that persists), or held */
 } sweep;

@@ -57,8 +57,8 @@ static int64_t sharers(int64_t nk) {
 
 /* ---- scatter ------------------------------------------------------------------------------ */
 
-/* Does the index vary along a dim along which dst's address varies too? Then all dims are
-** grouped. */
+/* Does the index vary along a dim along which dst's address varies too? Then all dims are in the
+** group (kernels/steps.cu). */
 static int index_moves(const fl_scatter *s) {
   for (int d = 0; d < s->rank; d++)
     if (s->size[d] > 1 && s->dst.stride[d] && s->idx.stride[d]) return 1;

@@ -197,7 +197,8 @@ static void put_full_stores(row_writer *r, int count) {
   fl_text_puts(w->out, "}\n");
 }
 
-/* Held values: loads those that this sweep reads, and makes room for those that it writes. */
+/* For values held in shared memory: writes the loads of those that this sweep reads, and declares
+** packs for those that it computes. */
 static void put_held(row_writer *r, const sweep *s, const uint8_t *before) {
   const text_form *f = r->w->f;
   for (int v = 0; v < f->k->ninstr && !f->persist; v++) {
@@ -233,8 +234,8 @@ static void put_rounding(text_writer *w, int done) {
   }
 }
 
-/* Writes the position of the row's label, for each comparison with it in the sweep. Opens a block,
-** since another sweep may need the position as well. */
+/* Writes the position of the row's label, for each comparison with it in the sweep. Opens a
+** scope in the text, since another sweep may declare the position again. */
 static int put_targets(row_writer *r, const sweep *s, const uint8_t *before) {
   const text_form *f = r->w->f;
   int any = 0;

@@ -257,7 +257,8 @@ static void cast_value(text_writer *w, int v) {
                       fl_dtype_name(i->dtype), i->a);
 }
 
-/* Writes a scalar word: its bits, or in a batch its index among the plan's scalars. */
+/* Writes a scalar: 'word' holds its bits or, in a launch of several instances, its index among the
+** plan's scalars. */
 static void scalar_bits(text_writer *w, int word) {
   fl_text_printf(w->out, w->f->multi ? "scalars[w[%d]]" : "w[%d]", word);
 }
@@ -349,8 +350,8 @@ void fl_text_value(text_writer *w, int v) {
       break;
     case FL_I_CAST: cast_value(w, v); break;
     case FL_I_INDEX:
-      /* a thread without a row repeats the last row, whose values may be overwritten in place
-      ** meanwhile */
+      /* a thread without a row repeats the last one and must report nothing: the values of that row
+      ** may have been overwritten in place by then */
       fl_text_printf(w->out, "position(v%d, v%d, %d, %d, %sw[%d]%s, w[%d], v%d)", i->a, i->b,
                      i->op & FL_INDEX_NEGATIVE ? 1 : 0, i->op & FL_INDEX_IGNORE ? 1 : 0,
                      f->cls == C_GROUP ? "on ? " : "", W_FAULT, f->cls == C_GROUP ? " : 0" : "",
