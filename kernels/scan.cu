@@ -22,8 +22,8 @@ typedef unsigned long long u64;
 #define FN __device__ __forceinline__
 #define KERNEL extern "C" __global__ void
 
-/* S: an element in memory; V: its value; A: sums and products; O: a result in memory, if it
-** is a value and not a position. */
+/* S: an element in memory; V: its value; A: sums and products; O: a result in memory, if it is a
+** value and not a position. */
 #if TYPE == 0
 typedef double S, V, A, O;
 FN V value_of(S x) { return x; }

@@ -21,11 +21,12 @@ void fl_suspects_tell(flame_context *c, int device, char *out, size_t size);
 ** before planning. */
 void fl_engine_collect(flame_context *c);
 void fl_engine_collect_before(flame_context *c);
-/* the device's arena, at least this large; NULL: no memory left */
+/* the device's arena (memory of intermediate values), at least this large; NULL: no memory left */
 void *fl_engine_arena(flame_context *c, int device, int64_t bytes);
 void fl_engine_drop_arena(flame_context *c, int device);
 void fl_engine_drop_spare(flame_context *c);      /* what evaluations keep for the next one */
-/* texts.c: generates the text of structures in a CPU plan that are new to the context. */
+/* texts.c: generates the text of those kernel structures in a CPU plan that are new to the
+** context. */
 void fl_engine_texts(flame_context *c, const fl_plan *p);
 void fl_engine_texts_close(flame_context *c);
 #endif

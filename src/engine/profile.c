@@ -32,7 +32,7 @@ static int64_t bytes_of(const fl_step *s) {
   return n * fl_dtype_size(m->dtype);
 }
 
-/* A kept value that step i completes; NULL: there is none. */
+/* A value that step i completes and that is kept after the run; NULL: there is none. */
 static const fl_node *made_by(const fl_program *g, const fl_plan *p, int32_t i) {
   for (int32_t k = 0; k < p->nout; k++)
     if (p->out[k].step == i && p->out[k].node < g->nodes.n) return g->nodes.at[p->out[k].node];

@@ -48,8 +48,8 @@ void fl_debug_run(flame_context *c, int64_t ops, const fl_plan *p, double ms);  
 /* For a device that is opened while the profile is on: its calls are recorded too. (spans.c) */
 void fl_profile_attach(fl_profile *f, fl_device *d);
 void fl_profile_detach(fl_profile *f, fl_device *d);
-/* For a device that is opened: if a tool is connected, the host's work for it becomes ranges.
-** (spans.c) */
+/* For a device that is opened: if an NVIDIA tool is connected, the host's work for the device is
+** shown there as ranges. (spans.c) */
 void fl_ranges_attach(fl_engine *e, fl_device *d);
 void fl_ranges_free(flame_context *c);
 /* Records a part of the script, which the script named, since 'start'. */

@@ -1,10 +1,10 @@
 /*
 ** FLAME_CHECK=nan. Plans of such a context record for each step whether it wrote a NaN
-** (plan/scan.c). Windows are planned, run and replayed as without the check, except that memory
-** which a run overwrites is copied first. If a step wrote a NaN, the copies are restored, nothing
-** is stored, and the window, which still has its inputs, is run again op by op; the first op that
-** makes a NaN out of operands without one is the error. If there is none (the NaN was given), the
-** values are already right.
+** (plan/scan.c). Windows (sequences of recorded ops) are planned, run and replayed as without the
+** check, except that memory which a run overwrites is copied first. If a step wrote a NaN, the
+** copies are restored, nothing is stored, and the window, which still has its inputs, is run again
+** op by op; the first op that makes a NaN out of operands without one is the error. If there is
+** none (the NaN was given), the values are already right.
 */
 #include "engine/scan.h"
 #include "engine/memory.h"
@@ -60,8 +60,8 @@ static int is_resting(const fl_node *n, const fl_node *nan) {
   return n == nan || (n->state == FL_PENDING && n->rests);
 }
 
-/* Refuses writes of values that depend on n, which made the NaN: parameters keep their values.
-** Other values that depend on it can be read, to inspect the NaN. */
+/* Refuses writes of values that depend on 'nan', the node that made the NaN: parameters keep their
+** values. Other values that depend on this node can be read, to inspect the NaN. */
 static void refuse_writes(flame_context *c, const fl_node *nan) {
   for (int64_t i = 0; i < c->win.nodes.n; i++) {
     fl_node *n = c->win.nodes.at[i];

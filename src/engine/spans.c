@@ -1,8 +1,8 @@
 /*
 ** The host's work for a device while a profile is on: compiling, runs, copies, waits. The device
 ** gets a table whose functions time the original ones; without a profile it has the original table,
-** at no cost. If an NVIDIA tool is connected (base/nvtx.h), another such table makes ranges of
-** them, as long as the device is open.
+** at no cost. If an NVIDIA tool is connected (base/nvtx.h), another such table shows this work
+** there as ranges, as long as the device is open.
 */
 #include "engine/profile.h"
 #include "base/nvtx.h"

@@ -20,8 +20,8 @@ static fl_suspect seen_now(const fl_node *n, const fl_plan *p, int32_t i, int64_
   return x;
 }
 
-/* Notes the last steps below 'end', oldest first: those that are user kernels, or only the
-** others. */
+/* Notes the last steps below 'end', oldest first. kernels 1: those that are user kernels; 0: only
+** the others. */
 static void note(fl_suspect *ring, int64_t *n, const fl_program *g, const fl_plan *p, int32_t end,
                  int kernels, int64_t run) {
   int32_t from = end;

@@ -1,6 +1,7 @@
 /*
 ** Addresses of values that no handle holds: each cell (a node as the planner sees it) that is
-** stored in the arena has a place there from the stage that writes it to the last that reads it.
+** stored in the arena has a place there from the stage that writes it to the last that reads it. (A
+** stage is a set of steps that do not depend on each other.)
 **
 ** In place: if a kernel reads a cell for the last time, each element at the point where
 ** it stores an element of another cell, that other cell takes its memory (the gradient of logits
@@ -63,7 +64,8 @@ static int arena_give(arena *a, int64_t at, int64_t bytes) {
 
 /* ---- fills ----------------------------------------------------------------------------------- */
 
-/* Does the group only give cell t its first value, which depends on nothing? */
+/* Does the group (ops that become one kernel) only give cell t its first value, which depends on
+** nothing? */
 static int is_fill(const fl_group *G, int32_t t) {
   return G->kind == FL_K_MAP && !G->faulty && G->deps.n == 0 && G->access.n == 1 &&
          G->access.at[0].store && G->access.at[0].ref == t;
@@ -82,8 +84,8 @@ void fl_plan_delay_fills(fl_planner *P) {
 
 /* ---- copies into a whole --------------------------------------------------------------------- */
 
-/* Does the group do little more than copy into one piece of a cell (a cat) that other groups wait
-** for? */
+/* Does the group do little more than copy into one piece of a cell that is written piece by piece
+** (a cat) and read by other groups? */
 static int is_copy(const fl_planner *P, const fl_group *G) {
   int stores = 0;
   if (G->kind != FL_K_MAP || G->faulty || G->closed || G->limit == INT32_MAX ||
@@ -138,7 +140,8 @@ static int in_arena(const fl_cell *c) {
   return c->place.where == FL_AT_ARENA && c->stored && c->last >= 0;
 }
 
-/* May the cell that 'w' stores in turn i of group G take the memory that 'r' reads? */
+/* May the cell that access w of G stores take the memory of the cell that access r of G reads? i:
+** the number of G's turn (step). */
 static int takes(const fl_planner *P, const fl_group *G, const fl_access *w, const fl_access *r,
                  int64_t i) {
   if (r->store || r->iota || r->gstride || r->ref < 0 || r->ref == w->ref) return 0;
@@ -155,7 +158,8 @@ static int accesses_of(const fl_group *G, fl_ref ref) {
   return n;
 }
 
-/* Is the position of the gather the same along the row, and known before the row's first round? */
+/* Is the position of the gather the same along the row, and known before the first reduction of the
+** row? */
 static int is_per_row(const fl_group *G, int64_t access) {
   uint8_t level[FL_MAX_INSTR];
   fl_plan_levels(G, level);
@@ -167,9 +171,9 @@ static int is_per_row(const fl_group *G, int64_t access) {
 }
 
 /* Does the access gather one element of the row that w stores, before any of it is stored? A device
-** reads it before the row's first round, and w's value depends on a round, which the threads of a
-** block end together. Nothing orders the lanes of a warp, so rows that a warp computes are
-** excluded. */
+** reads it before the row's first reduction, and w's value depends on a reduction, which the
+** threads of a block end together. Nothing orders the lanes of a warp, so rows that a warp computes
+** are excluded. */
 static int is_in_row(const fl_group *G, const fl_access *w, int64_t access) {
   const fl_access *a = &G->access.at[access];
   int64_t n = 1, stride = 0;

@@ -77,8 +77,8 @@ fl_plan *fl_plans_find(fl_plans *t, fl_program *p) {
   return best;
 }
 
-/* Adds 'by' (1 or -1) to the count of references that the callees of a plan in the cache have. 1:
-** it has callees. */
+/* Adds 'by' (1 or -1) to the counts of cached plans of the callees (user kernels) that plan p
+** calls. 1: it has callees. */
 static int count_callees(const fl_plan *p, int32_t by) {
   int any = 0;
   for (int32_t i = 0; i < p->nstep; i++) {
@@ -133,7 +133,7 @@ void fl_plans_put(fl_plans *t, fl_plan *p) {
   link_newest(t, p);
   t->bytes += p->total_bytes;
   t->n++;
-  /* p's own callees are held by its nodes */
+  /* p itself is not swept: its callees are held by its nodes */
   if (count_callees(p, 1) && ++t->calls >= t->sweep_at) fl_plans_sweep(t);
   while (t->bytes > t->limit && t->n > 1) drop_oldest(t, p);
 }

@@ -62,15 +62,15 @@ int fl_plan_reads_as_is(const fl_program *p, const fl_node *n, int i) {
   return library_layout(l) && (p->device == 0 || one_batch(l, n->shape));
 }
 
-/* Which inputs of a step must be in separate memory? An input that is copied anyway may stay an
+/* Must input i of a step be in separate memory? An input that is copied anyway may stay an
 ** expression, which the copy computes. */
 static int wants_memory(const fl_planner *P, const fl_node *n, int i) {
   if (n->op == FL_OP_matmul) return fl_plan_reads_as_is(P->p, n, i);
   return fl_ops[n->op].memory >> (i < 7 ? i : 7) & 1;
 }
 
-/* A node that is written in pieces (a cat, a form) needs memory if a consumer reads more than one
-** of them or needs its input in memory. A form reads its inputs by component. */
+/* A node that is written in pieces (a cat; a form, see form.c) needs memory if its consumer n reads
+** more than one piece or needs its input in memory. A form reads its inputs by component. */
 static void anchor_pieced(fl_planner *P, const fl_node *n) {
   for (int i = 0; i < n->nin && n->op != FL_OP_form; i++) {
     int64_t offset;
@@ -80,7 +80,7 @@ static void anchor_pieced(fl_planner *P, const fl_node *n) {
   }
 }
 
-/* How many times a form reads input i, which may be deferred or a cat of pieces. */
+/* Counts how many times a form (form.c) reads input i, which may be deferred or a cat of pieces. */
 static void count_form_reads(fl_planner *P, const fl_node *n, int i) {
   const fl_form_code *f = n->attr->form;
   const int32_t t = fl_plan_source(P, n->in[i]);
@@ -194,8 +194,8 @@ static void sum_up(fl_planner *P, int32_t t, int by_leaves, int32_t *dearest) {
   cell->reduced = (uint8_t)reduced;
 }
 
-/* Computes length and number of leaves of the largest component of a form; inputs count as often as
-** the component reads them. */
+/* Computes length and number of leaves of the largest component of a form (form.c); inputs count as
+** often as the component reads them. */
 static void measure_form(fl_planner *P, int32_t t) {
   fl_cell *cell = &P->cell.at[t];
   const fl_node *n = cell->node;

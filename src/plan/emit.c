@@ -1,7 +1,7 @@
 /*
-** Emission: appends the expression of a cell, read through a map, to a group. Deferred inputs are
-** appended recursively: their depth is bounded by FL_COST_LIMIT, not by the window. Nothing is
-** undone here; place.c cuts the lists back after a refusal.
+** Emission: appends the expression of a cell, read through a map (planner.h), to the instructions
+** of a group. Deferred inputs are appended recursively: their depth is bounded by FL_COST_LIMIT,
+** not by the window. Nothing is undone here; place.c cuts the lists back after a refusal.
 */
 #include "plan/planner.h"
 #include <assert.h>
@@ -89,7 +89,8 @@ static int find_op(const fl_group *G, const fl_instr *x) {
   return -1;
 }
 
-/* Appends an instruction whose value is (ref, map), or finds an equal one. */
+/* Appends an instruction whose value is ref (a cell or an external) read through map m, or finds an
+** equal one. */
 int fl_plan_add(fl_planner *P, int32_t g, fl_instr x, fl_ref ref, const fl_map *m) {
   fl_group *G = fl_plan_group(P, g);
   x.pass = pass_of(G, &x);
@@ -150,7 +151,7 @@ int fl_plan_depend(fl_planner *P, int32_t g, fl_ref t) {
   return 0;
 }
 
-/* Notes that g reads a stored cell or an external, and the stage that this needs. */
+/* Notes that group g reads a stored cell or an external, and the stage that g needs for that. */
 static int note_read(fl_planner *P, int32_t g, fl_ref ref) {
   if (ref < 0) return 0;
   if (P->cell.at[ref].group < 0) return FL_EMIT_ANCHOR - ref;

@@ -69,7 +69,7 @@ static int64_t product(int n, const int64_t *size) {
   return p;
 }
 
-/* A step that copies between a cell's memory and its home. */
+/* A step that copies between a cell's memory and its home (the buffer of a handle). */
 static void copy_step(const fl_cell *c, int back, fl_step *s) {
   const fl_place home = { .where = FL_AT_OUT, .index = c->out };
   s->kind = FL_S_COPY;
@@ -252,7 +252,7 @@ static int make_steps(fl_planner *P, const fl_turn *turns, int64_t turn_count, f
   return ok;
 }
 
-/* Notes which step completes each result, and which steps write homes. */
+/* Notes which step completes each result, and which steps write homes (buffers of handles). */
 static void note_out(fl_plan *plan, fl_place at, int32_t step) {
   if (at.where != FL_AT_OUT) return;
   fl_out *o = &plan->out[at.index];
@@ -275,10 +275,10 @@ static void note_outs(fl_plan *plan) {
   }
 }
 
-/* On a GPU the host queues the steps that write homes before it has seen the run's checks, so these
-** kernels test the checks themselves. Not in a plan with a user's kernel, which may never end: an
-** interrupt does not wait for it, so nothing that writes a home may be queued until it has
-** ended. */
+/* On a GPU the host queues the steps that write homes (buffers of handles) before it has seen the
+** run's checks, so these kernels test the checks themselves. Not in a plan with a user's kernel,
+** which may never end: an interrupt does not wait for it, so nothing that writes a home may be
+** queued until it has ended. */
 static void note_guards(fl_plan *plan) {
   int fine = plan->device > 0 && plan->nfault > 0;
   for (int32_t i = 0; i < plan->nstep; i++) {
@@ -292,8 +292,8 @@ static void note_guards(fl_plan *plan) {
   }
 }
 
-/* The reports of a step. With step >= 0 it sets at[number] to 'step' for each report; with step -1
-** each report gets the new number at[old number]. */
+/* Goes over the reports of a step (of checks that may fail). With step >= 0 it sets at[number] to
+** 'step' for each report; with step -1 each report gets the new number at[old number]. */
 static void sites_of(fl_step *s, int32_t *at, int32_t step) {
   int32_t *own = s->kind == FL_S_CALL ? &s->call->fault : s->kind == FL_S_SCATTER
                  ? &s->scatter->fault : NULL;

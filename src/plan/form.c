@@ -98,8 +98,8 @@ static int open_inputs(writer *w, int32_t t, const fl_map *m) {
   return 0;
 }
 
-/* Makes value v the component of t that m reads. The value of an input already has a name, so it is
-** copied. */
+/* Gives value v the name (t, m): the component of form t that map m reads. The value of an input
+** has a name already, so a copy of it gets this one. */
 static int name_value(writer *w, int v, int32_t t, const fl_map *m) {
   if (v < 0) return v;
   fl_group *G = fl_plan_group(w->P, w->g);

@@ -18,8 +18,8 @@ static int in_home(const fl_planner *P, fl_ref ref, int32_t home) {
   return ref < 0 && ref != INT32_MIN && P->p->ext.at[~ref]->buffer == P->p->homes.at[home];
 }
 
-/* Does group H read the old value of a home? *same: it reads each element only at the point at
-** which it stores that element of t. */
+/* Does group H read the old value of a home (the buffer of a handle)? *same: it reads each element
+** only at the point at which it stores that element of t. */
 static int reads_home(const fl_planner *P, const fl_group *H, int32_t home, int32_t t, int *same) {
   int reads = 0;
   *same = 1;
@@ -49,7 +49,7 @@ static int reads_home(const fl_planner *P, const fl_group *H, int32_t home, int3
 }
 
 /* Is the group a product, or a call, that may take longer than an interrupt may wait? Steps that
-** write a home are not interrupted. */
+** write a home (a handle's buffer) are not interrupted. */
 static int is_long(const fl_planner *P, const fl_group *G) {
   if (G->kind == FL_G_CALL) return 1;              /* not known */
   if (G->kind != FL_G_MATMUL) return 0;
@@ -128,8 +128,8 @@ static int32_t last_reader(const fl_planner *P, const fl_homes *h, int32_t t, in
   return last;
 }
 
-/* Keeps the groups that read the old value of t's home before those that write it, also when the
-** readers are moved because they write another home. */
+/* Keeps the groups that read the old value of t's home (the buffer that t is written to) before
+** those that write it, also when the readers are moved because they write another home. */
 static void hold_readers(fl_planner *P, const fl_homes *h, int32_t t) {
   const int32_t home = P->cell.at[t].home;
   int32_t first = INT32_MAX;

@@ -44,7 +44,8 @@
 
 typedef enum { FL_K_MAP, FL_K_ROW, FL_K_COL } fl_kernel_kind;
 
-/* Where the bytes are: external buffer i, kept result i (both bound at run time), or the arena. */
+/* Where the bytes are: external buffer i, kept result i (both bound at run time), or the arena (the
+** memory of intermediate values). */
 typedef enum { FL_AT_EXT, FL_AT_OUT, FL_AT_ARENA } fl_where;
 typedef struct fl_place {
   uint8_t where;
@@ -64,7 +65,7 @@ typedef struct fl_operand {
 
 typedef enum {
   FL_I_LOAD,     /* operand arg at the point */
-  FL_I_IOTA,     /* i64: map[arg].offset + sum of coordinate * map[arg].stride; no memory */
+  FL_I_IOTA,     /* i64: operand arg's offset + sum of coordinate * stride; reads no memory */
   FL_I_SCALAR,   /* scalar slot arg of the kernel, converted to dtype's register, NOT
                  ** rounded to dtype */
   FL_I_OP,       /* op (unary, binary, ternary of ops.def) of a, b, c; operands are of dtype 'from'
@@ -89,7 +90,7 @@ typedef struct fl_instr {
 typedef struct fl_store { uint16_t value, operand; } fl_store;
 
 /* On a GPU: the longest row that a single warp computes. For longer rows the threads of a block
-** wait for each other at a barrier at the end of each round. */
+** wait for each other at a barrier at the end of each round of reductions. */
 enum { FL_WARP_ROW = 1024 };
 
 /* Operands that are read come first, at most FL_MAX_READS of them. */

@@ -1,6 +1,7 @@
 /*
-** Groups to kernels: removes dead instructions, assigns levels, puts kept dims before reduced ones,
-** collapses dims jointly for all operands; and makes the library steps.
+** Groups to kernels: removes dead instructions, assigns levels (kernel.h: per row or per point),
+** puts kept dims before reduced ones, collapses dims jointly for all operands; and makes the
+** library steps.
 */
 #include "plan/planner.h"
 #include <string.h>
@@ -55,8 +56,8 @@ void fl_plan_levels(const fl_group *G, uint8_t *level) {
 
 typedef struct { fl_instr *at; int n; } list;
 
-static uint16_t lift(list *out, uint16_t v) {       /* copies a level-0 value to each point of the
-                                                    ** row */
+static uint16_t lift(list *out, uint16_t v) {       /* copies a level-0 value, one per row, to each
+                                                    ** point of the row */
   const fl_instr from = out->at[v];
   if (from.level) return v;
   out->at[out->n] = (fl_instr){ .code = FL_I_CAST, .dtype = from.dtype, .from = from.dtype,

@@ -5,7 +5,8 @@
 **   (fl_plan_ready), so that gradients are summed while backward computes the next ones;
 ** - memory that they read and write is not reused before the plan's end (finish.c);
 ** - it is known which steps must wait for which collectives: those that read a result, and writes
-**   of homes. Within a stage, steps that wait for earlier collectives come first;
+**   of homes (buffers of handles). Within a stage, steps that wait for earlier collectives come
+**   first;
 ** - a collective is delayed until a call of attention, if one comes soon. A product has one block
 **   for each multiprocessor, so if NCCL occupies some of them a product takes up to twice its time;
 **   attention has many blocks, and only loses the share of these multiprocessors.
@@ -113,7 +114,8 @@ static int delay(fl_plan *plan) {
 }
 
 /* Among the steps after 'done' up to 'newest' (which is a collective), the last collective that
-** step i waits for; 'done' if there is none. The collectives of a bucket end together. */
+** step i waits for; 'done' if there is none. The collectives of a bucket (one call of NCCL) end
+** together. */
 static int32_t needs(const fl_plan *plan, int32_t i, int32_t done, int32_t newest) {
   const fl_step *s = &plan->step[i];
   int32_t last = newest;

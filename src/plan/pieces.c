@@ -1,10 +1,10 @@
 /*
-** Arrays in pieces along an axis: what is joined there (cat), and the components of a form. An
-** array that needs no memory only leads readers to its pieces: a reader that stays within one piece
-** reads that piece. An array that needs memory is written piece by piece. Each is an expression
-** that goes into a group of the piece's space, as any cell does, and is stored at its place in the
-** whole. So pieces that are made of the same arrays are one kernel with several stores, and nothing
-** is copied.
+** Arrays in pieces along an axis: what is joined there (cat), and the components of a form
+** (tensor/form.h). An array that needs no memory only leads readers to its pieces: a reader that
+** stays within one piece reads that piece. An array that needs memory is written piece by piece.
+** Each is an expression that goes into a group of the piece's space, as any cell does, and is
+** stored at its place in the whole. So pieces that are made of the same arrays are one kernel with
+** several stores, and nothing is copied.
 **
 ** Pieces may be in several groups and at several stages; a reader of the whole array waits for all
 ** of them.

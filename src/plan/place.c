@@ -119,7 +119,7 @@ int fl_place_takes(const fl_planner *P, const fl_group *G, int level) {
                              : G->full && column_program(P, G, G->red);
 }
 
-/* Lets an elementwise cell join g. Returns an instruction id, or a refusal. */
+/* Lets an elementwise cell join group g. Returns an instruction id, or a refusal (FL_EMIT_*). */
 static int join_map(fl_planner *P, int32_t g, int32_t t) {
   fl_group *G = fl_plan_group(P, g);
   fl_map m;
@@ -251,10 +251,10 @@ static void settle(fl_planner *P, int32_t g, int32_t t, int piece, int32_t stage
   fl_place_commit(P, g, stage);
 }
 
-/* Would the cell make the group too large? Rows and columns are traversed once per round, with many
-** values in registers. A cell is better placed in another kernel if it adds much work to a long
-** program, or more arrays than it shares (unless it is a reduction, which is what rows and columns
-** are traversed for). */
+/* Would the cell make the group too large? Rows and columns are traversed once per round of
+** reductions, with many values in registers. A cell is better placed in another kernel if it adds
+** much work to a long program, or more arrays than it shares (unless it is a reduction, which is
+** what rows and columns are traversed for). */
 static int crowds(const fl_group *G, const fl_place_was *was, int reduces) {
   int fresh = 0;
   if (G->instr.n > FL_JOIN_LIMIT) return 1;
@@ -390,7 +390,7 @@ static int place_expression(fl_planner *P, int32_t t, int32_t *first) {
   if (fl_place_near(P, t, -1, 1, near, fl_plan_dep_groups(P, t, near, 6))) return 1;
   if (P->cell.at[t].hoist == FL_HOIST_ASKED) {
     if (helps(P, P->asked, t)) { *first = P->asked; return 0; }
-    /* not worth a separate pass: it is recomputed after all */
+    /* t is not worth a separate pass: each group that needs it recomputes it after all */
     P->cell.at[t].hoist = P->cell.at[t].anchored = 0;
     return 1;
   }

@@ -20,7 +20,8 @@ void fl_place_cut(fl_planner *P, fl_group *G, const fl_place_was *was);
 
 /* The sizes of 's' that are not 1, as dims of a group. Returns how many. */
 int fl_place_space(const fl_layout *s, int64_t size[FL_MAX_AXES]);
-/* A group that nothing joins until it is committed (fl_place_own does that). -1: no memory. */
+/* Makes an empty group, which nothing joins until it is committed (fl_place_own does that). -1: no
+** memory. */
 int32_t fl_place_group(fl_planner *P, int kind, int nd, const int64_t *size);
 /* Removes the newest group, and the fault sites that its expression added. */
 void fl_place_drop(fl_planner *P, const fl_place_was *was);
@@ -30,13 +31,13 @@ int fl_place_store(fl_planner *P, int32_t g, fl_ref ref, int dtype, int value, c
 /* Can the group store at each point (level 1) or once per row (level 0)? */
 int fl_place_takes(const fl_planner *P, const fl_group *G, int level);
 
-/* Places cell t, or its piece 'piece' (-1: the cell), in a new group; or in group g if the two
-** share a load or a value and g's stage allows it: then 1, else 0. n: number of pieces from 'piece'
-** on, all or none are placed; 1 for a cell. */
+/* fl_place_own places cell t, or its piece 'piece' (-1: the cell), in a new group. fl_place_try
+** places it in group g if the two share a load or a value and g's stage allows it: then 1, else 0.
+** n: number of pieces from 'piece' on, all or none are placed; 1 for a cell. */
 int fl_place_own(fl_planner *P, int32_t t, int piece, const fl_layout *space, int32_t *first);
 int fl_place_try(fl_planner *P, int32_t g, int32_t t, int piece, int n);
-/* Like fl_place_try in one of the k groups near[], or in one of the newest groups of the cell's
-** space. */
+/* Like fl_place_try, but fl_place_near in one of the k groups near[], and fl_place_beside in one of
+** the newest groups of the cell's space. */
 int fl_place_near(fl_planner *P, int32_t t, int piece, int n, const int32_t *near, int k);
 int fl_place_beside(fl_planner *P, int32_t t, int piece, int n, const fl_layout *space);
 
@@ -46,7 +47,8 @@ void fl_raise_note(fl_planner *P, int32_t g);
 ** all. */
 int fl_raise(fl_planner *P, int32_t g, int32_t stage);
 
-/* pieces.c. Emits a piece as an expression of group g: an instruction id or a refusal. */
+/* pieces.c. Emits a piece as an expression of group g: an instruction id or a refusal
+** (FL_EMIT_*). */
 int fl_piece_join(fl_planner *P, int32_t g, int32_t t, int piece);
 int fl_place_pieces(fl_planner *P, int32_t t, int32_t *first);
 

@@ -1,6 +1,6 @@
 /*
 ** Placement of steps that are not expressions (place.h): products, calls and scatters, which
-** read cells from memory, and writes of slices, which are closed groups.
+** read cells from memory, and writes of slices, which are closed groups (nothing joins them).
 */
 #include "plan/place.h"
 #include "tensor/call_collective.h"
@@ -44,8 +44,8 @@ static void broadcast_strides(const fl_node *q, const fl_layout *shape, int64_t 
     stride[a] = a < lead || l->size[a - lead] == 1 ? 0 : l->stride[a - lead];
 }
 
-/* Copies cell t's old value in[0] into t's memory; does nothing if t is written in place (its home
-** holds the old value already). *base: the group; -1: none. */
+/* Copies cell t's old value in[0] into t's memory; does nothing if t is written in place (the
+** buffer that it is written to holds the old value already). *base: the group; -1: none. */
 static int place_base(fl_planner *P, int32_t t, int32_t *first, int32_t *base) {
   fl_cell *cell = &P->cell.at[t];
   const fl_node *n = cell->node, *q = n->in[0];
@@ -86,7 +86,7 @@ int fl_place_setslice(fl_planner *P, int32_t t, int32_t *first) {
   int r = store_group(P, &box, ref, from, offset, t, to, to_offset, first, &g);
   if (r <= 0) return r;
   r = place_base(P, t, first, &base);
-  if (r <= 0) {                   /* the store is emitted again after the base is placed */
+  if (r <= 0) {                   /* the store is made again after the old value is placed */
     fl_plan_group(P, g)->access.n = 0;
     fl_plan_group(P, g)->instr.n = 0;
     return r;

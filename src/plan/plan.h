@@ -1,7 +1,7 @@
 /*
-** Plans: the steps that compute a window. Pure data; a plan holds no pointer to a node, so it is
-** cached, compared bytewise by its key and run many times with other buffers and scalars. Owner:
-** the plan cache (LRU by bytes). One plan is for one device.
+** Plans: the steps that compute a window (the recorded ops). Pure data; a plan holds no pointer to
+** a node, so it is cached, compared bytewise by its key and run many times with other buffers and
+** scalars. Owner: the plan cache (LRU by bytes). One plan is for one device.
 **
 ** A program is the serialised window, which the planner reads and the cache compares.
 */
@@ -55,11 +55,11 @@ typedef enum { FL_S_KERNEL, FL_S_MATMUL, FL_S_SCATTER, FL_S_COPY, FL_S_CALL } fl
 
 typedef struct fl_step {
   uint8_t kind;
-  uint8_t commits;              /* the step writes a home, so it must not be interrupted half-way */
+  uint8_t commits;              /* it writes a home (a handle's buffer): is not stopped half-way */
   uint8_t looks;                   /* made by scan.c: not part of the program, and not counted */
-  int32_t joins;                   /* 1 + the last collective, which ends a bucket, that must have
-                                   ** ended before this step; 0: only those that earlier steps wait
-                                   ** for too (lanes.c) */
+  int32_t joins;                   /* 1 + the last collective, which ends a bucket (one call of
+                                   ** NCCL), that must have ended before this step; 0: only those
+                                   ** that earlier steps wait for too (lanes.c) */
   int32_t stage;                   /* steps of one stage could be in any order */
   int32_t count;                   /* KERNEL: number of instances of one structure in one launch */
   int32_t node;                /* the program's node that the step computes; of several the first */
@@ -72,8 +72,8 @@ typedef struct fl_step {
   void *prepared;                  /* the device's data (compiled kernel, algorithm) */
 } fl_step;
 
-/* An external value of a plan: a STORED node. home: index of the home buffer that it is in, or
-** -1. */
+/* An external value of a plan: a STORED node. home: index of the home (a buffer that the plan
+** writes) that it is in; -1: none. */
 typedef struct fl_ext { uint8_t dtype; int32_t home; } fl_ext;
 
 /* A value that outlives the run. home >= 0: its bytes are those of that home buffer (a write). */
@@ -112,9 +112,10 @@ typedef struct fl_plan {
   fl_mem *mem;
 } fl_plan;
 
-/* The window's nodes on one device that some roots need, in recorded order; and the buffers that
-** they use. 'live' tells which of them are kept; it is not part of the key: a cached plan that
-** keeps more serves too. Owned by its maker; borrows the nodes. */
+/* The window's nodes (recorded ops) on one device that some roots (values to compute) need, in
+** recorded order; and the buffers that they use. 'live' tells which of them are kept; it is not
+** part of the key: a cached plan that keeps more serves too. Owned by its maker; borrows the
+** nodes. */
 typedef struct fl_program {
   fl_mem *mem;
   uint8_t device;
@@ -138,15 +139,17 @@ typedef struct fl_program {
 ** one that fl_program_empty left, whose memory is reused. After an error it is freed. */
 flame_status fl_program_make(flame_context *c, int device, fl_node *const *roots, int nroots,
                              fl_program *p);
-/* The index of a buffer among the program's homes; -1: it is none of them. */
+/* The index of a buffer among the program's homes (buffers that it writes); -1: it is none of
+** them. */
 int32_t fl_program_home(const fl_program *p, const fl_buffer *b);
 void fl_program_empty(fl_program *p);
 void fl_program_free(fl_program *p);
 /* Makes the plan; no side effects. NULL with the error in c. */
 fl_plan *fl_plan_make(flame_context *c, const fl_program *p);
 void fl_plan_free(fl_plan *p);
-/* Step i is the first to write some homes; returns the last step that writes one of these, at least
-** i. Between the two a run may not stop, since a home would hold a part of its new value. */
+/* Step i is the first to write some homes (buffers of handles); returns the last step that writes
+** one of these, at least i. Between the two a run may not stop, since a home would hold a part of
+** its new value. */
 int32_t fl_plan_commit_end(const fl_plan *p, int32_t i);
 
 typedef struct fl_plans {
@@ -154,8 +157,8 @@ typedef struct fl_plans {
   fl_plan **bin;
   fl_plan *newest, *oldest;
   int64_t nbin, n, bytes, limit;
-  int64_t calls, sweep_at;         /* plans with callees added since the last sweep; how many
-                                   ** trigger a sweep */
+  int64_t calls, sweep_at;         /* plans that call user kernels, added since the last sweep;
+                                   ** how many trigger a sweep */
 } fl_plans;
 int fl_plans_init(fl_plans *t, fl_mem *m);
 void fl_plans_close(fl_plans *t);
@@ -168,7 +171,8 @@ fl_plan *fl_plans_find(fl_plans *t, fl_program *p);
 void fl_plans_resized(fl_plans *t, const fl_plan *p, int64_t before);
 void fl_plans_put(fl_plans *t, fl_plan *p);                /* takes ownership; may drop old plans */
 int fl_plans_has(const fl_plans *t, const fl_plan *p, int64_t serial);   /* p may be gone */
-/* Drops the plans whose callees nothing else holds: no program can name these any more. */
+/* Drops the plans whose callees (user kernels) nothing else holds: no program can name these any
+** more. */
 void fl_plans_sweep(fl_plans *t);
 void fl_plan_print(const fl_plan *p, struct fl_text *out);
 #endif

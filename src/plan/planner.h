@@ -30,7 +30,7 @@
 
 enum {
   FL_COST_LIMIT = 160,     /* longest expression that stays deferred, in ops and scalars */
-  FL_FORM_LIMIT = 600,     /* longest expression of a component of a form */
+  FL_FORM_LIMIT = 600,     /* longest expression of a component of a form (form.c) */
   FL_LEAF_LIMIT = 48,      /* most values that such an expression reads */
   FL_JOIN_LIMIT = 800,     /* most instructions of a group that several cells join */
   /* a group of rows or columns with this many instructions is a long one */
@@ -44,11 +44,11 @@ enum {
   FL_WIDE = 4,             /* a broadcast by a smaller factor does not count as a broadcast */
   FL_FRESH_ARRAYS = 8,     /* number of new arrays that a cell may always add to a group of rows or
                            ** columns */
-  FL_COLUMNS_LEAST = 64,   /* fewest columns, */
-  FL_COLUMN_LEAST = 64,    /* shortest columns, */
-  FL_COLUMN_READS = 4,     /* most arrays that are read, and ... */
-  /* most instructions of a group that stores values of each point and sums columns as well */
-  FL_COLUMN_JOIN = 32,
+  /* limits of a group that sums columns beside the values of each point that it stores: */
+  FL_COLUMNS_LEAST = 64,   /* it has at least this many columns */
+  FL_COLUMN_LEAST = 64,    /* its columns have at least this many elements */
+  FL_COLUMN_READS = 4,     /* it reads at most this many arrays */
+  FL_COLUMN_JOIN = 32,     /* it has at most this many instructions */
   FL_ROW_LIMIT = 65536,    /* longest row on which a row program also stores whole rows */
   FL_AWAIT_LIMIT = 65536,  /* a reduction of at most this many elements, whose result others wait
                            ** for, is not delayed to join another */
@@ -75,7 +75,7 @@ typedef struct fl_cell {
   int32_t cost, leaves, consumers, out, home;
   const fl_node *reads[FL_REPEAT_READS];   /* arrays of its size or larger that it is computed
                                            ** from */
-  uint8_t base_home;      /* the cell's old value was not copied: its home holds it already */
+  uint8_t base_home;      /* the old value was not copied: the home (a handle's buffer) holds it */
   int32_t group;          /* the group that completes it; -1 before it is placed */
   int32_t pieces;       /* cat, form: index in P->piece of the first group that writes its pieces */
   int32_t scalar;         /* index of a call's own first scalar in the plan (finish.c) */
@@ -91,10 +91,11 @@ static inline int fl_plan_lies_turned(const fl_node *q) {
   return row != 0 && (row < 0 ? -row : row) < (column < 0 ? -column : column);
 }
 
-/* the value of instr[i]; ref INT32_MIN: none */
+/* what instr[i] computes: the element of ref (a cell or an external) at the map; INT32_MIN: no
+** such */
 typedef struct fl_value { fl_ref ref; fl_map map; } fl_value;
 
-/* A store, or for LOAD, GATHER and IOTA an access. */
+/* How a store, or an instruction (LOAD, GATHER or IOTA), addresses the elements of ref. */
 typedef struct fl_access {
   fl_ref ref; uint8_t dtype, store, iota; uint16_t value; fl_map map;
   int64_t gstride, extent;               /* GATHER: of its axis */
@@ -155,17 +156,18 @@ int fl_plan_place_memory(fl_planner *P, const fl_turn *turns, int64_t n, fl_plan
 
 static inline int fl_plan_is_kernel(const fl_group *G) { return G->kind <= FL_K_COL; }
 
-/* homes.c. Which groups write a cell that has a home, and which read a home's old value: lists
-** through 'entry', so that each home looks only at its own groups. */
+/* homes.c. Which groups write a cell that has a home (a handle's buffer that is written), and which
+** read a home's old value: lists through 'entry', so that each home looks only at its own
+** groups. */
 typedef struct fl_homes {
   int32_t *writer, *reader;                    /* first link by cell, by home; -1: none */
   struct { fl_group_link *at; int64_t n, cap; } entry;
-  int32_t last_check;                          /* stage of the last group that may report */
+  int32_t last_check;                          /* stage of the last group that may report a fault */
 } fl_homes;
 int fl_homes_open(fl_planner *P, fl_homes *h);     /* 0: no memory; h must be closed in any case */
 void fl_homes_close(fl_planner *P, fl_homes *h);
-/* May cell t be stored directly into its home? Otherwise it goes through the arena with a copy at
-** the end. Moves the writer to a later stage if that suffices. */
+/* May cell t be stored directly into its home (a handle's buffer)? Otherwise it goes through the
+** arena with a copy at the end. Moves the writer to a later stage if that suffices. */
 int fl_homes_in_place(fl_planner *P, const fl_homes *h, int32_t t);
 
 /* kernelize.c: makes the kernel of a group; places of operands and targets of stores are those of
@@ -173,7 +175,8 @@ int fl_homes_in_place(fl_planner *P, const fl_homes *h, int32_t t);
 int fl_plan_kernelize(fl_planner *P, int32_t g, fl_kernel *k, int *empty);
 /* Sets the sizes, bytes and rounds of a kernel, after all else is set. */
 void fl_kernel_measure(const fl_planner *P, fl_kernel *k);
-/* The values that an instruction reads, and their number; does its 'arg' name an operand? */
+/* fl_instr_inputs gives the values that an instruction reads, and returns their number;
+** fl_instr_accesses tells whether its 'arg' names an operand. */
 int fl_instr_inputs(const fl_instr *x, uint16_t v[3]);
 int fl_instr_accesses(const fl_instr *x);
 /* Does the map change along the reduced dims? */
@@ -250,7 +253,8 @@ int fl_plan_reads_as_is(const fl_program *p, const fl_node *n, int i);
 /* The node that step t reads as its input i: for a scatter that checks its index, the node from
 ** which the index was made. */
 const fl_node *fl_plan_read(const fl_planner *P, int32_t t, int i);
-/* Strides of input i of a reduction or step over the input's own axes, and the cell or external. */
+/* The cell or external in which the elements of node q lie: for a view that of its base, from
+** 'offset' on. */
 fl_ref fl_plan_target(const fl_program *p, const fl_node *q, int64_t *offset);
 /* The groups that compute the values which t's expression reads: at most 'most', in 'out'; returns
 ** how many. */

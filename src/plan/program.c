@@ -1,10 +1,11 @@
 /*
-** The program: what the planner reads and the plan cache compares. The window's nodes that some
-** roots need are collected in recorded order and written as bytes that contain everything a plan
-** depends on except values: ops, dtypes, shapes, indexing, which inputs, which buffers are written.
-** Scalars, addresses, offsets of stored inputs and the live set are not in the key (docs/design.md
-** 1.2), so a repeated step finds its plan. Layouts are in it by their address: equal ones are one
-** (tensor/layout.h), and a plan holds those of its key, so that no other can have that address.
+** The program: what the planner reads and the plan cache compares. The nodes of the window (the
+** recorded ops) that some roots (values to compute) need are collected in recorded order and
+** written as bytes that contain everything a plan depends on except values: ops, dtypes, shapes,
+** indexing, which inputs, which buffers are written. Scalars, addresses, offsets of stored inputs
+** and the live set are not in the key (docs/design.md 1.2), so a repeated step finds its plan.
+** Layouts are in it by their address: equal ones are one (tensor/layout.h), and a plan holds those
+** of its key, so that no other can have that address.
 */
 #include "plan/plan.h"
 #include "base/hash.h"
@@ -27,8 +28,8 @@ static int is_kept(const fl_node *n) {
 }
 
 /* Marks all PENDING nodes that the marked ones need, and returns how many are marked. Inputs are
-** recorded before what reads them, so one way through the window, from its end, is enough. With
-** 'whole', those on the device that are kept are marked on the way. */
+** recorded before what reads them, so one walk through the window (the recorded ops), from its end,
+** is enough. With 'whole', those on the device that are kept are marked on the way. */
 static int64_t mark_needed(flame_context *c, int device, int whole) {
   int64_t n = 0;
   for (int64_t i = c->win.nodes.n - 1; i >= 0; i--) {
@@ -133,7 +134,8 @@ static inline uint8_t *put_input(fl_program *p, uint8_t *at, fl_node *q) {
   return at;
 }
 
-/* A cached plan holds the callee, so an address in a key can not be that of another one. */
+/* Writes a call; its callee (a user kernel) by address. A cached plan holds its callees, so the
+** address in a key can not be that of another one. */
 static uint8_t *put_call(uint8_t *at, const fl_call *k) {
   int np = FL_CALL_PARAMS;
   while (np > 0 && k->p[np - 1] == 0) np--;
@@ -210,7 +212,8 @@ static int put_call_scalars(fl_program *p, const fl_node *n) {
   return 1;
 }
 
-/* Which external is in which home, known only after all are collected. */
+/* Writes which external is in which home (buffer that the program writes): known only after all are
+** collected. */
 static int put_homes(fl_program *p) {
   if (p->homes.n == 0) return 1;
   if (!FL_RESERVE(p->mem, &p->key, p->key.n + 4 * p->ext.n)) return 0;

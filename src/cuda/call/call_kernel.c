@@ -1,7 +1,7 @@
 /*
-** User kernels on a CUDA device: compiled as given (module.c), launched with the arguments
-** that the call describes (kernel/function.h). Results are filled before the
-** launch, on the same stream, with zeros or with a copy of an input.
+** User kernels on a CUDA device: compiled as given (module.c), launched with the arguments that the
+** call describes (kernel/function.h). Results are filled before the launch, on the same stream,
+** with zeros or with a copy of an input.
 */
 #include "cuda/call/ordered.h"
 #include <stdio.h>

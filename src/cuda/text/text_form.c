@@ -181,8 +181,8 @@ int fl_text_weight(int op) {
   }
 }
 
-/* The cost of instruction v, roughly in machine instructions. In a row, a random draw costs less
-** if a vector gets its four draws from one block of the generator. */
+/* The cost of instruction v, roughly in machine instructions. In a row, a random draw costs less if
+** a vector gets its four draws from one block of the generator. */
 int fl_text_value_weight(const text_form *f, int v) {
   const fl_instr *i = &f->k->instr[v];
   const int half = i->dtype == FLAME_F16 || i->dtype == FLAME_BF16;

@@ -234,8 +234,8 @@ static void put_rounding(text_writer *w, int done) {
   }
 }
 
-/* Writes the position of the row's label, for each comparison with it in the sweep. Opens a
-** scope in the text, since another sweep may declare the position again. */
+/* Writes the position of the row's label, for each comparison with it in the sweep. Opens a scope
+** in the text, since another sweep may declare the position again. */
 static int put_targets(row_writer *r, const sweep *s, const uint8_t *before) {
   const text_form *f = r->w->f;
   int any = 0;
