@@ -12,7 +12,8 @@ fl_ref fl_plan_ref(const fl_program *p, const fl_node *n) {
   return ~n->slot;
 }
 
-/* The cell that an input refers to through views and pieces; -1 for externals and scalars. */
+/* The cell that an input refers to through views and pieces; -1 for externals (stored inputs of the
+** plan) and scalars. */
 static int32_t input_cell(const fl_planner *P, const fl_node *n, int i) {
   return n->in[i] ? fl_plan_source(P, n->in[i]) : -1;
 }
@@ -80,7 +81,8 @@ static void anchor_pieced(fl_planner *P, const fl_node *n) {
   }
 }
 
-/* Counts how many times a form (form.c) reads input i, which may be deferred or a cat of pieces. */
+/* Counts how many times a form (form.c) reads input i, which may be deferred (recomputed by its
+** readers) or a cat of pieces. */
 static void count_form_reads(fl_planner *P, const fl_node *n, int i) {
   const fl_form_code *f = n->attr->form;
   const int32_t t = fl_plan_source(P, n->in[i]);
@@ -160,9 +162,9 @@ static int is_costly_to_repeat(const fl_cell *cell) {
   return bytes >= 2 * fl_dtype_size(cell->dtype);
 }
 
-/* Computes length and number of leaves of a cell's expression, down to anchored cells, and whether
-** it has an INDEX or a reduction. *dearest: the deferred input with the most leaves (by_leaves) or
-** ops. */
+/* Computes length and number of leaves of a cell's expression, down to anchored cells (those that
+** are computed once, not by each reader), and whether it has an INDEX or a reduction. *dearest: the
+** input that is not anchored and has the most leaves (by_leaves) or ops. */
 static void sum_up(fl_planner *P, int32_t t, int by_leaves, int32_t *dearest) {
   fl_cell *cell = &P->cell.at[t];
   const fl_node *n = cell->node;
@@ -246,7 +248,8 @@ static void measure(fl_planner *P, int32_t t) {
   }
 }
 
-/* If t is awaited or broadcast, marks its inputs as awaited (see fl_cell). */
+/* If t is awaited (it, or a cell made from it, is broadcast) or broadcast, marks its inputs as
+** awaited. */
 static void note_awaited(fl_planner *P, int32_t t) {
   fl_cell *cell = &P->cell.at[t];
   const fl_node *n = cell->node;

@@ -175,7 +175,7 @@ static int load(fl_planner *P, int32_t g, fl_ref ref, const fl_map *m) {
 }
 
 /* Would g recompute t, which depends on reductions of other groups, at each of many points? Then t
-** should be anchored. */
+** should be anchored (computed once, in one group). */
 static int repeats(fl_planner *P, int32_t g, int32_t t) {
   const fl_group *G = fl_plan_group(P, g);
   int32_t from[6];
@@ -214,7 +214,8 @@ int fl_plan_pull(fl_planner *P, int32_t g, fl_ref ref, const fl_map *m, int dept
   return fl_plan_emit_cell(P, g, ref, m, depth + 1);
 }
 
-/* The map of input i of cell t when t is read through m. */
+/* The map (from points of group G to elements) of input i of cell t when t is read through map
+** m. */
 static int input_map(fl_planner *P, const fl_group *G, int32_t t, int i, const fl_map *m,
                      fl_ref *ref, fl_map *out) {
   int64_t stride[FL_MAX_AXES], offset;

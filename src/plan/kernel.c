@@ -12,7 +12,7 @@
 
 static int stride_class(int64_t s) { return s == 0 ? 0 : s == 1 ? 1 : 2; }
 
-/* The size class of rows, by powers of two from 32: executors specialise on it. */
+/* The size class of rows, by powers of two from 32: devices have different code for them. */
 static int row_class(const fl_kernel *k) {
   int c = 0;
   if (k->kind == FL_K_MAP) return 0;

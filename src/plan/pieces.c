@@ -19,7 +19,8 @@ static int pieces_of(const fl_node *n) {
   return n->op == FL_OP_form ? fl_form_components(n->attr->form) : n->nin;
 }
 
-/* The positions along n's axis that map m reaches; 0 if they are not an interval. */
+/* Computes which positions along n's axis map m reaches, from *low to *high; 0: they are not an
+** interval. */
 static int reach(const fl_node *n, int nd, const int64_t *size, const fl_map *m, int64_t *low,
                  int64_t *high) {
   int64_t along[FL_MAX_AXES] = { 0 }, step[FL_MAX_AXES];
@@ -57,8 +58,8 @@ int fl_plan_component(const fl_planner *P, int32_t t, int32_t g, const fl_map *m
   return reach(P->cell.at[t].node, G->nd, G->size, m, &low, &high) && low == high ? (int)low : -1;
 }
 
-/* The cell from which node q, an input of a cell, is read; cats that hold it in one piece and need
-** no memory are skipped. -1: it is not a cell. */
+/* The cell from which node q, an input of a cell, is read. A cat that has all of q in one piece and
+** needs no memory is skipped: the piece is read. -1: it is not a cell. */
 int32_t fl_plan_source(const fl_planner *P, const fl_node *q) {
   fl_map m = { 0 }, piece;
   fl_ref ref = fl_plan_target(P->p, q, &m.offset), to;
@@ -138,7 +139,8 @@ static int piece_value(fl_planner *P, int32_t g, int32_t t, int piece, const fl_
                                                     : FL_EMIT_REJECT;
 }
 
-/* A deferred input of n that can be stored, so that a piece needs fewer instructions; -1: none. */
+/* An input of n that is not anchored: it can be stored, so that a piece needs fewer instructions;
+** -1: none. */
 static int32_t deferred_input(const fl_planner *P, const fl_node *n, int piece) {
   for (int i = 0; i < n->nin; i++) {
     const int32_t t = n->op == FL_OP_form || i == piece ? fl_plan_source(P, n->in[i]) : -1;

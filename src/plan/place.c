@@ -1,6 +1,7 @@
 /*
-** Placement: every anchored cell goes, in program order, into a group of its iteration space
-** that it can join without breaking the order of stages, or into a new one.
+** Placement: every anchored cell (one that is computed once, not by each reader) goes, in program
+** order, into a group of its iteration space (cells that become one kernel) that it can join
+** without breaking the order of stages, or into a new one.
 **
 ** Joining pays when something is shared: a load, or a value the group computes. Then the cell
 ** costs no separate pass. An array that the cell itself reads twice counts as well: that brings
@@ -126,7 +127,7 @@ static int join_map(fl_planner *P, int32_t g, int32_t t) {
   int level;
   if (!fl_plan_natural(G, P->cell.at[t].shape, &m, &level) || !fl_place_takes(P, G, level))
     return FL_EMIT_REJECT;
-  int v = fl_plan_find(G, t, &m);           /* t may have been emitted before, as a deferred cell */
+  int v = fl_plan_find(G, t, &m);           /* t may be computed here already, for a reader */
   if (v >= 0) G->shared++;
   else v = fl_plan_emit_cell(P, g, t, &m, 0);
   if (v < 0) return v;
@@ -264,8 +265,8 @@ static int crowds(const fl_group *G, const fl_place_was *was, int reduces) {
   return fresh > FL_FRESH_ARRAYS && fresh > G->shared;
 }
 
-/* Would moving G to that stage delay a small sum of everything (a group without kept dims) that
-** other cells wait for? */
+/* Is G a small reduction of everything (without kept dims) that other cells wait for, and would a
+** move to that stage delay it? */
 static int delays(const fl_planner *P, const fl_group *G, int32_t stage) {
   if (stage <= G->stage || G->kind != FL_K_ROW || G->red + 1 != 1u << G->nd ||
       row_length(G, G->red) > FL_AWAIT_LIMIT) return 0;
@@ -298,8 +299,8 @@ int fl_place_try(fl_planner *P, int32_t g, int32_t t, int piece, int n) {
   return 0;
 }
 
-/* Adds to 'out' the groups that complete q and are not in it yet. Returns how many there are
-** then. */
+/* Adds to the list 'out' the groups that compute cell q, or its pieces, if they are not in the list
+** yet. Returns its new length. */
 static int add_writers(const fl_planner *P, fl_ref q, int32_t *out, int n, int most) {
   for (int i = 0, of = fl_plan_writers(P, q); i < of && n < most; i++) {
     const int32_t g = fl_plan_writer(P, q, i);

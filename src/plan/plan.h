@@ -91,7 +91,7 @@ enum { FL_PLAN_READS = 4 };
 typedef struct fl_plan {
   uint64_t hash;
   uint8_t *key; size_t key_bytes;
-  fl_layout **layout;      /* references to the layouts that the key names: 2 per node, 1 per ext */
+  fl_layout **layout;      /* references to the layouts in the key: 2 per node, 1 per external */
   fl_layouts *layouts;           /* the table that these layouts are in */
   uint8_t *live; int32_t nnode;  /* per program node: is it kept (an out)? */
   uint8_t device, checks;        /* checks: a step checks indices */
@@ -121,10 +121,10 @@ typedef struct fl_program {
   uint8_t device;
   struct { fl_node **at; int64_t n, cap; } nodes;      /* PENDING, views included */
   struct { fl_node **at; int64_t n, cap; } ext;        /* STORED inputs, in order of first use */
-  struct { int32_t *at; int64_t n, cap; } same;       /* per external i: the first external with the
-                                                       ** same first element */
-  struct { int32_t *at; int64_t n, cap; } uses;        /* per external: how often the nodes name
-                                                       ** it */
+  struct { int32_t *at; int64_t n, cap; } same;       /* per element i of ext: the first in ext with
+                                                       ** the same first element in memory */
+  struct { int32_t *at; int64_t n, cap; } uses;        /* per element of ext: how often the nodes
+                                                       ** name it */
   /* hash table of externals by their first element: open addressing, -1: none */
   struct { int32_t *at; int64_t n, cap; } bin;
   struct { fl_buffer **at; int64_t n, cap; } homes;    /* buffers that are written, in order of

@@ -29,7 +29,7 @@
 #include "plan/plan.h"
 
 enum {
-  FL_COST_LIMIT = 160,     /* longest expression that stays deferred, in ops and scalars */
+  FL_COST_LIMIT = 160,     /* longest expression that readers recompute, in ops and scalars */
   FL_FORM_LIMIT = 600,     /* longest expression of a component of a form (form.c) */
   FL_LEAF_LIMIT = 48,      /* most values that such an expression reads */
   FL_JOIN_LIMIT = 800,     /* most instructions of a group that several cells join */
@@ -52,7 +52,7 @@ enum {
   FL_ROW_LIMIT = 65536,    /* longest row on which a row program also stores whole rows */
   FL_AWAIT_LIMIT = 65536,  /* a reduction of at most this many elements, whose result others wait
                            ** for, is not delayed to join another */
-  FL_PULL_DEPTH = 400,     /* bound of the recursion in emit.c, greater than any deferred depth */
+  FL_PULL_DEPTH = 400,     /* bound of the recursion in emit.c; no deferred expression is deeper */
   FL_CANDIDATES = 12       /* groups of one space tried for a cell, newest first */
 };
 
@@ -70,8 +70,8 @@ typedef struct fl_cell {
   uint8_t dtype, anchored, live, stored, faulty;   /* faulty: its expression contains an INDEX */
   /* a consumer broadcasts the cell; the cell is computed from a reduction of its shape */
   uint8_t wide, reduced;
-  uint8_t awaited;     /* the cell, or a deferred cell of its size made from it, is broadcast */
-  uint8_t hoist;       /* FL_HOIST_*: deferred, but a group that would recompute it may anchor it */
+  uint8_t awaited;     /* it, or a cell of its size that readers recompute from it, is broadcast */
+  uint8_t hoist;       /* FL_HOIST_*: may or shall it be anchored, so as not to be recomputed? */
   int32_t cost, leaves, consumers, out, home;
   const fl_node *reads[FL_REPEAT_READS];   /* arrays of its size or larger that it is computed
                                            ** from */
@@ -197,18 +197,20 @@ void fl_kernel_free(fl_mem *m, fl_kernel *k);
 
 /* Results of emission other than an instruction id. */
 enum { FL_EMIT_MEMORY = -1, FL_EMIT_REJECT = -2,
-       FL_EMIT_ANCHOR = -1000 };    /* minus the number of the cell that must be anchored first */
+       FL_EMIT_ANCHOR = -1000 };    /* minus the number of the cell that must be placed first */
 
 int fl_plan_classify(fl_planner *P);
 int fl_plan_place(fl_planner *P);
 fl_plan *fl_plan_finish(fl_planner *P);
 
 fl_group *fl_plan_group(fl_planner *P, int32_t g);
-/* The instruction whose value in the group is (ref, map); -1: none. */
+/* The instruction of the group that computes ref (a cell or an external) read through the map; -1:
+** none. */
 int fl_plan_find(const fl_group *G, fl_ref ref, const fl_map *m);
 int fl_plan_pull(fl_planner *P, int32_t g, fl_ref ref, const fl_map *m, int depth);
 int fl_plan_emit_cell(fl_planner *P, int32_t g, int32_t cell, const fl_map *m, int depth);
-/* Input i of cell t: the cell or external, and its strides over t's own axes. 0: a scalar. */
+/* Input i of cell t: *ref is the cell or external (stored input of the plan) that it lies in, with
+** its strides over t's own axes. 0: it is a scalar. */
 int fl_plan_input(fl_planner *P, int32_t t, int i, fl_ref *ref, int64_t stride[FL_MAX_AXES],
                   int64_t *offset);
 /* The linear map of a row-major array of 'shape' over a group's dims: over all of them, or over the
@@ -259,8 +261,8 @@ fl_ref fl_plan_target(const fl_program *p, const fl_node *q, int64_t *offset);
 /* The groups that compute the values which t's expression reads: at most 'most', in 'out'; returns
 ** how many. */
 int fl_plan_dep_groups(fl_planner *P, int32_t t, int32_t *out, int most);
-/* Emits a load of (ref, map); refused in some cases where the value is computed in the same group
-** (see emit.c). */
+/* Emits a load of ref read through a map; refused in some cases where the value is computed in the
+** same group (see emit.c). */
 int fl_plan_access(fl_planner *P, int32_t g, fl_access a);
 /* A value that reads no memory, as the operand of a reduction over no elements. */
 int fl_plan_absent(fl_planner *P, int32_t g, int dtype);

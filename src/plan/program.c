@@ -73,7 +73,8 @@ static int is_same(const fl_node *a, const fl_node *b) {
   return a->buffer == b->buffer && a->offset == b->offset && a->dtype == b->dtype;
 }
 
-/* The bin of the external with q's first element, or the free bin for it. */
+/* The bin, in the hash table, of the external (stored input) with q's first element; if there is
+** none, the free bin for it. */
 static int64_t bin_of(const fl_program *p, const fl_node *q) {
   const uint64_t key = fl_mix64((uint64_t)(uintptr_t)q->buffer, (uint64_t)q->offset + q->dtype);
   int64_t k = (int64_t)(key & (uint64_t)(p->bin.n - 1));
@@ -81,7 +82,7 @@ static int64_t bin_of(const fl_program *p, const fl_node *q) {
   return k;
 }
 
-/* Makes at least twice as many bins as there are externals. */
+/* Makes at least twice as many bins as there are externals (stored inputs). */
 static int grow_bins(fl_program *p) {
   const int64_t n = p->bin.n ? 2 * p->bin.n : 64;
   if (!FL_RESERVE(p->mem, &p->bin, n)) return 0;
@@ -92,7 +93,8 @@ static int grow_bins(fl_program *p) {
   return 1;
 }
 
-/* Appends q as an external. Externals with the same first element are read as one. */
+/* Appends q as an external (a stored input of the plan). Externals with the same first element are
+** read as one. */
 static int add_ext(fl_program *p, fl_node *q) {
   if (2 * p->ext.n >= p->bin.n && !grow_bins(p)) return 0;
   fl_node **e = FL_PUSH(p->mem, &p->ext);
@@ -107,7 +109,7 @@ static int add_ext(fl_program *p, fl_node *q) {
   return 1;
 }
 
-/* Appends q as an external, and writes it; NULL: no memory. */
+/* Appends q as an external (a stored input), and writes it to the key at 'at'; NULL: no memory. */
 static uint8_t *put_new_ext(fl_program *p, uint8_t *at, fl_node *q) {
   if (!add_ext(p, q)) return NULL;
   const uintptr_t address = (uintptr_t)q->buffer->ptr +
@@ -120,7 +122,8 @@ static uint8_t *put_new_ext(fl_program *p, uint8_t *at, fl_node *q) {
   return at;
 }
 
-/* An input: slot of a program node (>= 0), or the complement of an external's slot. */
+/* Writes an input: the slot (index) of a program node (>= 0), or the complement of that of an
+** external (a stored input). */
 static inline uint8_t *put_input(fl_program *p, uint8_t *at, fl_node *q) {
   if (!q) { PUT(at, INT32_MIN, int32_t); return at; }          /* a scalar stands there */
   const int32_t s = q->slot;

@@ -83,7 +83,7 @@ typedef struct text_writer {
 const char *fl_text_ctype(int reg);
 const char *fl_text_suffix(int reg);
 const char *fl_text_storage(int dtype);
-/* Helper functions and reduction structs that the kernel's instructions use. */
+/* Writes the helper functions and reduction structs that the kernel's instructions use. */
 void fl_text_helpers(text_writer *w);
 /* Writes "const T v5 = …;" for instruction v. Packs are read as l<v><slot>.get(q). */
 void fl_text_value(text_writer *w, int v);
