@@ -261,7 +261,7 @@ template <class E> FN E taken(const job &q, const E *x, i64 o, i64 i, i64 k) {
   return q.mode == FROM_HALF && (k == 0 || 2 * k == q.n) ? without_imaginary(v) : v;
 }
 
-/* x (outer, size_in, inner) to rows (outer, inner, length). */
+/* Copies x, of shape (outer, size_in, inner), to rows, of shape (outer, inner, length). */
 template <class E> FN void to_rows(const job &q, const E *x, E *rows, i64 length) {
   if (q.inner == 1) {
     for (i64 e = blockIdx.x * (i64)blockDim.x + threadIdx.x; e < q.outer * length;
@@ -284,7 +284,8 @@ template <class E> FN void to_rows(const job &q, const E *x, E *rows, i64 length
   }
 }
 
-/* rows (outer, inner, length) to y (outer, size_out, inner), zeros after the last. */
+/* Copies rows, of shape (outer, inner, length), to y, of shape (outer, size_out, inner), with zeros
+** after the last element of a row. */
 template <class E> FN void from_rows(const job &q, const E *rows, E *y, i64 length) {
   if (q.inner == 1) {
     for (i64 e = blockIdx.x * (i64)blockDim.x + threadIdx.x; e < q.outer * q.size_out;

@@ -193,7 +193,8 @@ template <class R> FN typename R::A join_vector(const typename R::A (&a)[4]) {
 /* Partial results are kept in scratch, 16 bytes each. */
 template <class A> FN A *slot(long long scratch, long long i) { return (A *)(scratch + i * 16); }
 
-/* The m results from 'first' on, joined as a row of m elements by a block of T threads. */
+/* A block of T threads joins the m partial results from 'first' on, in the order of a row of m
+** elements. */
 template <class R, int T>
 FN typename R::A join_slots(const typename R::A *first, long long m, typename R::A *shared) {
   typename R::A a[4];

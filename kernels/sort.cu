@@ -336,7 +336,7 @@ FN u32 tiles_before(volatile u32 *state, long long tile) {
 /* What a pass writes: the last one positions and values, the others keys and positions. */
 typedef struct sorted { K *keys; u32 *at; long long *out; S *values; } sorted;
 
-/* Element 'place' of row x goes to 'to'. */
+/* Writes the element at 'place' of row x, which has this key, to index 'to' of the sorted row. */
 FN void put_sorted(sorted w, const S *x, K key, u32 place, long long to, K flip) {
   if (!w.out) {
     w.keys[to] = key;

@@ -225,7 +225,8 @@ static flame_status find_device(fl_cuda *s) {
   return FLAME_OK;
 }
 
-/* Makes the objects in the driver's context, which is current. */
+/* Makes the stream, the events, the pool and other objects in the driver's context, which is
+** current. */
 static flame_status make_objects(fl_cuda *s) {
   CHECK(s->cu->StreamCreate(&s->stream, FL_CU_STREAM_NON_BLOCKING), "cuStreamCreate");
   CHECK(s->cu->EventCreate(&s->done, FL_CU_EVENT_DISABLE_TIMING), "cuEventCreate");

@@ -323,8 +323,8 @@ static int in_place(const fl_recording *w, const fl_plan *p, const fl_binding *b
          memcmp(w->bound + p->next, b->out, (size_t)p->nout * sizeof *w->bound) == 0;
 }
 
-/* Sets the bindings of this run in our kernels in the graphs. If that fails, the graphs hold parts
-** of two runs, and the recording is not used again. */
+/* Sets the bindings of this run (addresses and scalars) in the generated kernels of the graphs. If
+** that fails, the graphs hold parts of two runs, and the recording is not used again. */
 static flame_status bind(fl_cuda *s, fl_recording *w, const fl_plan *p, const fl_binding *b) {
   const int moved = !in_place(w, p, b);
   flame_status e = FLAME_OK;
@@ -540,8 +540,8 @@ static int32_t capture(fl_cuda *s, fl_recording *w, const fl_plan *p, int32_t fr
   return i;
 }
 
-/* Makes a span with its graph, if it can have one; a step that cannot be captured ends the span
-** before it and gets a span without a graph. */
+/* Makes a span (a sequence of steps) with its graph, if it can have one; a step that cannot be
+** captured ends the span before it and gets a span without a graph. */
 static flame_status make_span(fl_cuda *s, fl_recording *w, const fl_plan *p, int32_t from,
                               int open) {
   fl_replay *r = p->replay;

@@ -32,9 +32,10 @@ void fl_replay_let_go(fl_cuda *s, int driver);
 /* Called before the first step. *w: the recording for this run, or an empty one that the run fills;
 ** NULL: step by step. */
 flame_status fl_replay_begin(fl_cuda *s, const fl_plan *p, const fl_binding *b, fl_recording **w);
-/* The span from step 'from' on: *to is its end. *ran: it was queued as a graph; otherwise the
-** caller queues its steps. *sent: the graph sends the record of checks to the host (one that begins
-** with step 0 empties it first). open: the report of an earlier check has not been read yet. */
+/* Goes on to the span (sequence of steps) from step 'from' on: *to is its end. *ran: it was queued
+** as a graph; otherwise the caller queues its steps. *sent: the graph sends the record of checks to
+** the host (one that begins with step 0 empties it first). open: the report of an earlier check has
+** not been read yet. */
 flame_status fl_replay_span(fl_cuda *s, fl_recording *w, const fl_plan *p, int32_t from, int open,
                             int32_t *to, int *ran, int *sent);
 /* Called after the run; whole: all spans were queued. If not, a recording that was being filled is

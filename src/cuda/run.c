@@ -89,14 +89,14 @@ static flame_status queue_steps(fl_cuda *s, const fl_plan *p, const fl_binding *
   return e;
 }
 
-/* Has the span a write that reads the checks itself? */
+/* Is there, from step 'from' to 'to', a write that reads the checks itself? */
 static int writes_guarded(const fl_cuda *s, const fl_plan *p, int32_t from, int32_t to) {
   int any = 0;
   for (int32_t i = from; i < to; i++) any |= fl_step_guarded(s, &p->step[i]);
   return any;
 }
 
-/* The first step of the span that checks indices; 'open' if that is not -1. */
+/* The first step, from 'from' to 'to', that checks indices; 'open' if that is not -1. */
 static int32_t opened(const fl_plan *p, int32_t from, int32_t to, int32_t open) {
   for (int32_t i = from; i < to && open < 0 && p->nfault; i++)
     if (fl_step_checks(&p->step[i])) open = i;

@@ -40,8 +40,8 @@ flame_status fl_step_clear(fl_cuda *s);
 /* Queues the copy of the record of checks to the host, and an event that tells when that is done.
 ** While a graph is captured both become parts of it. */
 flame_status fl_step_send(fl_cuda *s);
-/* Which result is copied to the host after step i (an index into p->read), from the 'k'-th on; -1:
-** none. */
+/* The first result among p->read, from index k on, that is copied to the host right after step i:
+** its index there; -1: none. */
 int32_t fl_step_soon(const fl_plan *p, int32_t i, int32_t k);
 /* Describes the launches of a step that kernels/steps.cu does, with these addresses (all NULL: only
 ** to learn what they need). */

@@ -56,7 +56,8 @@ typedef struct fl_device_table {
   /* Device memory; NULL if there is none (without an error: the caller collects, trims and tries
   ** again). The caller counts it. */
   void *(*alloc)(fl_device *d, int64_t bytes);
-  /* Like alloc, at address 'at' if that is free, else anywhere; NULL: addresses do not matter. */
+  /* Like alloc, at address 'at' if that is free, else anywhere. The function is NULL if addresses
+  ** do not matter. */
   void *(*alloc_at)(fl_device *d, void *at, int64_t bytes);
   void (*free)(fl_device *d, void *p, int64_t bytes);
   void (*trim)(fl_device *d);                                   /* give cached memory back */
@@ -78,8 +79,8 @@ typedef struct fl_device_table {
   flame_status (*sync)(fl_device *d, fl_fault *fault);          /* wait; polls c->interrupted */
   void (*close)(fl_device *d);
   /* Of a kernel that is ready: how many threads one multiprocessor holds at a time in blocks of
-  ** threads[i] with shared[i] bytes of dynamic shared memory; 0: such a block does not run. NULL:
-  ** the device has no multiprocessors. */
+  ** threads[i] with shared[i] bytes of dynamic shared memory; 0: such a block does not run. The
+  ** function is NULL if the device has no multiprocessors. */
   flame_status (*resident)(fl_device *d, struct fl_kfunction *k, int n, const int64_t *threads,
                            const int64_t *shared, int64_t *resident);
 } fl_device_table;

@@ -30,7 +30,7 @@
 #include <time.h>
 
 enum {
-  PAID = 10,            /* ops for each KB of heap that is traversed: at most a tenth of the time */
+  PAID = 10,            /* ops before a full collection, per KB of heap: a tenth of the time */
   EVALUATION = 16,         /* ops in the time that an evaluation takes beside its own ops */
   OP = 250,                /* ns: time of an op, and of storing a small value */
   TIMED = 32,             /* one of this many steps is timed, and each one after an expensive one */
@@ -39,8 +39,8 @@ enum {
   GARBAGE = 4000,          /* ns: an upper bound of the time that freeing a KB of small objects
                            ** takes */
   FINALISED = 400,         /* ns: an upper bound of the time that releasing a handle takes */
-  STEP_SHARE = 5,          /* 'kept' must account for this many times the cost of an expensive
-                           ** step */
+  STEP_SHARE = 5,          /* the step after an expensive one waits until 'kept' accounts for this
+                           ** many times its cost */
   MOST_KEPT = 16384,       /* with so many kept a step is done, however expensive */
   FEW_HANDLES = 64,
   GROWN = 16,              /* a heap larger by a 16th contains garbage that steps do not find */

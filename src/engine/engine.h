@@ -85,6 +85,7 @@ flame_status fl_read_node(flame_context *c, fl_node *n, void *out, size_t bytes)
 /* A new STORED node from row-major host bytes. Borrowed: the current scope holds it. */
 fl_node *fl_node_from_host(flame_context *c, int device, int dtype, int ndim, const int64_t *shape,
                            const void *data);
-/* A STORED node on 'device' with n's value (evaluates n). Borrowed. Differentiable. */
+/* A STORED node on 'device' with n's value (evaluates n), held by the current scope. Gradients flow
+** back through it. */
 fl_node *fl_to_device(flame_context *c, fl_node *n, int device);
 #endif

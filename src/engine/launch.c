@@ -7,7 +7,8 @@ enum { SECTION = 256, MOST_SHARED = 227 * 1024 };
 
 #define FAIL(l, ...) FL_FAIL((l)->c, FLAME_BAD_ARGUMENT, (l)->name, __VA_ARGS__)
 
-/* Does not clear the large arrays: recording a call takes less than a microsecond. */
+/* Does not clear the large arrays, which takes time: recording a call takes less than a
+** microsecond. */
 void fl_launch_begin(fl_launch *l, flame_context *c, fl_kfunction *k) {
   l->c = c;
   l->k = k;

@@ -45,8 +45,8 @@ void fl_launch_begin(fl_launch *l, flame_context *c, fl_kfunction *k);
 /* May x be the array for parameter i? If so, it is put on the launch's device. index: C's name of
 ** the 4-byte type with which the kernel counts elements; NULL: a wider type. */
 int fl_launch_takes(fl_launch *l, int i, const char *index, const fl_node *x);
-/* Adds an array that is read, borrowed until the launch is recorded. Its index in l->in; -1: there
-** are too many. */
+/* Adds an array that is read, borrowed until the launch is recorded. Returns its index in l->in;
+** -1: there are too many. */
 int fl_launch_hold(fl_launch *l, fl_node *x);
 static inline void fl_launch_input(fl_launch *l, int i, int held) {
   l->p[FL_KP_ARGS + 2 * i] = FL_KARG_IN + 8 * (int64_t)held;

@@ -36,7 +36,7 @@ typedef struct fl_profile {
 
 /* Writes the name of a step: the ops in it. */
 void fl_step_name(const fl_step *s, char *out, size_t size);
-/* A value that step i computes, one that is kept if it computes any. */
+/* A value that step i computes; one that is kept after the run, if it computes any. */
 const fl_node *fl_step_value(const fl_program *g, const fl_plan *p, int32_t i);
 /* The device was lost in step i: names its op, line and shape as the cause. */
 void fl_step_blame(flame_context *c, const fl_program *g, const fl_plan *p, int32_t i);

@@ -9,6 +9,6 @@ flame_status fl_scan_keep(flame_context *c, const fl_program *p, fl_device *d, f
 /* Has a step of the last run written a NaN? Waits for the run. */
 flame_status fl_scan_look(flame_context *c, const fl_plan *p, fl_device *d, int *found);
 flame_status fl_scan_restore(const fl_program *p, fl_device *d, fl_buffer *const *old);
-/* Runs the window's nodes on the device op by op: fails at the first that makes a NaN. */
+/* Runs the recorded ops of the device one by one: fails at the first that makes a NaN. */
 flame_status fl_scan_trace(flame_context *c, int device);
 #endif

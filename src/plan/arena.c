@@ -245,9 +245,9 @@ static int32_t widest(const fl_planner *P) {
   return most;
 }
 
-/* Lists of the cells whose lives begin (2s) and end (2s + 1) with turn s. A cell is freed only
-** after the last step of its last stage, so two steps of one stage never reuse each other's memory,
-** and merged launches stay independent. */
+/* Lists of the cells whose lives begin (2s) and end (2s + 1) with turn s (a step). A cell is freed
+** only after the last step of its last stage, so two steps of one stage never reuse each other's
+** memory, and merged launches stay independent. */
 static void list_cells(const fl_planner *P, const fl_turn *turns, int64_t n, int32_t *head,
                        int32_t *next) {
   for (int64_t s = 0; s < 2 * n + 2; s++) head[s] = -1;

@@ -78,7 +78,7 @@ static int component(writer *w, const fl_form_code *f, int k) {
   return total;
 }
 
-/* Prepares to read the inputs of form t through m, at their first component. */
+/* Prepares to read the inputs of form t through map m, at their first component. */
 static int open_inputs(writer *w, int32_t t, const fl_map *m) {
   const fl_cell *cell = &w->P->cell.at[t];
   const fl_group *G = fl_plan_group(w->P, w->g);

@@ -58,7 +58,7 @@ typedef struct fl_operand {
   uint8_t dtype;
   uint8_t reads, writes;
   uint8_t aligned16;        /* 1: the first element and row starts are surely 16-byte aligned */
-  int64_t offset;           /* first element, in elements from the place; never negative */
+  int64_t offset;           /* of the first element, in elements from 'place'; never negative */
   int64_t stride[FL_MAX_AXES];  /* elements per step of each space dim */
   int64_t gstride;          /* GATHER: elements per unit of the index value */
 } fl_operand;

@@ -1,6 +1,6 @@
 /*
 ** Planning as a whole, and plans as text. The planner's own memory is freed at the end; if memory
-** runs out, the window is unchanged.
+** runs out, the window (the recorded ops) is unchanged.
 */
 #include "plan/planner.h"
 #include "base/text.h"

@@ -93,7 +93,7 @@ typedef struct fl_plan {
   uint8_t *key; size_t key_bytes;
   fl_layout **layout;      /* references to the layouts in the key: 2 per node, 1 per external */
   fl_layouts *layouts;           /* the table that these layouts are in */
-  uint8_t *live; int32_t nnode;  /* per program node: is it kept (an out)? */
+  uint8_t *live; int32_t nnode;  /* per program node: is it kept (in 'out')? */
   uint8_t device, checks;        /* checks: a step checks indices */
   int32_t next, nout, nscalar, nstep, step_cap, nfault;
   fl_ext *ext; fl_out *out; fl_step *step; fl_fault_site *fault;
@@ -135,8 +135,9 @@ typedef struct fl_program {
   uint64_t hash;
 } fl_program;
 
-/* Collects what the roots need. roots NULL: all roots of the window on 'device'. p is zeroed, or
-** one that fl_program_empty left, whose memory is reused. After an error it is freed. */
+/* Collects what the roots (values to compute) need. roots NULL: all those of the window on
+** 'device'. p is zeroed, or one that fl_program_empty left, whose memory is reused. After an error
+** it is freed. */
 flame_status fl_program_make(flame_context *c, int device, fl_node *const *roots, int nroots,
                              fl_program *p);
 /* The index of a buffer among the program's homes (buffers that it writes); -1: it is none of

@@ -49,11 +49,11 @@ enum {
   FL_COLUMN_LEAST = 64,    /* its columns have at least this many elements */
   FL_COLUMN_READS = 4,     /* it reads at most this many arrays */
   FL_COLUMN_JOIN = 32,     /* it has at most this many instructions */
-  FL_ROW_LIMIT = 65536,    /* longest row on which a row program also stores whole rows */
+  FL_ROW_LIMIT = 65536,    /* longest row that a group which reduces rows may store whole as well */
   FL_AWAIT_LIMIT = 65536,  /* a reduction of at most this many elements, whose result others wait
                            ** for, is not delayed to join another */
   FL_PULL_DEPTH = 400,     /* bound of the recursion in emit.c; no deferred expression is deeper */
-  FL_CANDIDATES = 12       /* groups of one space tried for a cell, newest first */
+  FL_CANDIDATES = 12       /* how many groups of a space are tried for a cell, newest first */
 };
 
 typedef struct fl_map { int64_t offset, stride[FL_MAX_AXES]; } fl_map;
@@ -91,8 +91,7 @@ static inline int fl_plan_lies_turned(const fl_node *q) {
   return row != 0 && (row < 0 ? -row : row) < (column < 0 ? -column : column);
 }
 
-/* what instr[i] computes: the element of ref (a cell or an external) at the map; INT32_MIN: no
-** such */
+/* what instr[i] computes: ref (a cell or an external) read through 'map'; ref INT32_MIN: no cell */
 typedef struct fl_value { fl_ref ref; fl_map map; } fl_value;
 
 /* How a store, or an instruction (LOAD, GATHER or IOTA), addresses the elements of ref. */
@@ -141,8 +140,8 @@ typedef struct fl_planner {
   int failed;                                          /* out of memory */
 } fl_planner;
 
-/* A step that will be made: a group, or (cell >= 0) a copy of the cell's home into the cell's
-** memory (stage 0) or back (the last stage). */
+/* A step that will be made: a group, or (cell >= 0) a copy of the cell's home (a handle's
+** buffer) into the cell's memory (stage 0) or back (the last stage). */
 typedef struct fl_turn { int32_t group, cell; int32_t stage; } fl_turn;
 
 /* arena.c. Moves a fill that a large scatter adds to, if it depends on nothing, to the place right
@@ -151,7 +150,7 @@ void fl_plan_delay_fills(fl_planner *P);
 /* Delays small copies into pieces of a whole as far as possible, so that they are together in one
 ** launch. */
 void fl_plan_delay_copies(fl_planner *P);
-/* Places all cells in the arena, for n turns in order. 0: no memory. */
+/* Gives all cells in the arena their places, for n turns (steps) in order. 0: no memory. */
 int fl_plan_place_memory(fl_planner *P, const fl_turn *turns, int64_t n, fl_plan *plan);
 
 static inline int fl_plan_is_kernel(const fl_group *G) { return G->kind <= FL_K_COL; }
@@ -220,7 +219,8 @@ int fl_plan_natural(const fl_group *G, const fl_layout *shape, fl_map *m, int *l
 int fl_plan_emit_form(fl_planner *P, int32_t g, int32_t t, const fl_map *m, int depth);
 /* Emits scalar 0 of t as the value of t: for a fill, all elements of which are that number. */
 int fl_plan_fill(fl_planner *P, int32_t g, int32_t t, int dtype, const fl_map *m);
-/* pieces.c. The component of form t within which m stays, over group g's dims; -1: none. */
+/* pieces.c. The component of form t (form.c) that map m, over group g's dims, does not leave; -1:
+** none. */
 int fl_plan_component(const fl_planner *P, int32_t t, int32_t g, const fl_map *m);
 /* Does map m over dims of 'size' stay within one piece of cat 'ref'? Then *to is that piece and the
 ** map into it. 0: no, or 'ref' is not a cat. */

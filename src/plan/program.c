@@ -227,7 +227,7 @@ static int put_homes(fl_program *p) {
   return 1;
 }
 
-/* Takes the marked nodes, of which there are 'count'. */
+/* Adds the 'count' marked nodes of the window (the recorded ops) to the program and its key. */
 static int collect(flame_context *c, fl_program *p, int64_t count) {
   int calls = 0;
   if (!FL_RESERVE(p->mem, &p->nodes, count) || !FL_RESERVE(p->mem, &p->live, count) ||

@@ -141,7 +141,8 @@ static void fill(const parts *p, uint16_t first, fl_kernel *out) {
   }
 }
 
-/* The part as a kernel; its lists are exactly as long as necessary. 0: no memory. */
+/* Makes a kernel of the part that begins at 'first'; its lists are exactly as long as necessary. 0:
+** no memory. */
 static int make_part(fl_planner *P, const parts *p, uint16_t first, fl_kernel *out) {
   const fl_kernel *k = p->k;
   fl_instr instr[FL_MAX_INSTR];

@@ -19,7 +19,7 @@ enum { FORWARD, DELTA, KEYS, QUERIES, ENTRIES };
 static const char *const entry_of[] = { "attention_forward", "attention_delta", "attention_keys",
                                         "attention_queries" };
 
-/* The argument of all entries: struct attention_args of attention.cu. */
+/* The argument of all the kernels: struct attention_args of attention.cu. */
 typedef struct args {
   const void *q, *k, *v, *mask, *dout, *packed;
   void *result, *dk, *dv, *scratch;

@@ -125,8 +125,8 @@ static void pool_defines(const fl_call *c, char out[DEFINES]) {
   defines_of(c->in_dtype[0], wide ? 64 : 32, out);
 }
 
-/* n / d = (high half of n m + n) >> s in kernels/pool.cu, for 0 <= n < 2^31 and d < 2^31; with
-** larger d positions are wide, and real divisions are used. */
+/* n / d = (the upper 32 bits of n m, plus n) >> s in kernels/pool.cu, for 0 <= n < 2^31 and d <
+** 2^31; with larger d positions are wide, and real divisions are used. */
 typedef struct divider { uint32_t d, m, s; } divider;
 static divider divider_of(int64_t d) {
   if (d < 1 || d > INT32_MAX) return (divider){ 0, 0, 0 };

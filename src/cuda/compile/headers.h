@@ -11,6 +11,6 @@ extern const char *const fl_header_names[FL_HEADERS], *const fl_header_texts[FL_
 /* "--include-path=…" for the existing folders of the toolkit; returns how many. The texts are
 ** static, except for the option made from CUDA_HOME, which is in buf. */
 int fl_include_options(const char *option[FL_INCLUDE_PATHS], char buf[1024]);
-/* The text itself: typedefs of <stdint.h>, limits, constants. */
+/* The text of each of these headers: typedefs of <stdint.h>, limits, constants. */
 extern const char fl_header_text[];
 #endif

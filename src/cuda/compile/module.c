@@ -176,7 +176,8 @@ static int unwanted(const char *line, size_t n, const char *entry) {
   return 0;
 }
 
-/* NVRTC takes many seconds for all dtypes at once, so a module has the entries of one. */
+/* NVRTC takes many seconds for all dtypes at once, so a module has the kernels of one dtype
+** only. */
 static void put_steps(const char *text, const char *entry, fl_text *out) {
   while (*text) {
     const char *end = strchr(text, '\n');

@@ -144,7 +144,7 @@ static int is_entry(const char *name) {
   return strlen(name) == NAME - 1 && strcmp(name + 64, ".cubin") == 0;
 }
 
-/* A temporary file that no process can still be writing. */
+/* Is it a temporary file that no process can still be writing? */
 static int is_stale(const char *name, const struct stat *st) {
   return strncmp(name, "tmp-", 4) == 0 && st->st_mtime + 3600 < time(NULL);
 }

@@ -8,7 +8,7 @@
 enum { FL_CUDA_LEAST_DRIVER = 12000 };
 const char *fl_cuda_error_name(const fl_driver *cu, fl_cu_result r);
 const char *fl_cuda_error_text(const fl_driver *cu, fl_cu_result r);
-/* Reports a result of the driver, returned by 'call'. */
+/* Writes to 'out' what it means that 'call', a function of the driver, has returned r. */
 void fl_cuda_explain(const fl_driver *cu, fl_cu_result r, const char *call, char *out, size_t size);
 /* What to do about a device that was lost by this result; "": nothing is known. */
 const char *fl_cuda_explain_lost(fl_cu_result r);

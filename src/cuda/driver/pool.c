@@ -20,7 +20,8 @@ struct fl_block {
   fl_cu_ptr at;
   int64_t size;
   fl_block *before, *after;       /* neighbours in the segment; NULL at its ends */
-  fl_block *prev, *next;          /* in a bin, or (next only) in a chain of the table */
+  fl_block *prev, *next;          /* in a bin's list of free blocks; or (next only) in a chain of
+                                  ** the table of used blocks */
   uint8_t large, free;
 };
 
@@ -91,7 +92,7 @@ static fl_block **chain_of(fl_pool *p, fl_cu_ptr at) {
   return &p->table[fl_mix64(at, 1) & (uint64_t)(p->ntable - 1)];
 }
 
-/* Doubles the chains. Without memory for that they only get longer. */
+/* Doubles the number of chains of the table. Without memory for that they only get longer. */
 static void table_grow(fl_pool *p) {
   const int64_t n = p->ntable * 2;
   fl_block **old = p->table, **fresh = fl_zalloc(p->mem, (size_t)n * sizeof *fresh);

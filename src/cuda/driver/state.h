@@ -122,7 +122,7 @@ typedef struct fl_cuda {
   fl_soon soon[FL_SOON_SLOTS];    /* a ring, as … */
   fl_ran ran[FL_SOON_RUNS];       /* … this is */
   uint32_t soon_turn, ran_turn;   /* number of those that were made */
-  uint8_t late_pending;           /* a call was queued that may report late */
+  uint8_t late_pending;           /* a call was queued that may report after its run */
   void *late;                /* FL_LATE_NONE, or a report (device memory, after the fault record) */
   /* pinned copy of *late, which is queued after each call that may report */
   volatile uint64_t *late_host;
@@ -186,7 +186,7 @@ flame_status fl_stage_download(fl_cuda *s, void *dst, const void *src, int64_t b
 void fl_soon_forget(fl_cuda *s, const void *at, int64_t bytes);
 void fl_soon_forget_all(fl_cuda *s);
 void fl_soon_begin(fl_cuda *s, const fl_plan *p, const fl_binding *b);
-/* Queues the copy of result p->read[i]. */
+/* Queues the copy of result p->read[i] to the host. */
 flame_status fl_soon_send(fl_cuda *s, const fl_plan *p, const fl_binding *b, int32_t i);
 /* If the bytes at src were copied to the host, waits for that copy alone, puts them into dst and
 ** returns 1. *e: result of the wait. */

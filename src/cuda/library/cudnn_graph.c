@@ -140,7 +140,7 @@ void fl_dnn_choose(fl_dnn_maker *m, fl_dnn_handle h, fl_dnn_item graph, unsigned
 
 /* ---- plans ---- */
 
-/* Later items first, since an item may refer to earlier ones. */
+/* Destroys later items first, since an item may refer to earlier ones. */
 void fl_dnn_drop(fl_dnn_plan *p) {
   if (p->plan) p->lib->cudnnBackendDestroyDescriptor(p->plan);
   p->plan = NULL;

@@ -59,7 +59,8 @@ typedef struct fl_text_geometry {
   int64_t scratch, counters;      /* bytes; number of uint32 */
 } fl_text_geometry;
 
-/* Append the key's bytes. Equal bytes: the same text (for equal 'multi' and name). */
+/* Appends the bytes of the kernel's key. Equal bytes: the same text (for equal 'multi' and
+** name). */
 void fl_text_key(const fl_kernel *k, int multi, fl_text *out);
 /* Common text before kernels: math.h, storage conversions. Always the same. */
 void fl_text_prelude(fl_text *out);

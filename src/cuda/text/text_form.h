@@ -57,7 +57,7 @@ typedef struct text_form {
   /* By instruction. Only as many entries as the kernel has instructions are set, since each run
   ** makes this struct again to fill the parameters. */
   uint8_t vary[FL_MAX_INSTR];
-  uint8_t round[FL_MAX_INSTR];              /* it needs so many reductions, one by one */
+  uint8_t round[FL_MAX_INSTR];              /* reductions that it needs, one after another */
   uint8_t used[FL_MAX_INSTR];               /* another value is computed from it */
   uint8_t costly[FL_MAX_INSTR];             /* it is costly to compute at each element, or it is
                                             ** made of such a value */
@@ -118,7 +118,7 @@ void fl_text_need(const text_form *f, int v, const uint8_t *have, uint8_t *need)
 
 void fl_text_map(text_writer *w);
 void fl_text_row(text_writer *w);
-/* The chunks into which a row of n elements is divided, of 'chunk' elements each. */
+/* The number of chunks, of 'chunk' elements each, into which a row of n elements is divided. */
 static inline int64_t fl_text_count_chunks(int64_t n, int64_t chunk) {
   return n > chunk ? (n + chunk - 1) / chunk : 1;
 }

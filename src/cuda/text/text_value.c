@@ -137,8 +137,8 @@ int fl_text_rounds_late(const text_form *f, int v) {
   return is_half(i->dtype) && !f->used[v] && (i->code == FL_I_OP || i->code == FL_I_CAST);
 }
 
-/* Does the register hold a value that its dtype can represent? Numbers of the script need not be
-** rounded. */
+/* Does the register surely hold a value that its dtype can represent? A number of the script may
+** not be rounded yet. */
 static int is_rounded(const text_form *f, int v) {
   const fl_instr *i = &f->k->instr[v];
   return (i->code == FL_I_OP || i->code == FL_I_CAST || i->code == FL_I_LOAD ||
