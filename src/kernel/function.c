@@ -142,8 +142,8 @@ static int64_t find_name(const asked *a, const char *name, int64_t from, int pre
 
 static int has_name(const asked *a, const char *name) { return find_name(a, name, 0, 0) >= 0; }
 
-/* Is it "__launch_bounds__(…) __global__"? The attributes must come after the words that give a
-** kernel C linkage. */
+/* Does the text have "__launch_bounds__(…) __global__", in this order? Then put_preamble drops the
+** attribute, since 'extern "C"', which is put at "__global__", may not follow it. */
 static int bounds_first(const asked *a) {
   for (int64_t i = -1; (i = find_name(a, "__launch_bounds__", i + 1, 0)) >= 0;) {
     int64_t k = i + 1;
@@ -359,9 +359,9 @@ static void put_prelude(fl_text *t, const fl_kfunc *f) {
   if (f->uses_grid) fl_ktext_grid(t);
 }
 
-/* Writes the kernel as it is printed from its tree. Where a profiler of NVIDIA's looks on, each
-** statement has the line of the script that it comes from; otherwise the text, and what is compiled
-** from it, stays the same when lines of the script move. */
+/* Writes the kernel as it is printed from its tree. Under a profiler of NVIDIA each statement has
+** the line of the script that it comes from; otherwise the text, and what is compiled from it,
+** stays the same when lines of the script move. */
 static void put_tree(const fl_kunit *u, fl_text *t, const fl_kfunc *f, const uint8_t *slot,
                      int batch) {
   const int mapped = u && u->first_line > 0 && fl_nvtx_on();
@@ -418,9 +418,10 @@ static int has_memory(const fl_kfunc *f) {
   return n;
 }
 
-/* A kernel with its text as written. Kernels with cooperative groups and similar libraries (NVRTC
-** rarely finds their headers), names of headers that are not included, variables of file scope, or
-** host code beside them are printed from the tree instead; so are lists of arrays and textures. */
+/* Makes a function of f with its text as written. Kernels with cooperative groups and similar
+** libraries (NVRTC rarely finds their headers), names of headers that are not included, variables of
+** file scope, or host code beside them are printed from the tree instead; so are lists of arrays and
+** textures. */
 fl_kfunction *fl_kfunction_given(fl_kunit *u, fl_kfunc *f) {
   fl_text t;
   fl_text_init(&t, u->mem);

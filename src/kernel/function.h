@@ -35,7 +35,7 @@ typedef struct fl_kunit {
 } fl_kunit;
 
 typedef struct fl_kfunction {
-  fl_callee callee;      /* must be first: a call holds this function by it */
+  fl_callee callee;      /* must be first: a call (tensor/call.h) points to it */
   fl_mem *mem;
   fl_kunit *unit;        /* a reference; NULL: a binary */
   fl_kfunc *f;           /* signature, maybe a body; in the unit's arena */
@@ -55,7 +55,7 @@ typedef struct fl_kfunction {
   fl_kcover *cover;      /* proofs of which outputs its launches write completely; NULL: none */
   uint32_t ready;        /* bit d: device d has compiled it … */
   unsigned ready_for;    /* … with these FL_LANE_* checks */
-  uint8_t sums;         /* has exact sums (kernel/text/text.h): two more parameters, two launches */
+  uint8_t sums;         /* sums do not depend on their order: 2 more parameters, 2 launches */
   uint8_t slot[FL_KP_MAX_ARGS];  /* by parameter: 1 + the number of the sum that it receives, or
                                  ** 0 */
   int32_t registers, spilled;   /* as reported by the device that compiled it last; -1: unknown */
@@ -71,19 +71,19 @@ void fl_kunit_retell(const fl_kunit *u, fl_error *e);
 void fl_kunit_release(fl_kunit *u);
 /* A kernel of the source as given. */
 fl_kfunction *fl_kfunction_given(fl_kunit *u, fl_kfunc *f);
-/* A function that AD derived; its text is printed here. exact: sums do not depend on their order
-** (text.h). */
+/* Makes a function of the kernel that AD derived, and prints its text. exact: sums do not depend on
+** their order (text.h). */
 fl_kfunction *fl_kfunction_derived(fl_kunit *u, fl_kad *ad, int exact);
 /* fl_kfunction_save writes the text of k for a saved program, fl_kfunction_saved makes a function
-** of it again. Exact sums stay exact. */
+** of it again. Sums that do not depend on their order stay so. */
 void fl_kfunction_save(const fl_kfunction *k, fl_text *t);
 fl_kfunction *fl_kfunction_saved(fl_kunit *u, fl_kfunc *f);
 /* Makes k->checked for these FL_LANE_* checks. 0: no memory. A kernel without a tree gets none, nor
 ** does one with a barrier of the grid: checked kernels run in waves of blocks. */
 int fl_kfunction_check(fl_kfunction *k, unsigned checks);
-/* The last argument of k->batched, whose grid is that of one launch times the batch along z: blocks
-** of one launch along z, the part at which pointers begin, and by pointer parameter the bytes
-** between two parts. */
+/* The last argument of k->batched, whose grid is that of one launch times the batch along z.
+** blocks: of one launch along z; first: which launch of the batch is the first of this grid; step:
+** by pointer parameter, the bytes between the data of two launches. */
 typedef struct fl_kbatch { uint32_t blocks, first; int64_t step[FL_KP_MAX_ARGS]; } fl_kbatch;
 /* Makes k->batched if k has a tree, without a barrier of the grid. 0: no memory. */
 int fl_kfunction_batch(fl_kfunction *k);
@@ -91,7 +91,7 @@ int fl_kfunction_batch(fl_kfunction *k);
 static inline int fl_kfunction_is_batched(const fl_kfunction *k, const fl_call *c) {
   return c->p[FL_KP_BATCH] > 0 && k->batched && !c->p[FL_KP_CHECKS];
 }
-/* One launch of the batch as a call: *c and *run are filled. */
+/* Fills *c and *run with launch number 'part' of the batch, as a call. */
 void fl_kbatch_part(const fl_call_run *r, int64_t part, fl_call *c, fl_call_run *run);
 /* A function of a binary (PTX or cubin) with this signature. It does not run on the CPU. */
 fl_kfunction *fl_kfunction_binary(fl_mem *m, const char *image, size_t bytes, fl_kfunc *signature,

@@ -580,7 +580,7 @@ fl_cvalue fl_call_function(fl_front *p, fl_kdevice *first, const fl_cvalue *self
                            const fl_ktok *name);
 fl_kexpr *fl_parse_constant(fl_front *p);            /* does not take '>', for template arguments */
 int fl_parse_arguments(fl_front *p, fl_cvalue *args, int max);
-/* the functions below: 1: 'name' was one of their functions, and *out is its value */
+/* fl_call_warp, _bytes, _atomic, _half: 1: 'name' is a function of that kind; *out: its value */
 int fl_call_warp(fl_front *p, const fl_ktok *name, fl_cvalue *out);
 /* bytes.c: memcpy, memset */
 int fl_call_bytes(fl_front *p, const fl_ktok *t, const fl_cvalue *args, int n, fl_cvalue *out);
@@ -594,7 +594,7 @@ void fl_parse_return(fl_front *p, int32_t line);             /* behind the word 
 void fl_skip_statement(fl_front *p);                         /* one that is not read */
 void fl_parse_compound(fl_front *p);                         /* at '{', with a scope */
 fl_kstmt *fl_emit(fl_front *p, int kind, int32_t line);
-void fl_emit_here(fl_front *p, int32_t line);     /* a barrier of the lanes that are here
-                                                  ** (FL_KBAR_HERE) */
+void fl_emit_here(fl_front *p, int32_t line);     /* a barrier of the lanes of the warp that
+                                                  ** reach it (FL_KBAR_HERE) */
 fl_kblock *fl_front_into(fl_front *p, fl_kblock *b);    /* emits into b; returns the previous one */
 #endif

@@ -1,8 +1,8 @@
 /*
 ** Pointers that are members of objects: "View v = { x, n }; v.data += n; f(v.data)". Such a member
 ** is a variable with an index. The array that it indexes is set by the first assignment in the
-** text, is kept in fl_kheld.v, and does not change. With p->turning (turn.c) it may be one of
-** several arrays.
+** text, is kept in fl_kheld.v, and does not change. Only if the kernel is read with p->turning
+** (turn.c) may later assignments make the member point into another array.
 */
 #include "kernel/front/front.h"
 #include <string.h>
@@ -46,7 +46,7 @@ int fl_held_alone(const fl_front *p, const fl_cvalue *v) {
          (!v->linear && !v->idx && p->f->vars[v->var].count == 1);
 }
 
-/* Sets the array of a pointer that has no value yet. */
+/* The first assignment to a member pointer: sets the array that it indexes. */
 static void begin(fl_front *p, fl_kheld *h, fl_cvalue place, fl_cvalue from, int32_t line) {
   const fl_ctype *of = place.type->of;
   h->v = from;
@@ -76,7 +76,7 @@ void fl_held_assign(fl_front *p, fl_cvalue place, fl_cvalue from, int32_t line) 
       fl_turn_wanted(p, &h->v, &from))
     fl_turn_set(p, turn, from, line);
   else if (!first && !p->failed && other) {
-    fl_turn_wanted(p, &h->v, &from);               /* the text is read again if that may help */
+    fl_turn_wanted(p, &h->v, &from);               /* notes whether p->turning may help */
     fl_refuse(p, line, "pointer '%s' would point into another array than before",
               p->f->vars[h->var].source);
   }

@@ -63,8 +63,8 @@ static int take_backslash(fl_text *t) {
   return 1;
 }
 
-/* Writes the text without splices; the newlines in them are moved to the end of the logical
-** line. */
+/* Writes the text without line splices (backslash, newline); their newlines are moved to the end of
+** the logical line. */
 static void put_joined(fl_text *t, const char *s) {
   int late = 0;
   for (; *s && !t->failed; s++) {
@@ -108,7 +108,8 @@ static size_t word_length(const char *s) {
 
 /* ---- what stays ------------------------------------------------------------------------------ */
 
-/* The length of an operand "<name>" or "\"name\"" at s that may be included; 0: it may not. */
+/* The length of the operand of an include directive at s, "<name>" or "\"name\""; 0: the file may
+** not be included. folders: the caller named folders, so quotes are allowed. */
 static size_t operand(const char *s, int folders) {
   if (*s != '<' && !(*s == '"' && folders)) return 0;
   const char close = *s == '<' ? '>' : '"';

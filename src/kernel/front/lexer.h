@@ -8,7 +8,7 @@
 
 typedef enum {
   FL_TOK_END, FL_TOK_NAME, FL_TOK_INT, FL_TOK_FLOAT, FL_TOK_CHAR, FL_TOK_STRING, FL_TOK_PUNCT,
-  FL_TOK_BAD     /* text says what is wrong; type 1: no compiler accepts it (fl_refuse_size) */
+  FL_TOK_BAD     /* text says what is wrong; type 1: the source is given to no compiler */
 } fl_ktokkind;
 
 /* Punctuators: a character stands for itself, these are the longer ones. */
@@ -36,8 +36,8 @@ typedef struct fl_ktoks { fl_ktok *at; int64_t n, cap; } fl_ktoks;    /* ends wi
 /* The tokens of 'text' without preprocessing. 0: no memory. Free with FL_DROP(m, out). */
 int fl_klex(fl_karena *a, const char *text, size_t n, int32_t line, fl_ktoks *out);
 /* The tokens of 'text' after preprocessing. given: directives that are read before it ("" or the
-** #defines of options). A wrong expansion becomes a BAD token at its place; a wrong directive one
-** of type 1, which ends the text. */
+** #defines of options). A wrong expansion becomes a BAD token at its place. A wrong directive
+** becomes a BAD token of type 1, and the text ends there. */
 int fl_kpreprocess(fl_karena *a, const char *text, size_t n, const char *given, fl_ktoks *out);
 
 /* The directives that a compiler's options ("-DN=4") stand for. NULL: no memory. */

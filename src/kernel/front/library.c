@@ -36,13 +36,13 @@ static int is_defined(const fl_ktok *t) {
   return 0;
 }
 
-/* ---- cooperative groups, CUB, GLM and wmma: namespaces whose names become the library's ---- */
+/* ---- cooperative groups, CUB, GLM, wmma: their names are replaced by names of the library ---- */
 
 typedef struct space { fl_ktok name; struct space *next; } space;
 typedef struct groups {
   fl_karena *a;
   const char *own, *prefix, *text;   /* the namespace, the prefix of the library's names for it, and
-                                     ** the library text with them */
+                                     ** the text that defines those names */
   space *first;                      /* names in the source that stand for the namespace */
   int open;                          /* "using namespace" */
 } groups;

@@ -1,8 +1,9 @@
 /*
 ** Functions of CUDA that are written in the language itself: those that give results through
 ** pointers, pairs of halves, votes and sums of a block or a warp, cooperative groups, CUB, wmma.
-** On a GPU a kernel as given calls CUDA's own functions (except for groups and CUB, which come from
-** here); on the CPU, and in derived kernels, the functions of this library are inlined.
+** On a GPU a kernel as the user wrote it calls CUDA's own functions (except for groups and CUB,
+** which come from here); on the CPU, and in derived kernels (gradients), those of this library are
+** inlined.
 */
 #ifndef FL_KERNEL_LIBRARY_H
 #define FL_KERNEL_LIBRARY_H

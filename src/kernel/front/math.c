@@ -43,7 +43,8 @@ int fl_math_known(const fl_ktok *name) {
   return find(name, &type) >= 0 || special(name);
 }
 
-/* The function for floats: min, max and abs of floats are fminf, fmaxf and fabsf. */
+/* The builtin for floats that the integer builtin 'id' becomes: min, max and abs of floats are
+** fminf, fmaxf and fabsf. -1: there is none. */
 static int for_floats(int id) {
   return id == FL_KB_IMIN   ? FL_KB_FMIN
          : id == FL_KB_IMAX ? FL_KB_FMAX

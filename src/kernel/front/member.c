@@ -69,12 +69,12 @@ typedef struct body {            /* of a struct being read */
   pending *first, *last;
 } body;
 
-/* The number of template arguments of an instance: they are the first of its names, and are not
-** inherited. */
+/* The number of template arguments of a struct, an instance of a template: they are the first names
+** in m->inner, and are not inherited. */
 static int arguments_of(const fl_kmembers *m) { return m ? m->n_args : 0; }
 
-/* Inherits from base t: types and constants (functions = 0), or the functions that no symbol from
-** 'mark' on hides. */
+/* Inherits from base t: types and constants (functions = 0), or the functions that no symbol of the
+** same name from 'mark' on hides. */
 static void take_over(fl_front *p, const fl_ctype *t, int functions, int64_t mark) {
   const fl_kmembers *m = t->s->members;
   for (int64_t i = arguments_of(m); m && i < m->n_inner; i++) {
@@ -289,8 +289,8 @@ void fl_member_copy(fl_front *p, fl_cvalue to, fl_cvalue from, int32_t line) {
   else fl_val_assign(p, to, from, line);
 }
 
-/* Keeps what the struct has in addition to fields: its symbols, which are the last ones, from
-** 'mark' on. */
+/* Keeps what the struct has in addition to fields (functions, types, constants): the symbols in
+** p->syms from 'mark' on. */
 static void keep_members(fl_front *p, const body *b, fl_ctype *type, const fl_ktemplate *of,
                          const fl_symbol *args, int n_args, int64_t mark) {
   fl_kmembers *m = fl_karena_new(p->a, sizeof *m);
@@ -301,7 +301,7 @@ static void keep_members(fl_front *p, const body *b, fl_ctype *type, const fl_kt
   m->at = b->at;
   m->of = of;
   m->n_args = n_args;
-  m->inner = (fl_symbol *)(uintptr_t)args;   /* signatures may name the struct with its arguments */
+  m->inner = (fl_symbol *)(uintptr_t)args;   /* used by signatures that name the struct */
   m->n_inner = n_args;
   m->inits = b->inits;
   m->has_inits = b->has_inits;

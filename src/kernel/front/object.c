@@ -145,7 +145,8 @@ static fl_cvalue part(fl_front *p, fl_cvalue v, int64_t i, int32_t line) {
   return fl_val_field(p, v, i, line);
 }
 
-/* Initialises part i, which has no initialiser: its default, or zero. */
+/* Initialises part i of 'place' (a field or an element), for which the list has no initialiser,
+** with the default of the member, or zero. */
 static void rest(fl_front *p, fl_cvalue place, int64_t i, int32_t line) {
   const fl_kmembers *m = place.type->kind == FL_C_STRUCT ? place.type->s->members : NULL;
   if (m && m->inits[i] && !p->table) fl_member_default(p, place, i, line);
@@ -189,8 +190,8 @@ static int more(fl_front *p) {
   return !p->failed;
 }
 
-/* Initialises the parts of 'place', whose initialisers are written without braces. first: the
-** clause that is already read. */
+/* Initialises the parts of 'place' (fields or elements), whose initialisers are written without
+** braces of their part. first: an initialiser that has been read and is not used yet. */
 static void fill_bare(fl_front *p, fl_cvalue place, fl_cvalue *first, int32_t line) {
   const int64_t n = parts_of(place.type);
   int64_t i = 0;
@@ -286,7 +287,8 @@ void fl_decl_fill(fl_front *p, fl_cvalue place, int zero_rest) {
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
-/* The additional elements of the clause at + k, if it is a pack. */
+/* The clause k tokens ahead may be a pack expansion "f(v)...": how many initialisers it then gives
+** in addition to one; 0: it is none. */
 static int64_t more_of_pack(fl_front *p, int k) {
   const int64_t at = p->at;
   p->at += k;
@@ -367,7 +369,7 @@ static fl_cvalue ask(fl_front *p, const fl_cvalue *v, const char *name, int32_t 
   return p->failed ? fl_val_none() : fl_inline(p, d, &c);
 }
 
-/* The result of begin() or end(), in a variable. */
+/* The bound of a range-based for, over.begin() or over.end(), in a variable. */
 fl_cvalue fl_member_bound(fl_front *p, const fl_cvalue *over, const char *name, int32_t line) {
   const fl_cvalue from = ask(p, over, name, line);
   if (!p->failed && from.kind == FL_V_POINTER)

@@ -84,8 +84,8 @@ fl_kblock fl_order_cut(const fl_kmark *m) {
   return cut;
 }
 
-/* Which effects are collected: only those on variables below 'first', which existed before; with
-** PLAIN effects of called functions are left out. */
+/* Which effects are collected: only those on variables below 'first', which existed before. which =
+** PLAIN: effects of called functions are left out; ALL: they are not. */
 enum { PLAIN = 1, ALL };
 typedef struct effects {
   int32_t first; int which, found; int (*meet)(void *with, effect *e); void *with;
@@ -169,8 +169,8 @@ static void refuse(fl_front *p, int32_t found, int32_t line) {
                        p->f->vars[found - 1].source);
 }
 
-/* Prepares v for use beside operands with the effects in 'of'. An argument that is an lvalue is
-** only marked, since passing a reference reads nothing. */
+/* Refuses operand v if an effect of the other operands, in 'of', changes what v reads. An argument
+** that is an lvalue is only marked (v->torn), since passing a reference reads nothing. */
 static void value_beside(fl_front *p, fl_kblock of, int32_t first, fl_cvalue *v, int argument,
                          int32_t line) {
   reader r = { v, argument, 0 };

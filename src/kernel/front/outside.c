@@ -13,7 +13,8 @@
 
 typedef struct fl_koutside {             /* template <…> [template <…>] R V<…>::name(…) { … } */
   const char *name;
-  fl_ktparam *tparams, *own;     /* of the struct, named as here; of the function */
+  fl_ktparam *tparams, *own;     /* parameters of the struct's template (named as
+                                 ** here), and of the function's */
   int n_tparams, n_own;
   int64_t at;                    /* its first token after the templates */
   struct fl_koutside *next;
@@ -64,7 +65,7 @@ static int names_parameters(fl_front *p, const fl_ktparam *params, int n) {
 }
 
 /* The struct named before "::f(" at the tokens; or *of: the template, if its parameters are those
-** given. NULL: neither, nothing is known of it, or it was refused. */
+** given. NULL: it is a template, is unknown, or was refused. */
 static const fl_ctype *read_owner(fl_front *p, const fl_ktparam *params, int n, fl_ktemplate **of) {
   const fl_symbol *inner = NULL;
   int64_t n_inner = 0;
@@ -125,7 +126,7 @@ static int same_result(const fl_kdevice *a, const fl_kdevice *b) {
   return a->result && b->result && fl_ctype_same(a->result, b->result);
 }
 
-/* May 'd', a declaration, be that of the definition? Templates of one name are not told apart. */
+/* May 'd' be the declaration of definition 'of'? Templates of one name are not told apart. */
 static int declares(const fl_kdevice *d, const fl_kdevice *of) {
   if (d->owner != of->owner || d->n_tparams != of->n_tparams || strcmp(d->name, of->name)) return 0;
   if (d->n_tparams) return 1;
@@ -133,8 +134,8 @@ static int declares(const fl_kdevice *d, const fl_kdevice *of) {
   return fl_device_same(d, of);
 }
 
-/* Has a formal of the template a default? Its types are read with the definition's, which has
-** none. */
+/* Has a formal of the template a default, as in "T f(T x = 1);"? The formals are then read from the
+** definition, which has no defaults, so such a template is refused. */
 static int has_default(const fl_front *p, const fl_kdevice *d) {
   int depth = 0;
   for (int64_t i = d->open; i < p->toks.n; i++) {
@@ -163,8 +164,8 @@ static void complete(const fl_front *p, fl_kdevice *d, const fl_kdevice *of) {
   d->arrow = of->arrow;
 }
 
-/* Gives the definition to the declaration in its struct, whatever is known of it there if 'special'
-** (of one instance of a template). */
+/* Gives definition 'of' to its declaration in the struct. If 'special' (the definition is for one
+** instance of a template), also to a declaration that has a body. */
 static void define(fl_front *p, const fl_kdevice *of, int special, int32_t line) {
   const fl_symbol *s = fl_member_find(of->owner, of->name, (int32_t)strlen(of->name));
   fl_kdevice *found = NULL, *again = NULL;
@@ -183,7 +184,7 @@ static void define(fl_front *p, const fl_kdevice *of, int special, int32_t line)
     fl_refuse(p, line, "'%s' declares no such function", fl_ctype_text(p->a, of->owner));
 }
 
-/* What could not be read is told where the function is called. */
+/* Notes why a definition could not be read; that is reported where the function is called. */
 static void tell_callers(fl_front *p, const fl_ctype *owner, const fl_kattempt *from) {
   const char *why = fl_karena_printf(p->a, "is not understood: %s (line %d)", p->why, (int)p->line);
   if (!fl_front_undo(p, from)) return;
@@ -233,7 +234,7 @@ static void complete_from(fl_front *p, fl_kdevice *d, const fl_koutside *o) {
 void fl_outside_complete(fl_front *p, fl_kdevice *d) {
   const fl_kmembers *m = d->owner ? d->owner->s->members : NULL;
   const fl_ktemplate *t = m ? m->of : NULL;
-  /* a special case of the template has separate functions */
+  /* t->outside is for the template itself; its specialisations have separate functions */
   if (d->body >= 0 || d->why || !t || m->at < t->at || m->at > t->at + 1) return;
   for (const fl_koutside *o = t->outside; o && d->body < 0 && !p->failed; o = o->next)
     if (!strcmp(o->name, d->name) && o->n_own == d->n_tparams) complete_from(p, d, o);

@@ -1,7 +1,7 @@
 /*
 ** Packs: "template <class... T> f(T... v)". A pack is a symbol whose elements are named one at a
 ** time: the tokens before "..." are read again for each element; p->pack tells which. Element k of
-** a function's parameters is the variable "v k".
+** a pack v of parameters is a variable that is named "v k".
 */
 #include "kernel/front/template.h"
 #include <string.h>
@@ -89,7 +89,8 @@ static int level_one(fl_front *p, int64_t from, int64_t *dots) {
   return -1;
 }
 
-/* The operands of a fold so far, whose statements begin at m. */
+/* The operands of a fold expression, "(v + ...)", that are read so far; their statements begin at
+** m. */
 typedef struct fold {
   fl_cvalue v[2 * MOST];
   int n, op, kind;               /* op: the token's, kind: FL_KO_* */
@@ -122,7 +123,8 @@ static void add(fl_front *p, fold *f) {
   f->v[f->n++] = v;
 }
 
-/* Adds the elements of the operand at token 'at', or its one value. */
+/* Adds the operand at token 'at' to the fold: n values if it names a pack of n elements, or one
+** value if it names none (n < 0). */
 static void operands(fl_front *p, int64_t at, int64_t n, fold *f) {
   const int outer = p->pack, lazy = f->op == FL_PU_LAND || f->op == FL_PU_LOR;
   for (int k = 0; k < (n < 0 ? 1 : n) && !p->failed; k++) {

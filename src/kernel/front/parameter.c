@@ -1,12 +1,12 @@
 /*
-** The parameters of a kernel: their types, offsets, and what a call says about its arguments (the
-** 'forms' of source.h).
+** The parameters of a kernel: their types, their offsets, and what is known of a call's arguments
+** when the text is read: null pointers, lengths of lists ('forms', source.h).
 */
 #include "kernel/front/forms.h"
 #include <stdlib.h>
 #include <string.h>
 
-/* Forgets a refusal and skips to the next ',' or the ')' of a parameter list. */
+/* Skips to the next ',' or the ')' of a parameter list. */
 static void next_parameter(fl_front *p) {
   for (; fl_front_ahead(p, 0)->kind != FL_TOK_END; p->at++) {
     if (fl_front_is_at(p, 0, ',') || fl_front_is_at(p, 0, ')')) return;
@@ -120,15 +120,15 @@ static int form_of(const fl_front *p, const char *name) {
   return -1;
 }
 
-/* Puts q behind the parameters: at a multiple of its alignment. */
+/* Makes q the last parameter. Its offset is the next multiple of its alignment from *at on. */
 static void place(fl_kfunc *f, fl_kparam *q, int64_t *at) {
   f->n_params++;
   q->offset = (*at + q->align - 1) / q->align * q->align;
   *at = q->offset + q->size;
 }
 
-/* Adds the parameters of a list of n arrays. The first of them is the last parameter of f so
-** far. */
+/* Replaces the last parameter of f so far, a list of n arrays (a T **), by n pointers. The first of
+** them takes its place. */
 static void list_parameters(fl_front *p, fl_kfunc *f, const fl_ctype **types, int n, int64_t *at) {
   fl_kparam *q = &f->params[f->n_params - 1];
   const fl_ctype *t = types[f->n_params - 1];

@@ -490,7 +490,8 @@ static void run(pre *p, const fl_ktok *t) {
   }
 }
 
-/* The macro that a compiler option sets: "N", "N=V", or "U" before a name to undefine. */
+/* The macro that option o defines, "N" or "N=V", or undefines (*forget); NULL: it does neither.
+** *used: the number of options read, 2 if the macro is in 'next'. */
 static const char *macro_of(const char *o, const char *next, int *used, int *forget) {
   static const struct { const char *word; int undo, joined; } known[] = {
     { "--define-macro", 0, '=' }, { "--undefine-macro", 1, '=' }, { "-D", 0, 0 }, { "-U", 1, 0 } };

@@ -18,7 +18,7 @@ typedef struct statement {
   const fl_ktok *toks;
   operand operands[MOST_OPERANDS];
   int n, known;
-  fl_text text;                  /* the statement in the language; operand k is named fl_op_k */
+  fl_text text;                  /* the statement as C; operand k is named fl_op_k */
 } statement;
 
 /* ---- instructions ---- */
@@ -66,7 +66,8 @@ static size_t word(const char *s, const char *end) {
   return n;
 }
 
-/* Is it a part of a name that only says how a load is cached or how exact a function is? */
+/* Is s a part of an instruction's name that only says how a load is cached or how exact a function
+** is? */
 static int is_idle(const char *s, size_t n) {
   static const char *const idle[] = {
     "ca", "cg", "cs", "cv", "lu", "nc", "wb", "wt", "volatile", "relaxed", "gpu", "global",

@@ -19,7 +19,7 @@ typedef struct fl_ksource {
   const char *error;         /* the error; NULL: none. Kernels before that line are listed */
   int32_t too_large_line;    /* line of something that no compiler accepts: it is too large (arrays,
                              ** nesting, length), or is a wrong directive; 0: none */
-  const char *too_large;     /* what it is; NULL: nothing. Such a text is given to no compiler */
+  const char *too_large;     /* what is wrong; NULL: nothing. The text is given to no compiler */
 } fl_ksource;
 
 /* NULL only when memory is out (*e is FLAME_NO_MEMORY). A wrong text is not a failure: see 'error',

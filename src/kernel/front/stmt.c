@@ -1,7 +1,8 @@
 /*
 ** Statements. Conditions with effects move into the loop: while (i++ < n) becomes for (;;) {
-** effects; if (!c) break; … }. A switch becomes an if-chain if every group ends with a jump out,
-** otherwise a block in which group g runs if the switch enters at g or at an earlier group.
+** effects; if (!c) break; … }. A switch becomes an if-chain if every group (case labels and the
+** statements after them) ends with a jump out, otherwise a block in which group g runs if the
+** switch enters at g or at an earlier group.
 */
 #include "kernel/front/front.h"
 #include <string.h>
@@ -323,7 +324,7 @@ static void parse_for(fl_front *p, int32_t line) {
 /* ---- switch ---------------------------------------------------------------------------------- */
 
 typedef struct group {
-  fl_kexpr *when;            /* BOOL: the condition to enter here; NULL: entered only by default */
+  fl_kexpr *when;            /* BOOL: the switch enters at this group; NULL: only by default */
   int is_default;
   fl_kblock body;
   struct group *next;

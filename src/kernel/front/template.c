@@ -1,7 +1,7 @@
 /*
 ** Templates: their parameters and arguments, functions whose arguments are deduced from a call,
-** structs of given arguments. An instance reads the tokens of its template again, with the
-** parameters as names of types and constants.
+** structs whose arguments are written out. An instance reads the tokens of its template again, with
+** the parameters as names of types and constants.
 */
 #include "kernel/front/template.h"
 #include <string.h>
@@ -73,8 +73,8 @@ static void template_param(fl_front *p, fl_ktparam *list, int n) {
     t->type = fl_ctype_void();
   } else if (fl_front_word(p, "typename") || fl_front_word(p, "class")) {
     t->type = NULL;
-  } else if (known) {       /* the type of this parameter is an earlier parameter: the value is used
-                            ** as given */
+  } else if (known) {       /* the type is an earlier parameter, as in <class T, T N>: the value is
+                            ** used as given */
     p->at++;
     t->type = fl_ctype_void();
   } else if (fl_ktok_is(fl_front_tok(p), "template")) {

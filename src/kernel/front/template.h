@@ -1,4 +1,5 @@
-/* Templates (template.c, pattern.c, prefer.c) and the deduction of their parameters, one by one. */
+/* Templates (template.c, pattern.c, prefer.c), and how their parameters are deduced from the
+** arguments of a call (template_deduce.c). */
 #ifndef FL_KERNEL_TEMPLATE_H
 #define FL_KERNEL_TEMPLATE_H
 #include "kernel/front/front.h"
@@ -7,9 +8,10 @@ int fl_template_params(fl_front *p, fl_ktparam **out);       /* after 'template'
 int fl_template_args(fl_front *p, fl_symbol *out, int max);  /* takes <…> */
 void fl_template_close(fl_front *p);                         /* takes '>', also of '>>' */
 void fl_template_declare(fl_front *p);                       /* after 'template' at file scope */
-/* fills in defaults; 0: some parameters have no argument */
+/* fills in the defaults of parameters; 0: some parameters have neither an argument nor a default */
 int fl_template_bind(fl_front *p, const fl_ktparam *t, int n, fl_symbol *env);
-/* The instance of d, which is in the list 'first'. NULL: d does not fit. */
+/* The instance of function template d that call c means. first: the list of functions of that name,
+** in which d is. NULL: d does not fit the call. */
 fl_kdevice *fl_template_instance(fl_front *p, fl_kdevice *first, fl_kdevice *d, const fl_kcall *c);
 const fl_ctype *fl_template_struct(fl_front *p, fl_ktemplate *t);    /* at '<' */
 fl_cvalue fl_template_value(fl_front *p, const fl_ktemplate *t);      /* at '<': a constant */
@@ -48,10 +50,11 @@ void fl_deduce_struct(fl_front *p, const fl_kdeduction *d, const fl_ktemplate *o
                            "as in entry = \"name<float, 16>\""
 int fl_template_same(const fl_symbol *a, const fl_symbol *b, int n);
 
-/* Adds the pattern of "struct name<pattern> { … };" to template t, at '<'. */
+/* Adds the partial specialisation "struct name<pattern> { … };" to template t; the parser is at
+** '<'. */
 void fl_pattern_add(fl_front *p, fl_ktemplate *t, fl_ktparam *params, int n);
-/* The pattern of t that fits the arguments, with the values of its
-** parameters in *env; NULL: none. */
+/* The partial specialisation of t that fits the arguments, with the values of its parameters in
+** *env; NULL: none. */
 const fl_kpattern *fl_pattern_find(fl_front *p, const fl_ktemplate *t, const fl_symbol *args,
                                    fl_symbol **env, int32_t line);
 /* The alignment that "struct alignas(N * sizeof(T)) name" has with these arguments. */
@@ -69,8 +72,8 @@ int fl_pattern_drops(fl_front *p, int64_t from);
 ** n parameters 'params'. 1: it was one, or is refused. 0: it is something else, nothing is
 ** taken. */
 int fl_outside_declare(fl_front *p, fl_ktparam *params, int n, int is_template);
-/* Gives a function without a body, of an instance of a template, the body that was defined outside
-** of the template, if there is one. */
+/* d: a function of a template's instance. If it has no body, it gets the one that was defined
+** outside of the template, if there is one. */
 void fl_outside_complete(fl_front *p, fl_kdevice *d);
 int fl_device_attribute(const fl_ktok *t);       /* device.c: "alignas" and others with (…) */
 const char *fl_member_class(const fl_ctype *t);    /* member.c: its name, without arguments */
@@ -85,7 +88,7 @@ fl_symbol *fl_pack_element(fl_front *p, fl_symbol *s);     /* the element that i
 int64_t fl_pack_count(fl_front *p, int angle);               /* angle: the list is <…> */
 /* called before the expansion is read for the first time; n: its number of elements */
 fl_kpacked fl_pack_open(fl_front *p, int64_t n);
-int fl_pack_next(fl_front *p, fl_kpacked *x);      /* after each reading: is it to be read again? */
+int fl_pack_next(fl_front *p, fl_kpacked *x);      /* is the expansion to be read once more? */
 int fl_pack_fold(fl_front *p, fl_cvalue *out);         /* after '(', takes ')': 1: it was a fold */
 fl_kexpr *fl_pack_size(fl_front *p);                         /* behind "sizeof..." */
 #endif

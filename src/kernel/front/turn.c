@@ -93,8 +93,8 @@ static fl_kexpr *which(fl_front *p, fl_kturn *t, fl_cvalue from, int32_t line) {
   return other ? fl_kexpr_var(p->f, other->sel) : number(p, from.var);
 }
 
-/* Makes a turn. Its variable has a value from the start and gets no DECL, since a DECL could be
-** inside one branch of an IF. */
+/* Makes a turn (a pointer into one of several arrays). Its variable has a value from the start and
+** gets no DECL, since a DECL could be inside one branch of an IF. */
 static fl_kturn *make(fl_front *p, const fl_ctype *of, const char *name, int declared,
                       int32_t line) {
   fl_kturn *t = fl_karena_new(p->a, sizeof *t);

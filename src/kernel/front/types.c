@@ -21,7 +21,7 @@ const fl_ctype *fl_ctype_function(void) {
   return &function;
 }
 
-/* What it points to differs from void by 'scalar'. */
+/* cudaTextureObject_t, as a pointer. 'scalar' makes its pointee a type that differs from void. */
 const fl_ctype *fl_ctype_texture(void) {
   static const fl_ctype texel = { .kind = FL_C_VOID, .scalar = FL_KT_BOOL, .depth = 1 },
                         texture = { .kind = FL_C_POINTER, .const_of = 1, .of = &texel, .depth = 2 };

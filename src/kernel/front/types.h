@@ -13,7 +13,7 @@ typedef struct fl_ctype {
   uint8_t kind, scalar;          /* fl_ckind; SCALAR: fl_ktype */
   uint8_t const_of;              /* POINTER: the pointee is const */
   uint8_t is_volatile;           /* SCALAR, STRUCT: stores to it are visible immediately */
-  uint16_t depth;                /* 1 + deepest part; the parser bounds it (fl_decl_depth) */
+  uint16_t depth;                /* 1 + depth of the deepest part; bounded by fl_decl_depth */
   const struct fl_ctype *of;     /* POINTER, ARRAY */
   int64_t count;                 /* ARRAY: elements; 0: not given ([]) */
   struct fl_cstruct *s;          /* STRUCT */
@@ -23,7 +23,7 @@ typedef struct fl_cfield {
   const char *name;
   const fl_ctype *type;
   int64_t offset;                /* bytes */
-  int32_t leaf;                  /* index of its first leaf in the struct */
+  int32_t leaf;                  /* index in the struct of the field's first leaf (scalar) */
   int64_t scalar;                /* index of its first scalar, in homogeneous structs */
   uint8_t base;                  /* a struct from which this one is derived; bases come first */
 } fl_cfield;
@@ -61,12 +61,12 @@ int fl_ctype_leaves(const fl_ctype *t);
 ** VOID: it is not. */
 int fl_ctype_element(const fl_ctype *t, int64_t *n);
 int fl_ctype_same(const fl_ctype *a, const fl_ctype *b);       /* constness aside */
-/* does it hold an array or a pointer? */
+/* does t hold an array or a pointer? */
 int fl_ctype_has_array(const fl_ctype *t);
 const fl_cfield *fl_cstruct_field(const fl_cstruct *s, const char *name, int32_t n);
-/* All leaves in order into out[fl_ctype_leaves(t)]; 'prefix' begins the paths. A pointee that is
-** not of one type is bytes. 0: no memory or arrays deeper than FL_K_MAX_RANK (then failed is not
-** set). */
+/* Writes all leaves in order to out[fl_ctype_leaves(t)]; 'prefix' begins their paths. A pointee
+** that is not of one type is bytes. 0: no memory, or arrays deeper than FL_K_MAX_RANK (then
+** a->failed is not set). */
 int fl_ctype_fields(fl_karena *a, const fl_ctype *t, const char *prefix, fl_kfield *out);
 const char *fl_ctype_text(fl_karena *a, const fl_ctype *t);    /* for messages */
 #endif

@@ -138,7 +138,7 @@ static fl_cvalue special(fl_front *p, const fl_ktok *t) {
   return v.parts && v.type ? v : fl_val_none();
 }
 
-/* Makes variables for a table of file scope in the kernel being read. */
+/* Makes variables of the kernel being read for s, a table (array of constants) of file scope. */
 static void bring_table(fl_front *p, fl_symbol *s) {
   const int n = fl_ctype_leaves(s->type);
   fl_kfield *fields = fl_karena_new(p->a, (size_t)n * sizeof *fields);

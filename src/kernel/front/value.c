@@ -114,8 +114,8 @@ fl_kstmt *fl_val_must(fl_front *p, fl_kexpr *is, const char *what, int32_t line)
   return s;
 }
 
-/* Notes that the text tests v for null. A null pointer that was moved is not null on a device, so a
-** thread that has moved one is stopped. */
+/* Notes that the text tests v for null. A null pointer to which a number was added is not null on a
+** device, so a thread that has added one is stopped. */
 void fl_val_asked(fl_front *p, const fl_cvalue *v, int32_t line) {
   if (!p->f || v->null || v->list || v->var < 0 || v->var >= p->f->n_vars) return;
   const fl_kvar *of = &p->f->vars[v->var];
@@ -253,8 +253,8 @@ static fl_kstmt *not_null(fl_front *p, fl_kexpr *is, int32_t line) {
   return fl_val_must(p, is, "a pointer that is followed is not null", line);
 }
 
-/* The object that a null pointer points to, filled with zeros: threads that reach the access are
-** stopped. */
+/* What an access through a null pointer reads: an object of zeros, so that the code is complete.
+** Threads that reach the access are stopped before it. */
 static fl_cvalue null_place(fl_front *p, const fl_ctype *t, int32_t line) {
   if (!not_null(p, fl_kexpr_int(p->a, FL_KT_BOOL, 0), line)) return fl_val_none();
   const fl_cvalue v = fl_decl_object(p, t, "null", line);
@@ -262,7 +262,7 @@ static fl_cvalue null_place(fl_front *p, const fl_ctype *t, int32_t line) {
   return v;
 }
 
-/* The pointer of a list to which v points. */
+/* v points into a parameter that is a list of pointers (a T **): the pointer *v. */
 static fl_cvalue list_element(fl_front *p, fl_cvalue v, int32_t line) {
   fl_kexpr *at = v.idx;
   fl_cvalue r = { .kind = FL_V_POINTER, .linear = 1, .is_const = v.type->const_of,

@@ -93,7 +93,7 @@ int fl_view_note(fl_front *p, int32_t var, int want, int leaf) {
   while (of->kind == FL_C_ARRAY) of = of->of;
   if (declared <= FL_KT_BOOL || (s && s->fixed)) return 0;
   if (leaf == FL_VIEW_CAST && !fl_kt_is_float(want) && fl_kt_size(want) < fl_kt_size(now))
-    want = declared;               /* if parts are read, they are read from the declared elements */
+    want = declared;               /* small integers are read as parts of the declared elements */
   else if (of->kind == FL_C_SCALAR && fl_kt_size(want) == fl_kt_size(now)) return 0;
   if (leaf && !s && fl_kt_size(want) > fl_kt_size(now) && !is_better(want, now, 1)) want = now;
   if (!(leaf && !s) && !is_better(want, now, !s)) return 0;
@@ -265,8 +265,8 @@ static fl_kexpr *known_part(fl_front *p, fl_kexpr *e, int from, int type) {
   return field(e, from, type);
 }
 
-/* known_part; if the bits are not such a number already, the number is made from them, and *real
-** becomes 0. */
+/* The bits of e from 'from' on as a number of 'type': as known_part gives it; if they are not such
+** a number already, it is made from them, and *real becomes 0. */
 static fl_kexpr *part_of(fl_front *p, fl_kexpr *e, int from, int type, int *real) {
   fl_kexpr *k = e ? known_part(p, e, from, type) : NULL;
   if (k || !e) return k;
@@ -340,7 +340,7 @@ void fl_view_as(fl_front *p, fl_cvalue *v, const fl_ctype *to) {
   v->unit = (uint8_t)(unit == own ? 0 : unit);
 }
 
-/* The element in which v begins; *bits: the offset inside it (NULL: 0). */
+/* The index of the element in which v begins; *bits: its offset there, in bits (NULL: 0). */
 static fl_kexpr *element_of(fl_front *p, const fl_cvalue *v, fl_kexpr **bits) {
   fl_kexpr *i = fl_val_at(p, v);
   const int own = own_size(p, v), unit = unit_of(p, v);

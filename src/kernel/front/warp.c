@@ -31,7 +31,8 @@ static int atomic_type_ok(int op, int type) {
   }
 }
 
-/* The functions by which derived kernels in saved programs sum in a fixed order (text.h). */
+/* The functions that sum in a fixed order in the text of derived kernels (gradients), as it is
+** written to saved programs (text.h). */
 static const char *const sums[] = { [FL_KM_ORDERED] = "fl_ordered_add",
                                     [FL_KM_BLOCK] = "fl_ordered_block_add" };
 enum { SUMS = sizeof sums / sizeof *sums };
@@ -178,7 +179,8 @@ static fl_cvalue shuffle_one(fl_front *p, const fl_ktok *t, int op, fl_kexpr **x
   return of_warp(p, FL_KS_SHUFFLE, op, type, x, 4, t->line);
 }
 
-/* Shuffles an object's numbers one by one, as the library's shuffles of cooperative groups need. */
+/* Reads a shuffle. In functions of the library, such as those of cooperative groups, the value may
+** be an object: its numbers are shuffled one by one. */
 static fl_cvalue shuffle(fl_front *p, const fl_ktok *t, int op) {
   fl_cvalue args[FL_K_MAX_GIVEN];
   fl_kexpr *x[4] = { NULL, NULL, NULL, NULL };

@@ -141,7 +141,7 @@ static void store(fl_lane_builder *b, const fl_kstmt *s) {
   touch(b, s->var);
 }
 
-/* Puts the result of an atomic, shuffle or vote into a separate vector first. */
+/* Copies the result of an atomic, shuffle or vote from register reg to its variable. */
 static void result(fl_lane_builder *b, const fl_kstmt *s, int flags, int32_t reg) {
   if (s->result < 0 || b->failed) return;
   fl_lane_assign(b, b->var_reg[s->result], reg, (flags & FL_SHAPE_BLEND) != 0, here(b));
@@ -355,7 +355,7 @@ static void declare(fl_lane_builder *b, const fl_kstmt *s, int flags) {
   if (kind == FL_KV_LOCAL && (flags & FL_SHAPE_TRACK)) {
     if (b->var_track[s->var] < 0) b->var_track[s->var] = b->code->n_tracks++;
   } else if (kind != FL_KV_ARRAY) {
-    is_set(b, s->var);           /* another DECL has this variable tracked: it counts as set here */
+    is_set(b, s->var);           /* if another DECL of it is tracked, it counts as set here */
     return;
   }
   fl_lane_ins *p = fl_lane_emit(b, FL_LI_BEGIN);

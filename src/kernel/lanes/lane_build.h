@@ -7,7 +7,7 @@
 /* A value that is in a register. An expression with an equal key uses that register, while the
 ** versions are current. */
 typedef struct fl_lane_known {
-  int32_t key[4], version[3];   /* fn or ~op, operands; versions of the operands */
+  int32_t key[4], version[3];   /* the function (or ~op), its operands; their versions */
   int32_t reg, reg_version;
 } fl_lane_known;
 
@@ -47,8 +47,8 @@ int32_t fl_lane_index(fl_lane_builder *b, const fl_kexpr *x, int32_t *info);
 /* site: number of the access; -1: none */
 int32_t fl_lane_load(fl_lane_builder *b, int var, int32_t index, int32_t info, int line,
                      int32_t site);
-/* dst = reg, with or without blending under the mask. The last instruction may write to dst
-** directly ('start': the first instruction of the value). */
+/* dst = reg, with or without blending under the mask. start: the first instruction that computes
+** the value; the last one is made to write to dst itself, if possible. */
 void fl_lane_assign(fl_lane_builder *b, int32_t dst, int32_t reg, int blend, int64_t start);
 int32_t fl_lane_cast(fl_lane_builder *b, int32_t reg, int from, int to);
 int32_t fl_lane_binary(fl_lane_builder *b, int op, int type, int32_t x, int32_t y);

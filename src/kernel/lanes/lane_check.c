@@ -113,8 +113,8 @@ static int is_set(fl_lane_state *s, const fl_lane_ins *p, int64_t lane, int64_t 
   return 1;
 }
 
-/* The flag of a local array's slot; slots per lane are numbered over both widths, narrow ones
-** first. */
+/* The flag that tells whether an element of the lane's local array was set. The elements of all
+** local arrays are numbered, those in slots of 4 bytes before those in slots of 8. */
 static uint8_t *local_flag(const fl_lane_state *s, const fl_lane_array *a, int64_t index,
                            int64_t lane) {
   const int64_t before = a->offset + (a->wide ? s->code->local4 : 0);

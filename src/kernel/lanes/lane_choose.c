@@ -1,4 +1,4 @@
-/* Chooses the table of loops over lanes for this machine. */
+/* Chooses the table of functions that loop over lanes (AVX2 or base) for this machine. */
 #include "kernel/lanes/lane_code.h"
 #include "base/env.h"
 #include <string.h>

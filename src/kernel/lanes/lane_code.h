@@ -55,7 +55,7 @@ typedef struct fl_lane_table {
   void (*mul_add_rows)(float *y, const float *c, const fl_lane_rows *a, const fl_lane_rows *b,
                        int64_t rows, int64_t w);    /* b: on 1; of one plane */
   void (*by_rows[2])(float *y, const fl_lane_rows *a, const fl_lane_rows *b, int64_t rows,
-                     int64_t w);                    /* a + b, a - b of rows (on 1) of one plane */
+                     int64_t w);                    /* a + b, a - b of rows (on = 1), one plane */
   fl_lane_fn blend[2];                              /* y where the mask c is 0, a elsewhere */
   /* Copies memory to slots and back, for elements of type t. 'at' counts elements. */
   void (*load[FL_KT_COUNT])(void *y, const void *p, int64_t n);
@@ -79,8 +79,8 @@ typedef struct fl_lane_table {
   int32_t (*mask_and_not)(int32_t *y, const int32_t *m, const int32_t *c, int64_t n);
   int32_t (*mask_without)(int32_t *y, const int32_t *x, const int32_t *m, int64_t n);
   int32_t (*mask_test)(const int32_t *m, const int32_t *c, int64_t n);   /* lanes with c */
-  /* Checks the marks of consecutive elements, accessed by the lanes from 'lane' on
-  ** (lane_check.c). */
+  /* in_order: may the lanes from 'lane' on access n consecutive elements without a race with the
+  ** recorded accesses 'old'? stamp, stamp_read: record new ones (lane_check.c). */
   int (*in_order)(const int64_t *old, int64_t n, const fl_lane_order *o, int64_t lane);
   void (*stamp)(int64_t *to, int64_t n, int64_t first);
   void (*stamp_read)(int64_t *read, int64_t *reader, int64_t n, int64_t first, int64_t block);
@@ -104,15 +104,16 @@ typedef enum {
                      ** result, and nothing else reads it */
   FL_LI_EVAL_STORE,  /* EVAL whose result the next instruction stores, and nothing else reads it: it
                      ** may be written to memory at once */
-  FL_LI_INDEX,       /* computes fl_lane_info x of the index in register a, of type 'type'; dst: the
-                     ** index as I64, if it is needed */
-  FL_LI_LOAD,        /* dst = var[a]; x: its fl_lane_info, -1: a is uniform (I64); sub: a guess
-                     ** (facts/guess.h); fn 1: dst may be the memory itself, 2: also rows of it
-                     ** (fl_lane_rows), 3: if each has several elements */
+  FL_LI_INDEX,       /* computes fl_lane_info x (what is known of an index over all lanes) of the
+                     ** index in register a, of type 'type'; dst: the index as I64, if needed */
+  FL_LI_LOAD,        /* dst = var[a]; x: its fl_lane_info, -1: a is uniform (I64); sub: it guesses
+                     ** what an atomicCAS finds (facts/guess.h); fn: dst need not be copied: 1: dst
+                     ** may point to the memory, 2: also to rows of it (fl_lane_rows), 3: to rows,
+                     ** but not of one element each */
   FL_LI_STORE,       /* var[a] = b; b uniform only if a is */
-  FL_LI_ATOMIC,      /* dst (-1: unused) = op sub on var[a] with b, c: vectors */
+  FL_LI_ATOMIC,      /* dst (-1: unused) = atomic 'sub' on var[a] with the vectors b, c */
   FL_LI_JUMP,        /* x */
-  FL_LI_LOOP,        /* to x, backwards: the stop flag and the step limit are checked */
+  FL_LI_LOOP,        /* jumps back to x, after a test of the stop flag and the step limit */
   FL_LI_UNLESS,      /* jumps to x where uniform a is 0; sub: where it is not 0 */
   FL_LI_IF,          /* masks[m] = current, with sub masks[m + 1] = current & ~a; current &= a (sub
                      ** 2: & ~a); if no lane is left, jumps to x */
@@ -127,9 +128,9 @@ typedef enum {
   FL_LI_VOTE,        /* dst = result; sub: fl_kvote; a mask or -1, b BOOL */
   FL_LI_PRINTF,      /* x: statement in 'texts' */
   FL_LI_ASSERT,      /* a: BOOL; x: in 'texts' */
-  FL_LI_BEGIN,       /* variable x (tracked as m) has no value yet; also arrays (m = -1) */
-  FL_LI_SET,         /* the variable tracked as m has a value */
-  FL_LI_CHECK,       /* faults if variable x, tracked as m, has no value */
+  FL_LI_BEGIN,       /* 'var' has no value yet; m: number of its flags, -1: it is an array */
+  FL_LI_SET,         /* the variable whose flags have number m has a value */
+  FL_LI_CHECK,       /* faults if 'var', whose flags have number m, has no value */
   FL_LI_DIVISOR,     /* faults if a, of class 'type', is 0 */
   FL_LI_END, FL_LI_COUNT
 } fl_lane_op;
@@ -158,7 +159,7 @@ static inline int fl_lane_n_operands(const fl_lane_ins *p) {
 
 /* How an EVAL, or the INDEX of its result, may be done for all blocks of a launch (lane_hoist.c):
 ** EACH: not at all; ONCE: its value is the same in all; FORM: as a linear function of the block's
-** position; TEST: as a comparison of one. */
+** position; TEST: as a comparison of such a function with 0. */
 typedef enum { FL_LANE_EACH, FL_LANE_ONCE, FL_LANE_FORM, FL_LANE_TEST } fl_lane_hoist;
 
 /* Kinds of linear results besides the operators of integers. */
@@ -167,7 +168,7 @@ enum { FL_LANE_COPY = FL_KO_COUNT, FL_LANE_CAST, FL_LANE_SELECT, FL_LANE_LEAST, 
 typedef struct fl_lane_reg {
   uint8_t uniform, wide, temporary;
   uint8_t fixed;           /* uniform, and one value in a launch */
-  uint8_t kept;            /* it may be set before the first instruction of a block (a form) */
+  uint8_t kept;            /* a linear function of the block: set before its instructions */
   int32_t slot;            /* index of its cell, or its index among the vectors of its width */
 } fl_lane_reg;
 
@@ -246,6 +247,6 @@ int fl_lane_find_linear(fl_lane_code *c);                   /* 0: no memory */
 ** of its operands; *to: the type of a cast. */
 int fl_lane_linear_kind(const fl_lane_ins *p, int *cls, int *to);
 int fl_lane_find_hoisted(fl_lane_code *c);                  /* 0: no memory */
-/* 1: the result depends on the order of blocks; -1: no memory. Fills 'touched'. */
+/* 1: the result depends on the order of blocks; -1: no memory. Fills 'touched' of the arrays. */
 int fl_lane_is_serial(fl_mem *m, const fl_kfunc *f, fl_lane_array *arrays);
 #endif

@@ -1,5 +1,5 @@
 /*
-** Finished code with fewer passes over vectors: a load whose value is only read by operators,
+** Changes finished code so that it passes over vectors fewer times: a load only read by operators,
 ** before anything is stored, need not copy. Its register may be the memory itself (ins.fn 1;
 ** lane_memory.c decides at run time). A product of f32, and the sum that is its only use, become
 ** one pass, in which both are rounded as before. The loads of such products, and of other sums of
@@ -38,7 +38,7 @@ static void count(fuser *f) {
   }
 }
 
-/* May the register of the load at k be memory? */
+/* May the register of the load at k point to the memory, so that nothing is copied? */
 static int may_stay(const fuser *f, int32_t k) {
   const fl_lane_code *c = f->code;
   const fl_lane_ins *p = &c->ins.at[k];
@@ -86,7 +86,8 @@ static int is_stored(const fuser *f, int32_t k) {
          fl_kt_is_float(a->type) && fl_kt_size(a->type) == (a->wide ? 8 : 4);
 }
 
-/* Is the instruction at k a product of a pair, or a sum or difference of two vectors by itself? */
+/* Is the instruction at k a product that the next one adds (FL_LI_MULADD), or a sum or difference
+** of two vectors by itself? */
 static int reads_rows(const fl_lane_code *c, int32_t k) {
   const fl_lane_ins *p = &c->ins.at[k];
   if (p->op == FL_LI_MULADD) return 1;
@@ -95,8 +96,8 @@ static int reads_rows(const fl_lane_code *c, int32_t k) {
          !(k && c->ins.at[k - 1].op == FL_LI_MULADD);
 }
 
-/* May the result of the load at k stay rows of memory? 0: no; 1: a product of a pair reads it; 2:
-** sums or differences read it as well. */
+/* May the result of the load at k stay in memory, as rows? 0: no; 1: one product that is
+** added (FL_LI_MULADD) reads it; 2: other products, sums or differences read it. */
 static int as_rows(const fuser *f, int32_t k) {
   const fl_lane_ins *p = &f->code->ins.at[k];
   if (f->by_rows[p->dst] != f->uses[p->dst] || f->code->arrays[p->var].type != FL_KT_F32) return 0;

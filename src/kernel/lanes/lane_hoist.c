@@ -89,8 +89,8 @@ static void set_range(const fl_lane_state *s, fl_lane_form *f) {
   f->high = f->u + high;
 }
 
-/* Register r as a form. Its 'on' is 0 if r has no form, or if its values do not all fit the
-** class. */
+/* Register r as a form (linear function of the positions of thread and block). Its 'on' is 0 if r
+** has no form, or if its values do not all fit the class. */
 static fl_lane_form operand(const fl_lane_state *s, int32_t r, int cls) {
   fl_lane_form f = s->forms[r];
   if (s->code->regs.at[r].fixed)
@@ -151,7 +151,8 @@ static int hoist(fl_lane_state *s, const fl_lane_ins *p) {
   return f.on && fl_lane_classify(s, f.k[0], f.k[1], f.k[2], &s->infos[p->x]);
 }
 
-/* Marks the forms that instruction k reads. Each block runs k. */
+/* Marks the forms (linear functions of positions) that instruction k reads, since each block runs
+** k. */
 static void need(fl_lane_state *s, int64_t k) {
   const fl_lane_ins *p = &s->code->ins.at[k];
   for (int j = 0; j < fl_lane_n_operands(p); j++) {

@@ -138,7 +138,8 @@ FL_LANE_RARE static void set_special(fl_lane_state *s, const fl_lane_init *i) {
     out[0] = grid[i->special - FL_KSPECIAL_GDIM_X];
 }
 
-/* Finds the arrays that must be watched, and places the marks of their elements. */
+/* Finds the arrays whose accesses are checked one by one (watched), and where the accesses to their
+** elements are recorded (marks). */
 FL_LANE_RARE static void watch(fl_lane_state *s) {
   const fl_lane_launch *l = s->launch;
   const int race = (l->checks & FL_LANE_RACE) != 0, unset = (l->checks & FL_LANE_UNINIT) != 0;

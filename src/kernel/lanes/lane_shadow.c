@@ -34,8 +34,8 @@ static int first_of(const fl_lane_code *c, const fl_lane_launch *l, int k) {
   return k;
 }
 
-/* Places marks for 'n' elements at 'at'; with base NULL it only counts them. Returns the position
-** after them. */
+/* Places the marks (recorded accesses) of n elements at base + at; with base NULL it only counts
+** them. Returns the position after them. */
 static int64_t place(fl_lane_marks *m, int uses, int64_t n, int64_t *base, int64_t at) {
   if (!(uses & FL_LANE_WRITE) && !((uses & FL_LANE_ATOMIC) && (uses & FL_LANE_READ))) return at;
   int64_t **role[] = { &m->write, &m->change, &m->changer, &m->read, &m->reader };

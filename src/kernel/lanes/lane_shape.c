@@ -14,7 +14,7 @@
 #include "kernel/lanes/lane_code.h"
 #include <string.h>
 
-enum { MOST_DECLS = 128 };    /* most DECLs in one block; further ones are at level 0 */
+enum { MOST_DECLS = 128 };    /* most DECLs in one block; others count as at level 0, the lowest */
 
 typedef struct target {       /* a LOOP or BLOCK around the current statement */
   struct target *outer;
@@ -25,7 +25,7 @@ typedef struct target {       /* a LOOP or BLOCK around the current statement */
 typedef struct shape {
   const fl_kfunc *f;
   fl_lane_shape *out;
-  int32_t *level;             /* by variable: level of the DECL in whose block it is; -1: none */
+  int32_t *level;             /* by variable: level (masks around) of its current DECL; -1: none */
   uint8_t *outside;           /* by variable: mentioned outside the block of its DECL */
   int32_t *first;             /* by variable: the statement that acts as DECL; -1: none */
   int32_t id;
@@ -94,7 +94,8 @@ static void leave_block(shape *s, const fl_kstmt *st, int level) {
   for (target *u = s->targets; u != t; u = u->outer) mark(s, u->id, FL_SHAPE_MASKED);
 }
 
-/* Is the first statement after a DECL that mentions the variable an assignment to it? */
+/* assigned_first: is the first statement after a DECL that mentions its variable an assignment to
+** it? The visitor finds any mention. */
 typedef struct mention { int var, found; } mention;
 static int mention_expr(void *arg, fl_kexpr *x) {
   mention *m = arg;

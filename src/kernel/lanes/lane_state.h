@@ -24,7 +24,7 @@ typedef struct fl_lane_linear {
   int64_t u, x, y, z, low, high;
   uint8_t on;              /* 0: it may not be linear; 1: it is, and the register is not written
                            ** yet; 2: it is, and the register is written */
-  uint8_t sure;            /* FL_LANE_TEST: it is the same for all lanes of this block */
+  uint8_t sure;            /* FL_LANE_TEST: the result is the same for all lanes of this block */
 } fl_lane_linear;
 
 /* A register's value in thread (i, j, k) of block (p, q, r) is u + k[0] i + k[1] j + k[2] k + k[3]
@@ -34,11 +34,11 @@ typedef struct fl_lane_form {
   int64_t u, k[FL_LANE_AXES], low, high;
   int64_t below, above;    /* lowest and highest value in a block, minus the value of its first
                            ** thread */
-  uint8_t on, needed;     /* on: there is one; needed: by instructions that are run in each block */
+  uint8_t on, needed;     /* on: it is linear; needed: by instructions that each block runs */
 } fl_lane_form;
 
-/* What each block updates from a form: an index, a uniform value, a linear value, or the result of
-** a comparison. */
+/* What each block computes from its position and a form (fl_lane_form): an index, a uniform value,
+** a linear value, or the result of a comparison. */
 typedef struct fl_lane_fresh {
   int64_t u, k[3], below, above;
   fl_lane_info *info;
@@ -54,11 +54,12 @@ typedef struct fl_lane_mask { int32_t count; const int32_t *at; int32_t *own; } 
 ** other than that of these. */
 typedef struct fl_lane_marks { int64_t *write, *change, *changer, *read, *reader; } fl_lane_marks;
 
-/* The tables of marks: kept from launch to launch, as stamps grow (lane_shadow.c). */
+/* The tables of marks (recorded accesses). They are kept from launch to launch, as stamps (times)
+** grow (lane_shadow.c). */
 struct fl_lane_shadow {
   fl_mem *mem;
   int64_t *cells, n_cells, n_used;     /* n_used: the number of cells that this launch uses */
-  int64_t next;                        /* all stamps so far are below this one */
+  int64_t next;                        /* all stamps (times) so far are below this one */
   /* of this launch: its first stamp; the number of blocks that have different stamps */
   int64_t first, most;
   int32_t n_vars, tick_bits, tick_shift, block_shift;
@@ -82,7 +83,7 @@ typedef struct fl_lane_state {
   fl_lane_linear *linear;            /* by register */
   fl_lane_rows *rows_of;             /* by register */
   fl_lane_form *forms;               /* by register */
-  int32_t *next;     /* by instruction: the next one to run from there on: itself, or a later one */
+  int32_t *next;     /* by instruction: itself, or the next one that was not hoisted */
   fl_lane_fresh *fresh;
   int32_t n_fresh;
   int64_t place[3];                  /* of the block in the grid */
@@ -134,7 +135,7 @@ void fl_lane_spread_operands(fl_lane_state *s, const fl_lane_ins *p);
 int fl_lane_index_linear(fl_lane_state *s, const fl_lane_ins *p, fl_lane_info *q);
 /* Classifies the index u + x i + y j + z k, for any u, in *q. 1: its lanes need not be written. */
 int fl_lane_classify(const fl_lane_state *s, int64_t x, int64_t y, int64_t z, fl_lane_info *q);
-/* Do values from low to high fit into a class? */
+/* Do values from low to high fit into a class of arithmetic (fl_lane_class)? */
 int fl_lane_fits(int cls, int64_t low, int64_t high);
 /* Do values from low to high fit into the type of the result of p, which is of this kind? */
 int fl_lane_holds(const fl_lane_ins *p, int kind, int64_t low, int64_t high);
@@ -162,11 +163,11 @@ void fl_lane_do_begin(fl_lane_state *s, const fl_lane_ins *p);
 void fl_lane_do_set(fl_lane_state *s, const fl_lane_ins *p);
 int fl_lane_do_check(fl_lane_state *s, const fl_lane_ins *p);
 
-/* Records that lane 'lane' does 'how' to element 'index' (in range) of p's array. 'same': the value
-** written is already there. */
+/* Records and checks an access of 'lane' to element 'index' (in range) of p's array. how: bits
+** FL_LANE_READ and so on; FL_LANE_SAME: the value written is already there. */
 int fl_lane_touched(fl_lane_state *s, const fl_lane_ins *p, int64_t lane, int64_t index, int how);
-/* fl_lane_touched for all active lanes at once, if that is easy and there can be no fault; 0:
-** nothing was recorded. */
+/* fl_lane_touched for all active lanes at once, if their indices are simple (equal or consecutive
+** in each row) and there is no fault; 0: nothing was recorded. */
 int fl_lane_touched_all(fl_lane_state *s, const fl_lane_ins *p, int how);
 
 /* Time of the race check (lane_shadow.c): fl_lane_time_begin is called when a block begins,
@@ -176,6 +177,7 @@ void fl_lane_time_begin(fl_lane_state *s);
 ** shared memory have to be cleared. */
 int fl_lane_shadow_again(fl_lane_shadow *w, const fl_lane_code *c, const fl_lane_launch *l);
 void fl_lane_time_tick(fl_lane_state *s);
-/* Puts the marks of shared memory at 'base' (NULL: only counts them), and returns their number. */
+/* Puts the marks (recorded accesses) of shared memory at 'base' (NULL: only counts them), and
+** returns their number. */
 int64_t fl_lane_shared_marks(fl_lane_state *s, int64_t *base);
 #endif

@@ -9,7 +9,7 @@
 /* Writes what all generated kernels of one text need once, before the first (half conversions). */
 void fl_ktext_prelude(fl_text *t);
 void fl_ktext_grid(fl_text *t);       /* the barrier of a grid, for kernels that use it */
-/* Writes the functions of exact sums (text_prelude.c); fl_ktext_as calls it. */
+/* Writes the functions for sums that do not depend on their order; fl_ktext_as calls it. */
 void fl_ktext_ordered(fl_text *t);
 /* One kernel: extern "C" __global__ void f->name(parameters as in f->params). */
 void fl_ktext_kernel(fl_text *t, const fl_kfunc *f);
@@ -17,11 +17,11 @@ void fl_ktext_kernel(fl_text *t, const fl_kfunc *f);
 ** is 1 + the number of p's sum, 0 for none (n_params entries). Returns how many there are. */
 int fl_ktext_sums(const fl_kfunc *f, uint8_t *slot);
 enum { FL_KTEXT_PARTS = 128 };          /* pointers of fl_kbatch */
-/* How a kernel is printed. slot: as found by fl_ktext_sums; these sums are exact, and the kernel
-** has two more parameters: int fl_pass, const fl_fixed *fl_fix (one for each sum); NULL: in any
-** order. batch: its last parameter is an fl_kbatch (kernel/function.h), one launch is all parts of
-** a batch. file, line: where the source begins; before each statement a #line tells its place (file
-** NULL: there is no #line). */
+/* How a kernel is printed. slot: as found by fl_ktext_sums; these sums are exact (the same in any
+** order), and the kernel has two more parameters: int fl_pass, const fl_fixed *fl_fix (one for each
+** sum); NULL: sums depend on the order. batch: its last parameter is an fl_kbatch
+** (kernel/function.h), and one launch does all launches of a batch. file, line: where the source
+** begins; before each statement a #line tells where it is (file NULL: there is no #line). */
 typedef struct fl_ktext_form {
   const uint8_t *slot;
   uint8_t batch;

@@ -80,8 +80,8 @@ const char *fl_kcheck_assert(const fl_kfunc *f, int n) {
 
 /* ---- accesses ------------------------------------------------------------------------ */
 
-/* Writes the arguments after the index that the functions for each kind of array take, without
-** ")". */
+/* Writes the arguments that follow the index in a call of a checking function, without ")"; they
+** depend on the kind of the array. */
 static void put_rest(fl_kwriter *w, int var, int32_t line) {
   const fl_kvar *v = &w->f->vars[var];
   const fl_kcheck *c = w->check;

@@ -1,7 +1,7 @@
 /*
 ** A kernel with its checks: the text calls the functions of kernels/check.cu for each access,
-** barrier, shuffle and iteration of a loop. The fields tell what the launcher must give such a
-** kernel.
+** barrier, shuffle and iteration of a loop. The fields of fl_kcheck tell what the launcher must
+** give such a kernel.
 */
 #ifndef FL_KERNEL_TEXT_CHECK_H
 #define FL_KERNEL_TEXT_CHECK_H
@@ -11,10 +11,10 @@ typedef struct fl_kcheck {
   unsigned checks;           /* FL_LANE_* */
   int n_vars, n_arrays;      /* number of variables; of arrays in global memory */
   int32_t *array;            /* by variable: index of its array in fl_check.array; -1: none */
-  int32_t *cell;             /* by variable: SHARED: the array's first cell in the block's cells */
+  int32_t *cell;             /* by variable: SHARED: its first cell (record of accesses) */
   uint8_t *tracked;          /* by variable: a flag in the text tells whether it has a value */
   int grain;                 /* bytes of shared memory per cell; 0: there are no cells */
-  int64_t cells;             /* cells of the static arrays; those of the dynamic arrays follow */
+  int64_t cells;             /* number of cells of static arrays; those of dynamic arrays follow */
   uint8_t *guess;            /* by site: facts/guess.h */
   int n_sites;
   uint8_t waits, fences;     /* the kernel has barriers, shuffles or votes; it has __threadfence */

@@ -16,8 +16,8 @@
 
 enum { MAX_GROUPS = 9, MAX_SEEN = 32, MAX_CHAIN = 32 };
 
-/* base + constant; type: the type that the sum is computed in, I32, U32 or I64. U32 wraps, the
-** others are exact. */
+/* An index, base + constant. type: the type in which this sum is computed, I32, U32 or I64. U32
+** wraps, the others are exact. */
 typedef struct place { uint8_t type; int64_t constant; fl_kpoly base; } place;
 
 typedef struct group { int32_t pointer; uint8_t type, offsets; place base; } group;
@@ -26,7 +26,7 @@ struct fl_knear {
   fl_mem *m;
   const fl_kfunc *f;
   fl_kindices *k;
-  uint8_t *used;             /* by variable: it is read, or written other than by such sums */
+  uint8_t *used;             /* by variable: read, or written other than by atomic additions */
   int returns, n;
   group at[MAX_SEEN];
 };

@@ -3,8 +3,8 @@
 #define FL_KERNEL_TEXT_WRITE_H
 #include "kernel/tree/tree.h"
 
-/* slot[p]: 1 + the number of the exact sum that parameter p receives, 0: none; NULL: sums in any
-** order. */
+/* slot[p]: 1 + the number of the exact (order-independent) sum that parameter p receives, 0: none;
+** NULL: no sums are exact. */
 typedef struct fl_kwriter {
   fl_text *t;
   const fl_kfunc *f;
@@ -17,7 +17,7 @@ typedef struct fl_kwriter {
   const char *file;              /* the script's file, and the line at which the source begins: each
                                  ** statement then gets a #line; NULL: none does */
   int first;
-  uint8_t saved;                 /* the text will be read again: exact sums keep their names */
+  uint8_t saved;                 /* it is read again: exact sums are calls of fl_ordered_add */
   int line, asserts;             /* line of the statement; number of asserts so far */
 } fl_kwriter;
 

@@ -114,7 +114,7 @@ fl_kfunc *fl_kfunc_new(fl_karena *a, const char *name) {
   return f->name ? f : NULL;
 }
 
-/* The slot of the name in the table, or the free slot for it. */
+/* The slot of the name in the hash table of variables, or the free slot for it. */
 static int32_t *name_slot(const fl_kfunc *f, const char *name) {
   for (uint64_t h = fl_hash64(name, strlen(name), 7);; h++) {
     int32_t *at = &f->names[h & (uint64_t)(f->cap_names - 1)];

@@ -130,9 +130,9 @@ typedef enum {
 
 typedef enum {
   FL_KO_NONE,
-  FL_KO_ADD, FL_KO_SUB, FL_KO_MUL, FL_KO_DIV, FL_KO_REM,   /* type of the operands. Integers wrap;
+  FL_KO_ADD, FL_KO_SUB, FL_KO_MUL, FL_KO_DIV, FL_KO_REM,   /* result: type of x0. Integers wrap;
             ** DIV truncates; x / 0 is undefined in CUDA (the interpreter may report it) */
-  FL_KO_SHL, FL_KO_SHR,                                    /* type of x0; counts >= width give 0
+  FL_KO_SHL, FL_KO_SHR,                                    /* result: type of x0; counts >= width: 0
             ** (SHR of a negative number: -1); SHR is arithmetic for signed types */
   FL_KO_AND, FL_KO_OR, FL_KO_XOR,                          /* integers, type of the operands */
   FL_KO_LT, FL_KO_LE, FL_KO_GT, FL_KO_GE, FL_KO_EQ, FL_KO_NE,   /* BOOL */
@@ -154,7 +154,7 @@ enum { FL_K_MAX_ARGS = 4, FL_K_MAX_DEPTH = 1000, FL_K_MAX_NEST = 200, FL_K_MAX_S
 typedef struct fl_kexpr {
   uint8_t kind, type, op;    /* fl_kxkind, fl_ktype, fl_kop or fl_kspecial or fl_kbuiltin */
   uint8_t n;                 /* operands */
-  uint16_t depth;            /* 1 + deepest operand, at most FL_K_MAX_DEPTH */
+  uint16_t depth;            /* 1 + that of the deepest operand, at most FL_K_MAX_DEPTH */
   int32_t line;
   int32_t var;               /* VAR, LOAD */
   int32_t site;              /* LOAD: number of this access in the function, from 0; else -1 */
@@ -190,7 +190,7 @@ typedef enum {
   FL_KS_VOTE,      /* result (U32 or I32) of op: fl_kvote; x[0] mask (NULL for ACTIVE), x[1] BOOL */
   FL_KS_PRINTF,    /* text: format, args */
   FL_KS_ASSERT     /* x[0] BOOL; text: the condition as written. If x[1] (I64) is not NULL: x[0]
-                   ** tells whether a wide type may begin at byte x[1]; a GPU checks that itself */
+                   ** tells whether byte x[1] is aligned for a wide type; a GPU checks it itself */
 } fl_kskind;
 
 /* HERE: a barrier of those threads of a warp that reach it together, in any lanes */
@@ -256,8 +256,8 @@ typedef struct fl_kparam {
   int64_t size, align;       /* bytes of the argument (pointers 8) */
   int64_t offset;            /* in the parameter buffer, by CUDA's rules */
   int64_t pointee_size;      /* bytes of one element behind a pointer; 0: void or unknown */
-  uint8_t of_file;           /* it is a variable of file scope, for which no argument of the text
-                             ** exists; 2: one that begins as zeros */
+  uint8_t of_file;           /* a variable of file scope, which the text's list of parameters does
+                             ** not have; 2: one that begins as zeros */
   uint8_t shared;            /* of_file: other kernels have it too, and one of them writes it */
   int64_t count;             /* of_file: its elements */
   uint8_t is_texture;        /* a cudaTextureObject_t, here an array that is read (texture.c) */

@@ -244,7 +244,7 @@ static int check_choice(verifier *v, const fl_kstmt *s, const scope *up) {
   return check_block(v, s->body, &in);
 }
 
-/* Checks statements of a warp, and those that only print. */
+/* Checks SHUFFLE, VOTE, ASSERT, RETURN, BARRIER and PRINTF. */
 static int check_rest(verifier *v, const fl_kstmt *s) {
   for (int i = 0; i < 4; i++)
     if (s->x[i] && !check_expr(v, s->x[i])) return 0;
