@@ -191,7 +191,7 @@ static int names_library(const asked *a) {
          has_name(a, "cooperative_groups");
 }
 
-/* Does it include a header of cuda/? */
+/* Does the text include a header of the folder cuda/, as <cuda/std/array>? */
 static int includes_cuda(const asked *a) {
   for (int64_t i = -1; (i = find_name(a, "cuda", i + 1, 0)) > 0;)
     if (fl_is_punct(&a->t.at[i - 1], '<') && fl_is_punct(&a->t.at[i + 1], '/')) return 1;
@@ -399,7 +399,7 @@ static void put_given(const fl_kunit *u, fl_text *t) {
   fl_text_free(&own);
 }
 
-/* Does the source use, outside of comments and literals, what NVRTC may not find? */
+/* Does the source use names, outside of comments and literals, that NVRTC may not find? */
 static int needs_tree(const fl_kunit *u) {
   fl_karena arena;
   asked a = { { NULL, 0, 0 } };
@@ -419,9 +419,9 @@ static int has_memory(const fl_kfunc *f) {
 }
 
 /* Makes a function of f with its text as written. Kernels with cooperative groups and similar
-** libraries (NVRTC rarely finds their headers), names of headers that are not included, variables of
-** file scope, or host code beside them are printed from the tree instead; so are lists of arrays and
-** textures. */
+** libraries (NVRTC rarely finds their headers), names of headers that are not included, variables
+** of file scope, or host code beside them are printed from the tree instead; so are lists of arrays
+** and textures. */
 fl_kfunction *fl_kfunction_given(fl_kunit *u, fl_kfunc *f) {
   fl_text t;
   fl_text_init(&t, u->mem);

@@ -87,7 +87,8 @@ int fl_kfunction_check(fl_kfunction *k, unsigned checks);
 typedef struct fl_kbatch { uint32_t blocks, first; int64_t step[FL_KP_MAX_ARGS]; } fl_kbatch;
 /* Makes k->batched if k has a tree, without a barrier of the grid. 0: no memory. */
 int fl_kfunction_batch(fl_kfunction *k);
-/* Is this call of k one launch of k->batched on a GPU? Else k is launched once for each part. */
+/* Is this call of k one launch of k->batched on a GPU? Else k is launched once for each launch of
+** the batch. */
 static inline int fl_kfunction_is_batched(const fl_kfunction *k, const fl_call *c) {
   return c->p[FL_KP_BATCH] > 0 && k->batched && !c->p[FL_KP_CHECKS];
 }

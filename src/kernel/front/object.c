@@ -297,7 +297,7 @@ static int64_t more_of_pack(fl_front *p, int k) {
   return n < 0 ? 0 : n - 1;
 }
 
-/* Number of clauses of the list at the tokens, for int a[] = {…}. */
+/* Number of initialisers in the list {…} at the tokens, for "int a[] = {…}". */
 static int64_t count_clauses(fl_front *p) {
   int64_t n = 0;
   int depth = 0;
