@@ -203,7 +203,8 @@ static int bring(walk *w, fl_node *n, fl_node *g) {
   return outside(w, n->entry) ? add_to_targets(w, n->entry->sequence, g) : add_into(&n->grad, g);
 }
 
-/* Undoes broadcasting and promotion for the cotangent of one input, and adds it there. */
+/* Undoes broadcasting and promotion for the cotangent g of one input, and adds it to that input's
+** sum. */
 static int pass_down(walk *w, fl_node *in, fl_node *g) {
   const int late = fl_late_rows(w, in, g);
   if (late) return late > 0;

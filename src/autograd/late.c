@@ -38,7 +38,8 @@ static fl_node *whole_of(const fl_node *b) {
   return turns ? b->in[0] : NULL;
 }
 
-/* May a cotangent pass through this view to the node that it views? */
+/* May a cotangent pass through this view, to wait at the node that it views? Not if something needs
+** the view's own cotangent, such as a hook. */
 static int passes(const walk *w, const fl_node *view) {
   const fl_entry *e = view->entry;
   return tracked_input(view, 0) && !e->hooks && !wants_grad(e) && !ends(w, e) &&

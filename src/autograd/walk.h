@@ -1,4 +1,4 @@
-/* A backward walk, for the files that do it (backward.c, late.c, tiles.c). */
+/* The state of a backward walk, which the files that do it share (backward.c, late.c, tiles.c). */
 #ifndef FL_AUTOGRAD_WALK_H
 #define FL_AUTOGRAD_WALK_H
 #include "autograd/rules.h"

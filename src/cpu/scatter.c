@@ -18,15 +18,15 @@
 enum { POLL = 65536, ROW = 64, AHEAD = 8, SHARE = 128, UNIT = 65536, PIECE = 256, BLOCK = 256,
        SERIAL = 32768 };
 
-/* A dim of the space: number of points, and the step of each of the three arrays, in elements; the
-** step of the position in the index tensor that a message would name. */
+/* A dim of the points that are scattered: their number, and the step of each of the three arrays,
+** in elements. position: the step of the position in the index tensor that a message names. */
 typedef struct dim { int64_t size, dst, idx, src, position; } dim;
 
 typedef struct job {
   const fl_vm *vm;
   uint8_t dtype, add, half;    /* half: dst holds f32 in place of a half type */
-  /* split: the dim that is divided into 'pieces'; if it is 'rank', the range of the index is; -1:
-  ** none */
+  /* split: the dim that is divided into 'pieces' for the workers; -1: none. If it is 'rank', the
+  ** range of the index values is divided */
   int rank, split;
   dim at[FL_MAX_AXES];         /* two at least */
   int64_t extent, gstride, pieces, dst_numel;
@@ -48,7 +48,7 @@ typedef struct sheet {
   int64_t position;
   dim rows, row;
   fl_vm_fault *fault;
-  int64_t low, high;              /* range of the index; used only for rows of one place */
+  int64_t low, high;              /* indices that the unit handles; used if each row has one */
 } sheet;
 
 static int is_half(int dtype) { return dtype == FLAME_F16 || dtype == FLAME_BF16; }
@@ -86,8 +86,8 @@ static void check(const job *j, const int64_t **idx, int64_t *step, int64_t n, i
     const X v = read(x[i * (ss)]); \
     *p = (expr); \
   }
-/* Points along a dim, with separate loops for steps of one along the axis, across it, and for other
-** steps. dst of half types with 'add' is f32. */
+/* Scatters the points along one dim, with separate loops for steps of one along the target's axis,
+** across it, and for other steps. dst of half types with 'add' is f32. */
 #define RUN(T, S, X, read, expr) { \
     T *d = (T *)(void *)dst; \
     const S *x = (const S *)(const void *)src; \
@@ -229,7 +229,8 @@ static void place_sheet(const job *j, const int64_t *at, sheet *s) {
   s->src = j->src + x * size;
 }
 
-/* A unit: all points whose coordinate along dim 'split', or whose index, is in piece 'unit'. */
+/* One unit of work: all points whose coordinate along dim 'split', or whose index, is in piece
+** 'unit'. */
 static void scatter_unit(void *arg, int64_t unit, int worker) {
   const job *j = arg;
   const dim *inner = &j->at[j->rank - 2];

@@ -165,7 +165,7 @@ static int is_checked(const fl_node *x, int64_t axis, const fl_node *i) {
          i->scal[0].i >= 0 && i->scal[0].i <= x->shape->size[axis];
 }
 
-/* The values read for the words of the op's row (ops.def). */
+/* The arguments of a line: each is read for a letter in 'words' of the op's row in ops.def. */
 typedef struct said {
   int dtype, rank;
   fl_scalar s[2];

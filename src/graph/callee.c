@@ -38,7 +38,7 @@ static fl_kfunction *function_of(flame_context *c, const char *text, size_t n, c
   return k;
 }
 
-/* Reads a copy of the text, which it changes: lines then end in NULs. */
+/* Makes the kernel from a copy of its text. The copy is changed: lines then end in NULs. */
 static fl_kfunction *read_copy(flame_context *c, char *s, char *end) {
   const char *option[16];
   char *next = s, *line = strsep(&next, "\n");
@@ -67,7 +67,8 @@ fl_kfunction *fl_graph_read_kernel(flame_context *c, fl_span text) {
 
 /* ---- launches -------------------------------------------------------------------------------- */
 
-/* Does argument i fit its parameter? Pointers that are written point into the result. */
+/* Does the argument that the words w and b describe (FL_KARG_*) fit parameter q? ns: number of
+** scalars of the call. Pointers that are written point into the result. */
 static int fits(const fl_kparam *q, int64_t w, int64_t b, int64_t ns) {
   const int kind = (int)(w & 7);
   if (!q->is_pointer)
@@ -77,10 +78,12 @@ static int fits(const fl_kparam *q, int64_t w, int64_t b, int64_t ns) {
          (kind == FL_KARG_IN && q->is_const);
 }
 
-/* Can this argument receive a sum in a fixed order, for which its elements are counted? */
+/* Can an argument of this kind receive a sum of atomics in a fixed order (k->slot)? The sum needs
+** the number of its elements. */
 static int is_summed(int64_t kind) { return kind == FL_KARG_OUT || kind == FL_KARG_COPY; }
 
-/* The results are zeroed first unless the launch is proven to write all of them. */
+/* Marks the results that need not be zeroed first (FL_KARG_RAW), since the launch is proven to
+** write all their elements. */
 static void find_whole(const fl_kfunction *k, int64_t *p, const fl_scalar *scalar) {
   for (int i = 0; i < p[FL_KP_COUNT_ARGS]; i++) {
     int64_t *w = &p[FL_KP_ARGS + 2 * i];

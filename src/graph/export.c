@@ -79,7 +79,7 @@ static int is_draw(const fl_node *n) {
   return n->op == FL_OP_uniform || n->op == FL_OP_normal || n->op == FL_OP_randint;
 }
 
-/* Notes a stored value on which the requested one depends. */
+/* Notes that f reads a value that depends on the stored value n; fails if n is an input. */
 static flame_status reads_leaf(fl_export *x, const fl_node *n) {
   flame_context *c = x->c;
   for (int64_t i = 0; n->buffer && i < x->input.n; i++)
@@ -94,7 +94,8 @@ static flame_status reads_leaf(fl_export *x, const fl_node *n) {
   return FLAME_OK;
 }
 
-/* A value that is read while f is traced must be the same in every run. */
+/* Called when the script reads a value while f is traced: fails if it depends on an input or a
+** random number, since the program would use the value of this one run. */
 static flame_status may_read(flame_context *c, fl_node *n) {
   fl_export *x = c->trace;
   walk w = { { NULL, 0, 0 } };
@@ -212,7 +213,8 @@ static flame_status find_states(fl_export *x) {
   return e;
 }
 
-/* A state that f has read differs in the next run, so the export fails. */
+/* Fails if f has read the value of a state (a tensor that f writes to): it would be another in the
+** next run. */
 static flame_status check_seen(fl_export *x) {
   flame_context *c = x->c;
   for (int64_t i = 0; i < x->seen.n; i++)
@@ -257,8 +259,8 @@ static flame_status keep_results(fl_export *x, int nout, flame_tensor *const *ou
   return e;
 }
 
-/* States found by this trace are moved to separate buffers, by which the next trace recognises
-** them. */
+/* Moves the states (tensors that f writes to) that this trace has found to separate buffers, by
+** which the next trace recognises them. */
 static flame_status move_states(fl_export *x, int64_t first) {
   flame_context *c = x->c;
   flame_status e = FLAME_OK;

@@ -29,7 +29,7 @@
 
 enum {
   FL_GRAPH_PORTS = 255,                 /* inputs, outputs */
-  FL_GRAPH_NAME = 64,                   /* bytes of a port's name, with the final NUL */
+  FL_GRAPH_NAME = 64,                   /* bytes of the name of an input or output, with the NUL */
   FL_GRAPH_LINES = 1 << 20,             /* of a program */
   FL_GRAPH_TEXT = 1 << 28               /* bytes of its text */
 };
@@ -52,7 +52,7 @@ typedef struct fl_export {
   fl_rng rng;                           /* when f was called */
   uint8_t open;                         /* f runs */
   uint8_t found;                       /* the last trace found new states, so it must be repeated */
-  uint32_t (*line)(void *arg);          /* line of the script that reads a value; NULL: c->site */
+  uint32_t (*line)(void *arg);          /* the script line that reads a value; NULL: c->site */
   void *arg;
   struct { fl_older *at; int64_t n, cap; } older;
   struct { flame_tensor **at; int64_t n, cap; } input;         /* placeholders */
@@ -61,12 +61,13 @@ typedef struct fl_export {
   struct { fl_constant *at; int64_t n, cap; } constant;
   struct { fl_kfunction **at; int64_t n, cap; } kernel;        /* a reference each */
   struct { struct fl_seen { fl_buffer *b; uint32_t site; } *at; int64_t n, cap; } seen;  /* by f */
-  struct { uint32_t *at; int64_t n, cap; } site;           /* per line of the last text: its site */
+  struct { uint32_t *at; int64_t n, cap; } site;           /* script line of each text line */
 } fl_export;
 
 fl_export *fl_export_new(flame_context *c);           /* NULL with the error */
 void fl_export_free(fl_export *x);
-/* Evaluates what is recorded. in[]: nin example values; x->input has a placeholder for each. */
+/* Begins a trace of f, after it has evaluated what is recorded. in[]: nin example values; x->input
+** gets a placeholder for each. */
 flame_status fl_export_begin(fl_export *x, int nin, flame_tensor *const *in);
 /* Ends the trace after f and makes its graph as text. If states were found the text is empty: trace
 ** again. names: of the outputs. The trace ends in any case. */
@@ -77,8 +78,8 @@ flame_status fl_export_save(fl_export *x, const char *path, const char *text, si
 /* Does program p give the same bits as f gave in the last trace, and the same states afterwards? */
 flame_status fl_export_same(fl_export *x, struct flame_program *p);
 
-/* Used by the files of graph/. The leaf of a stored value: 'x', 's' or 'c' and its number; *at: its
-** offset in elements. 0 with the error. */
+/* Used by the files of graph/. Finds the leaf of a stored value: *kind 'x' (input), 's' (state) or
+** 'c' (constant) and its number; *at: the value's offset in it, in elements. 0 with the error. */
 int fl_export_leaf(fl_export *x, const fl_node *n, char *kind, int64_t *number, int64_t *at);
 const fl_node *fl_export_base(const fl_export *x, char kind, int64_t number);
 /* the kernel's number; -1 with the error */
@@ -88,9 +89,9 @@ flame_status fl_export_write(fl_export *x, int nout, flame_tensor *const *out,
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* A word of a line. INT, NUMBER (a script's integer), REAL and VALUE are a + b n, where n is the
-** size that varies; INT is divided by d and rounded up if d is not 0: blocks of a launch. BITS:
-** those of a double. VALUE: 'space' % line, x input, s state, c constant, k kernel. */
+/* A term: one word of a line. INT, NUMBER (a script's integer), REAL and VALUE are a + b n, where n
+** is the size that varies; INT is divided by d and rounded up if d is not 0: blocks of a launch.
+** BITS: those of a double. VALUE: 'space' % line, x input, s state, c constant, k kernel. */
 typedef enum { FL_TERM_INT, FL_TERM_NUMBER, FL_TERM_REAL, FL_TERM_BITS, FL_TERM_VALUE, FL_TERM_WORD,
                FL_TERM_DTYPE } fl_term_kind;
 typedef struct fl_term { uint8_t kind; char space; int64_t a, b, d; const char *word; } fl_term;

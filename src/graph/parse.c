@@ -91,7 +91,7 @@ static int op_of(const char *s) {
   return fl_op_of_name(s);
 }
 
-/* Splits the words of [s, end), which ends in a NUL, into terms of one line. */
+/* Splits the words of s, which ends in a NUL, into the terms of one line. */
 static flame_status read_line(flame_program *p, char *s, int number) {
   char *next = s;
   const int64_t first = p->term.n;

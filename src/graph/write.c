@@ -62,8 +62,8 @@ static void put_view(writer *w, const fl_node *n, ref base, int64_t at) {
   end(w);
 }
 
-/* The value of n: an earlier line has named it, or, if it is stored as a part of an array, a line
-** is added for it. */
+/* How a line refers to n's value: by the number of the line that computes it, or as an input, state
+** or constant. If it is a part of a stored array, a line with a view is added first. */
 static ref value_of(writer *w, fl_node *n) {
   ref r = { '%', 0 };
   if (!n) fail(w, FLAME_INTERNAL, "an operand is missing");
@@ -83,8 +83,8 @@ static ref value_of(writer *w, fl_node *n) {
 
 static void put_ref(writer *w, ref r) { PUT(w, " %c%" PRId64, r.kind, r.number); }
 
-/* Writes the operands: each is a value or a number of the class of 'dtype'. Values come before the
-** line. */
+/* operands finds the references to n's operands, which may add lines, so it is called before n's
+** line begins. put_operands writes them: references, or numbers of the class of 'dtype'. */
 static void operands(const fl_node *n, writer *w, ref *r) {
   for (int i = 0; i < n->nin; i++) r[i] = n->in[i] ? value_of(w, n->in[i]) : (ref){ 0 };
 }
@@ -184,7 +184,8 @@ static void put_call(writer *w, const fl_node *n, const ref *r) {
   for (int i = 0; i < n->nin; i++) put_ref(w, r[i]);
 }
 
-/* Writes the words of the op's row (ops.def explains the letters). */
+/* Writes n's arguments: one for each letter of 'words', which the op's row in ops.def has (and
+** ops.def explains). */
 static void put_words(writer *w, const fl_node *n, const char *words) {
   const fl_attr *a = n->attr;
   const int rank = n->shape->rank;

@@ -25,8 +25,8 @@ static void free_group(flame_context *c) {
   c->effect_failed = NULL;
 }
 
-/* Called when an effect failed before it ran: it will never run here, so the other ranks must not
-** wait. */
+/* Called when an effect (a recorded collective) failed before it ran, since an input failed: it
+** will never run here, so the other ranks must not wait. */
 static void effect_failed(flame_context *c, const char *message, uint32_t site) {
   char word[FL_CALL_FAULT], place[96] = "";
   fl_group *g = c->group;
@@ -132,7 +132,8 @@ void fl_group_begin(flame_context *c, const fl_plan *p) {
   if (c->group) c->group->plan = p;
 }
 
-/* After a failed run, the other ranks would wait for collectives that it did not queue. */
+/* If the run failed after it had queued collectives whose inputs a check may still reject, breaks
+** the group, so that the other ranks do not wait for this one. */
 void fl_group_end(flame_context *c, flame_status e) {
   fl_group *g = c->group;
   if (!g) return;
@@ -142,7 +143,8 @@ void fl_group_end(flame_context *c, flame_status e) {
   g->unproven = 0;
 }
 
-/* Recorded effects still run, unless the script was interrupted. */
+/* Before the group is closed: collectives that are recorded still run, unless the script was
+** interrupted. */
 static void run_effects(flame_context *c) {
   const fl_error before = c->err;
   if (c->cut) fl_group_interrupted(c->group);
@@ -162,7 +164,7 @@ void fl_group_close(flame_context *c) {
 
 /* ---- collectives ----------------------------------------------------------------------------- */
 
-/* A running collective: n ranks, of which this is 'me'; bytes of an element. */
+/* A running collective. n: number of ranks; me: this rank; size: bytes of an element. */
 typedef struct job {
   fl_turn turn;
   const fl_call *k;

@@ -7,9 +7,11 @@
 ** communicator of NCCL, which belongs to the device (cuda/library/nccl.h) and is closed before the
 ** wire. Ranks count from 0 here and from 1 in scripts and messages.
 **
-** A collective in the window. It is a call (tensor/call.h) of kind 'collective', and an effect:
+** A collective in the window (the recorded nodes that are not evaluated yet). It is a call
+** (tensor/call.h) of kind 'collective', and an effect:
 ** - a root: while it is PENDING it is needed, even if no handle holds its result, so it is never
-**   dropped, and its result is a result of the plan: a run that is cut and goes on finds it done;
+**   dropped, and its result is a result of the plan: a run that is interrupted and continued finds
+**   it done;
 ** - in order: its last input is the effect recorded before it, as long as that is PENDING. So
 **   inputs are all that the planner, an evaluation of some values alone, and the rule for values
 **   that depend on a failed one need to look at, and calls are never merged;
@@ -29,9 +31,9 @@
 ** work of NCCL, if each rank has NCCL and its own GPU, which they find out before the first such
 ** collective; else it runs over the host, with copies. Checks of indices report late on a GPU, so a
 ** rank may have queued a collective of wrong values: after the last agreed collective, before the
-** first write of a home and before the next agreement, ranks tell each other that their checks
-** found nothing (fl_group_fine). A rank that waits for its GPU while a collective is under way
-** listens to the wire (fl_group_watch).
+** first write of a home (the buffer of an existing tensor) and before the next agreement, ranks
+** tell each other that their checks found nothing (fl_group_fine). A rank that waits for its GPU
+** while a collective is under way listens to the wire (fl_group_watch).
 **
 ** Choices (choice.c). Some products have several ways, which differ in their bits, and one is
 ** chosen by time (FLAME_TUNE). In a group rank 0 chooses, and the others ask it. It answers
@@ -164,13 +166,14 @@ typedef struct fl_group {
   uint8_t slow;                          /* arrays go through the host, which must be reported */
   fl_letter *letter;                     /* letters in transit, at most 2 size */
   int nletter;
-  struct fl_header *header;              /* headers of all ranks; its own is what this rank sends */
+  struct fl_header *header;              /* of all ranks; header[rank] is what this rank sends */
   fl_letter *told;                     /* per rank: the letter that tells it that the group broke */
   struct { fl_choice *at; int64_t n, cap; } choices;     /* rank 0's */
   fl_asker *asker;
   char broken[FL_CALL_FAULT];            /* why the group is broken; empty: it is not */
   char word[FL_CALL_FAULT];              /* what the others were told about it */
-  /* a message may still be written into our memory: no more calls */
+  /* a posted message could not be cancelled and may still be written into our memory: so
+  ** nothing more is posted */
   uint8_t stuck;
   /* this rank is waiting in a collective; SIGTERM came during that */
   volatile sig_atomic_t waiting, terminated;
@@ -185,8 +188,8 @@ void fl_group_close(flame_context *c);
 ** ranks disagree or one is missing. FLAME_INTERRUPTED: by the context's flag. */
 flame_status fl_group_run(flame_context *c, const fl_call_run *r);
 int64_t fl_group_room(const fl_call *call);
-/* Called before a plan runs, and after with its status: if it failed and other ranks wait for
-** collectives that it queued, the group breaks. */
+/* Called before a plan runs, and afterwards with the status of the run: if it failed, and other
+** ranks may wait for collectives that it queued, the group breaks. */
 void fl_group_begin(flame_context *c, const struct fl_plan *p);
 void fl_group_end(flame_context *c, flame_status e);
 /* Breaks the group for the reason 'why'; the other ranks are told 'word' (NULL: they know). */

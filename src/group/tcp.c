@@ -86,8 +86,8 @@ static int64_t piece(const fl_letter *l) {
 
 /* ---- receiving ---------------------------------------------------------------------------- */
 
-/* A head has arrived: finds where its bytes go. 0: the stream is lost; -1: no call has asked for
-** them yet. */
+/* The head of a frame has arrived: finds where the frame's bytes go. 0: the stream is lost; -1: no
+** call has asked for them yet. */
 static int place(fl_wire *w, int peer) {
   fl_tcp_peer *p = &of(w)->peer[peer];
   const fl_tcp_frame *f = &p->head;

@@ -101,7 +101,7 @@ static struct addrinfo *look_up(const char *host, int port, char *why, size_t by
   return e ? NULL : found;
 }
 
-/* A socket that listens on this address; -1: errno. */
+/* A socket that listens on this address; -1: failed, see errno. */
 static int listen_at(const struct sockaddr *at, socklen_t n, int most) {
   const int on = 1, fd = socket(at->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return -1;
@@ -151,7 +151,7 @@ static hello my_hello(const meeting *m, int port) {
   return h;
 }
 
-/* Does the sender of this hello belong to the job? If not, the text that it is sent. */
+/* NULL: the sender of this hello belongs to the job; else the text with which it is refused. */
 static const char *refusal(const meeting *m, const hello *h) {
   const hello mine = my_hello(m, 0);
   if (h->job != mine.job) return "another job is at this address and port";

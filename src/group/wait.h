@@ -28,7 +28,7 @@ void fl_group_receive(fl_group *g, int from, int channel, void *p, int64_t bytes
 int fl_group_wait(fl_turn *t);
 /* Tests without waiting: 1: all has arrived; 0: not yet; -1: the wire failed. */
 int fl_group_look(fl_group *g);
-/* The same of one letter. */
+/* Like fl_group_look, for one letter (message in transit). */
 int fl_letter_look(fl_wire *w, fl_letter *l);
 /* Cancels everything in transit. */
 void fl_group_cancel(fl_group *g);
@@ -36,28 +36,29 @@ void fl_group_cancel(fl_group *g);
 /* Called while a GPU waits for other ranks, since 'since' (0: it may not be waiting). 0: the group
 ** broke, see t->fault. */
 int fl_group_watch(fl_turn *t, double since);
-/* The first collects each rank's record, in the order of ranks; the second gives all ranks that of
-** rank 0. 0: as fl_group_wait. */
+/* fl_group_gather_records collects each rank's record, in the order of ranks, at all ranks;
+** fl_group_first_record gives all ranks that of rank 0. 0: as fl_group_wait. */
 int fl_group_gather_records(fl_turn *t, void *all, int64_t bytes);
 int fl_group_first_record(fl_turn *t, void *p, int64_t bytes);
 
 /* choice.c. Records a choice of rank 0. */
 void fl_group_choose(fl_group *g, const uint8_t key[32], const void *data, size_t bytes);
-/* Asks rank 0 what it has chosen: 1: it is in data; 0: nothing. -1: as fl_group_wait, with the
-** fault's text or without. */
+/* Asks rank 0 what it has chosen: 1: it is in data; 0: it has chosen nothing; -1: the group broke,
+** for the reason in 'fault' (empty: the script was interrupted). */
 int fl_group_choice(fl_group *g, const uint8_t key[32], void *data, size_t bytes, char *fault);
 /* Rank 0 answers questions of other ranks; if it 'waits', also those about choices that it has not
 ** made. */
 void fl_group_answer(fl_group *g, int waits);
 
-/* ahead.c. Fills this rank's header for a collective, or another kind of FL_COLLECT_*. */
+/* ahead.c. Begins this rank's header, which is returned, with the name 'what' and the kind
+** FL_COLLECT_*. */
 fl_header *fl_group_head(fl_group *g, const char *what, int64_t kind);
-/* Describes what this rank calls in t->mine, which is set. */
+/* Sets t->mine to a header that describes the collective k, which this rank calls. */
 void fl_group_describe(fl_turn *t, const fl_call *k, const fl_scalar *scalar, fl_lane lane);
 /* Lets the ranks agree on the collective k. 1: they do; else as fl_group_wait. */
 int fl_group_come(fl_turn *t, const fl_call *k);
-/* Called when the checks of this rank found nothing. 1: those of all ranks did; else as
-** fl_group_wait. */
+/* Called when the checks of indices at this rank found nothing wrong. 1: those of all ranks found
+** nothing either; else as fl_group_wait. */
 int fl_group_fine(fl_turn *t);
 
 /* "all_reduce of f32 (2, 3) at train.lua:8" */

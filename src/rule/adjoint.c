@@ -117,7 +117,8 @@ static flame_status run_part(adjoint *a, const fl_kprogram *part) {
   return e != FLAME_OK ? e : a->call->c->err.code;
 }
 
-/* Can a gather be used? It counts elements and threads in an int. */
+/* May the adjoint be a gather (a kernel with one thread per element of the gradient)? It counts
+** elements and threads in an int. */
 static int may_gather(const fl_kcall *k) {
   const int64_t most = k->c->gather_most;
   for (int i = 0; i < k->p->nparam; i++)
@@ -126,7 +127,7 @@ static int may_gather(const fl_kcall *k) {
   return 1;
 }
 
-/* Are the numbers that a gather takes for sizes greater than 0? */
+/* Are the parameters that the derived gather takes for sizes (d->positive) greater than 0? */
 static int suits(const fl_kderived *d, const fl_kknown *x) {
   for (int i = 0; d->positive && i < x->l.n_values; i++)
     if (d->positive[i] && !(x->known[i] && x->value[i] > 0)) return 0;
@@ -148,7 +149,8 @@ static const fl_kderived *adjoint_of(const adjoint *a) {
   return fl_kprogram_derive(k->c, k->p, &ask);
 }
 
-/* For a kernel that only adds to x, the gradient of x is its cotangent. */
+/* For a kernel that only adds to the array x, the gradient of the old contents of x is the
+** cotangent of the new ones. */
 static void pass_through(adjoint *a, const fl_kad *ad) {
   for (int k = 0; k < ad->n_params; k++) {
     const fl_kad_param *q = &ad->params[k];

@@ -1,4 +1,5 @@
-/* Calls of programs (rule.h), and the arguments of the launches that are made for them. */
+/* Calls: launches of a kernel with the arguments that its gradients need (rule.h); and the
+** arguments of the launches that compute gradients. */
 #include "rule/rule.h"
 #include "tensor/build.h"
 #include <assert.h>

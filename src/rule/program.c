@@ -155,8 +155,8 @@ static void *refuse(flame_context *c, const fl_kprogram *p, const fl_kad *ad) {
   return NULL;
 }
 
-/* Derives, unless an interrupt comes. A failure is not kept in the source, which may be asked
-** again. */
+/* Derives the adjoint or tangent of k, unless an interrupt comes. A failure (*failed) is not kept
+** in the source, which may be asked again. */
 static fl_kad *derive(flame_context *c, const fl_kfunction *k, const fl_kask *ask,
                       fl_kad_request *r, fl_kad_parts *parts, int *failed) {
   fl_karena *a = &k->unit->source->arena;
@@ -207,7 +207,8 @@ static int add_part(flame_context *c, fl_kderived *d, const fl_kprogram *p, fl_k
   return 1;
 }
 
-/* Combines the parts of a derivation; the first is the gather, if there is one. */
+/* Combines the parts of a derivation. The first is the gather (a kernel with one thread per
+** element), if there is one. */
 static fl_kderived *put_together(flame_context *c, fl_kprogram *p, const fl_kask *ask, fl_kad *ad,
                                  fl_kad_parts parts, int exact) {
   fl_kderived *d = fl_zalloc(&c->mem, sizeof *d);

@@ -24,8 +24,8 @@ static flame_status no_memory(const fl_kcall *k) {
   return FL_FAIL(k->c, FLAME_NO_MEMORY, k->p->name, "no host memory");
 }
 
-/* Gives values[0..n) the rule f(arg), which is released with the last of their entries or, after an
-** error, now. */
+/* Replaces n nodes of value[] (those at place[], if it is given) with tracked nodes, whose gradient
+** rule is 'custom'. It is released with the last of their entries or, after an error, now. */
 static flame_status customize(flame_context *c, int n, fl_node **value, const uint8_t *place,
                               int nin, fl_node *const *in, fl_custom custom) {
   fl_custom *f = fl_zalloc(&c->mem, sizeof *f);
@@ -207,7 +207,7 @@ int fl_krule_unproven(fl_krule *r) {
 
 /* ---- gradients that have gradients ----------------------------------------------------------- */
 
-/* What a gradient was computed from; the entries of gradients own it. */
+/* What gradients were computed from, for their own rule. The entries of the gradients own it. */
 typedef struct second {
   fl_kcall *call;                      /* a reference */
   int nall, nout;
@@ -223,8 +223,9 @@ static void second_release(void *arg) {
   fl_free(m, s, sizeof *s);
 }
 
-/* The reverse of a vjp, for cotangent u of its gradient 'which'. t: the jvp in this direction; its
-** results are the gradients with respect to the seeds. */
+/* Second derivatives with respect to the values: gradients of <seeds, J u>, where t is the jvp of
+** the call in the direction u, the cotangent of one of its gradients. The results J u of t are the
+** gradients with respect to the seeds. */
 static flame_status through(const second *s, const fl_ktangent *t, fl_node **gin) {
   uint8_t active[MOST], slot[MOST];
   fl_node *seed[MOST] = { NULL }, *g[MOST] = { NULL };

@@ -65,7 +65,7 @@ typedef struct fl_kask {
                                        ** thread per element */
   uint8_t geometry;                    /* FL_KONE_… */
   uint8_t want[FL_KP_MAX_ARGS];
-  /* what proofs may use; NULL: the derivation must be right for any launch */
+  /* what is known of the launch, for proofs; NULL: the derivation must be right for any launch */
   const fl_klaunched *launched;
 } fl_kask;
 
@@ -81,12 +81,12 @@ typedef struct fl_kderived {
   fl_kprogram *part[2];                /* references; a tangent has one part */
 } fl_kderived;
 
-/* Takes ownership of k, also on failure (NULL with the error). inout: parameters of variables and
-** pointers whose contents are arguments; NULL for a derived kernel, which has no hidden
-** parameters. */
+/* Takes ownership of k, also on failure (NULL with the error). inout[i]: parameter i is a pointer
+** or a variable of file scope whose contents the caller passes. NULL for a derived kernel, which
+** has no hidden parameters. */
 fl_kprogram *fl_kprogram_new(flame_context *c, fl_kfunction *k, const uint8_t *inout);
 void fl_kprogram_release(fl_kprogram *p);
-/* Makes recorder and replay if the kernel uses results of its atomics. */
+/* Makes p->recorder and p->replay, if the kernel uses results of its atomics. */
 flame_status fl_kprogram_record(flame_context *c, fl_kprogram *p);
 /* Borrowed from p; NULL with the error: why there is no derivative. */
 const fl_kderived *fl_kprogram_derive(flame_context *c, fl_kprogram *p, const fl_kask *ask);
@@ -118,9 +118,9 @@ typedef struct fl_kcall {
   int nscalar;
   flame_context *c;
   fl_kprogram *p;                      /* a reference */
-  int64_t geometry[FL_KP_COUNT_ARGS];  /* as at the beginning of a launch's p[] */
-  int64_t batch;                       /* fl_launch.batch: what is derived is of one launch, and
-                                       ** launched as a batch again */
+  int64_t geometry[FL_KP_COUNT_ARGS];  /* grid, block, …: the beginning of fl_launch.p[] */
+  int64_t batch;                       /* fl_launch.batch: a derivative is derived for one
+                                       ** launch, and launched as a batch too */
   fl_scalar *scalar;
   fl_karg arg[];                       /* p->nparam */
 } fl_kcall;
@@ -156,8 +156,9 @@ void fl_kextents_of(const int64_t *geometry, int64_t extent[FL_KEXTENTS]);
 
 /* ---- arguments of a derived kernel's launch -------------------------------------------------- */
 
-/* Give argument i of a launch: an array that is read, of a batch with 'each' part by part; one that
-** is written and has initial contents; n zeros for a launch; an integer; bytes. */
+/* Set argument i of a launch. input: an array that is read ('each': in a batch, a part of it by
+** each launch); copy: an array that is written and has initial contents; zeros: n zeros for each
+** launch; int: an integer; bytes: those of the number or struct 'of' of k. */
 flame_status fl_kgive_input(fl_launch *l, const fl_kprogram *p, int i, fl_node *x, int each);
 flame_status fl_kgive_copy(fl_launch *l, const fl_kprogram *p, int i, fl_node *x);
 flame_status fl_kgive_zeros(fl_launch *l, int i, int64_t n);
@@ -204,14 +205,15 @@ flame_status fl_kcall_jvp(fl_kcall *k, fl_node *const *tangent, fl_node **out, f
 typedef struct fl_krule {
   fl_kcall *call;                      /* a reference */
   int nactive, nresult;
-  uint8_t first;                       /* for a host's launch: FLAME_CHECK=grad checks it */
+  uint8_t first;                       /* of a host's launch, not of a gradient: it is checked with
+                                       ** FLAME_CHECK=grad */
   uint8_t active[FL_KP_MAX_ARGS];      /* parameters whose arguments are tracked */
   uint8_t result[FL_KP_MAX_ARGS];      /* parameters of floating-point results … */
   uint8_t place[FL_KP_MAX_ARGS];       /* … and their indices among the launch's results */
 } fl_krule;
 /* number[i]: the tensor from which the number for parameter i was read, or NULL. value: the
-** launch's results; the last one is removed if it was recorded (*nout decreases by one). NULL:
-** nothing is tracked, or with the error. */
+** launch's results; if the recorder ran, its additional result, the last one, is removed (*nout
+** decreases by one). NULL: nothing is tracked, or there is an error. */
 fl_krule *fl_krule_new(fl_kprogram *p, const fl_launch *l, fl_node *const *number, fl_node **value,
                        int *nout);
 /* A rule for the tracked arguments of a call, without results; NULL with the error. */

@@ -1,7 +1,7 @@
 /*
 ** The loops over panels of scores (attention.h), included once per dtype with
-**   T, S (element in memory), I (integer as wide as T), FROM(s), OUT(x), EXP(x), LOG(x), LEAST,
-**   TURN (of vm_turn.h), NAME(x)
+**   T (of sums), S (of elements in memory), I (integer as wide as T), FROM(s): T of an S, OUT(x):
+**   S of a T, EXP(x), LOG(x), LEAST (e^x is taken as 0 below it), TURN (of vm_turn.h), NAME(x)
 ** NR lanes are computed side by side and steps one after the other, so that the order of sums does
 ** not depend on NR.
 */

@@ -76,8 +76,8 @@ int64_t fl_conv_few_bytes(const fl_conv_pass *p, int workers) {
          p->groups * q.splits * sums_size(&q) * fl_conv_bytes(p->dtype);
 }
 
-/* Transposes rows of one plane of a chunk's source from row y on, whose first element is 'at'; rows
-** outside the source are left out. */
+/* Transposes the rows of one plane of a chunk's source, from row y on; rows outside the source are
+** left out. 'at': the plane's first element. */
 static void turn_lines(const few *q, int64_t at, int64_t y, char *to) {
   const fl_conv_pass *p = q->p;
   const fl_conv_axis *x = &p->ax[2];
@@ -177,8 +177,8 @@ static void collect_unit(void *arg, int64_t g, int worker) {
       }
 }
 
-/* p: the forward pass (its kernel indices are its taps), with src: x, dst: the weight's
-** gradient. */
+/* Computes the weight's gradient. p: the forward pass (its kernel indices are its taps), with src:
+** x, dst: the weight's gradient. */
 void fl_conv_few(const fl_conv_job *job, const fl_conv_pass *p, const char *grad) {
   const fl_cpu *cpu = job->dev->state;
   const fl_conv_axis *ax = p->ax;

@@ -189,7 +189,7 @@ static int64_t lines_inplace(const flat *q, int64_t rows, int64_t cols) {
   return fits ? rows - 1 : 0;
 }
 
-/* Unit: a block of rows of one image and group. */
+/* One unit of work: a block of rows of results of one image and group. */
 static void flat_unit(void *arg, int64_t unit, int worker) {
   const flat *q = arg;
   const fl_conv_pass *p = q->p;
@@ -259,7 +259,7 @@ static double dot(const flat *q, int64_t n, const void *a, const void *b) {
   return fl_conv_wide(q->p->dtype) ? q->job->loops->dot64(n, a, b) : q->job->loops->dot32(n, a, b);
 }
 
-/* Adds one block to the sums of a group's weights. */
+/* Adds one block's terms to the gradients of a group's weights. */
 static void weight_block(const flat *q, int64_t n, int64_t g, int64_t block, char *buffer,
                          double *sum) {
   const fl_conv_pass *p = q->p;

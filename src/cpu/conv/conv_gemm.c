@@ -282,7 +282,7 @@ static char *panel_at(const product *q, int64_t g, int64_t part, int64_t panel) 
   return q->a + ((g * q->parts + part) * q->panels + panel) * one;
 }
 
-/* A unit of packing weights: one panel of one group, all parts. */
+/* One unit of work: packs all parts of one panel of one group's weights. */
 static void weights_unit(void *arg, int64_t unit, int worker) {
   const product *q = arg;
   const int64_t g = unit / q->panels, panel = unit % q->panels;
@@ -338,7 +338,7 @@ static void tile(const product *q, int64_t rows, int64_t nv, int64_t k, const vo
   fl_conv_tile(q->job, q->wide, rows, nv, k, a, b, q->packed.of[nv - 1], q->lanes, c, ldc, add);
 }
 
-/* Computes a tile that has columns beyond the end, through a buffer. */
+/* Computes a tile that has columns beyond the end of the result, through a buffer. */
 static void edge_tile(const product *q, int64_t rows, int64_t nv, int64_t k, const void *a,
                       const void *b, char *c, int64_t ldc, int64_t cols, int add) {
   _Alignas(64) double buffer[FL_CONV_MR * FL_CONV_NR];

@@ -85,7 +85,7 @@ static int64_t span_of(const fl_conv_axis *a) {
   return (a->taps - 1) * (a->doff < 0 ? -a->doff : a->doff);
 }
 
-/* Decides how sums are divided; 0 if this method can not do the steps or the kernel. */
+/* Decides how sums are divided; 0 if this method can not handle the steps or the kernel's size. */
 static int plan_terms(lanes *q, const fl_conv_pass *p) {
   q->p = p;
   q->wide = fl_conv_wide(p->dtype);
@@ -236,7 +236,8 @@ static spot spot_of(const lanes *q, int64_t block) {
                  .y = fl_min(y < 0 ? 0 : y, ax[1].size - 1) };
 }
 
-/* A unit of what is transposed once: a panel of a group, or a part of an image of a group. */
+/* One unit of the work that is done once, before the products: transposes one part of a panel of
+** weights or, if 'fresh', of an image of the source. */
 static void shared_unit(void *arg, int64_t unit, int worker) {
   const lanes *q = arg;
   (void)worker;

@@ -14,7 +14,7 @@
 
 enum { VECTOR = 16, VECTOR64 = 8, MOST_TAPS = FL_CONV_KC / 2, BOX = 32 << 10, PIXELS = 256,
        LEAST_ROWS = 4, ROWS = 480 };
-/* packing a pixel costs about as much as this many rows of weights */
+/* Packing a pixel takes about as long as multiplying it by this many rows of weights. */
 enum { WORTH = 8 };
 static const int64_t most_weights = 32 << 20;        /* bytes */
 
@@ -141,7 +141,7 @@ static char *panel_at(const shift *q, int64_t g, int64_t part, int64_t panel) {
   return q->a + ((g * q->parts + part) * q->panels + panel) * one;
 }
 
-/* A unit of packing weights: one panel of one group, all parts. */
+/* One unit of work: packs all parts of one panel of one group's weights. */
 static void weights_unit(void *arg, int64_t unit, int worker) {
   const shift *q = arg;
   const fl_conv_pass *p = q->p;
@@ -194,7 +194,8 @@ static void store(const shift *q, const char *sums, int64_t ld, int64_t rows, in
     }
 }
 
-/* Unit: a block of rows of results of one image and group, some panels. */
+/* One unit of work: a block of rows of results of one image and group, for some panels of
+** weights. */
 static void unit(void *arg, int64_t index, int worker) {
   const shift *q = arg;
   const fl_conv_pass *p = q->p;

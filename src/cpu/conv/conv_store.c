@@ -12,7 +12,7 @@ void fl_conv_store(const fl_conv_loops *l, int dtype, char *to, int64_t hop, con
   } else if (dtype == FLAME_F32) {
     const float *s = sums;
     if (hop == 1 && n >= 8 && n <= 16) {           /* short rows, of small planes, are stored
-                                                   ** without a call */
+                                                   ** without a call of memcpy */
       memcpy(out, s, 8 * sizeof *s);
       memcpy((float *)out + n - 8, s + n - 8, 8 * sizeof *s);
     } else if (hop == 1) memcpy(out, s, (size_t)n * sizeof *s);

@@ -243,8 +243,9 @@ static void put(int dtype, char *to, const double *v, int64_t n) {
       fl_scalar_store(to + j * fl_dtype_size(dtype), dtype, (fl_scalar){ .d = v[j] });
 }
 
-/* Unit: OUTS neighbouring outputs of a group. Sums are read in order and written in runs, through a
-** buffer: rows of the weight are often a power of two apart, and would share cache sets. */
+/* One unit of work: OUTS neighbouring outputs of a group. Sums are read in order and written in
+** runs, through a buffer: rows of the weight are often a power of two apart, and would share cache
+** sets. */
 static void collect_unit(void *arg, int64_t index, int worker) {
   const product *q = arg;
   const fl_conv_pass *p = q->p;
@@ -272,7 +273,7 @@ static int turned(const product *q) {
          fl_conv_bytes(q->p->dtype) == fl_dtype_size(q->p->dtype);
 }
 
-/* A unit of transposing: TERMS terms of a group, all outputs. */
+/* One unit of work: transposes the sums of TERMS terms of a group, for all outputs. */
 static void turn_unit(void *arg, int64_t index, int worker) {
   const product *q = arg;
   const fl_conv_pass *p = q->p;
@@ -284,8 +285,8 @@ static void turn_unit(void *arg, int64_t index, int worker) {
                q->sums + (g * q->terms + first) * q->padded * size, q->padded, n, q->outs);
 }
 
-/* p: the forward pass (its kernel indices are its taps), with src: x, dst: the weight's
-** gradient. */
+/* Computes the weight's gradient. p: the forward pass (its kernel indices are its taps), with src:
+** x, dst: the weight's gradient. */
 void fl_conv_weight(const fl_conv_job *job, const fl_conv_pass *p, const char *grad) {
   const fl_cpu *cpu = job->dev->state;
   product q;

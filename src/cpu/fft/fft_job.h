@@ -31,7 +31,8 @@ typedef struct fl_fft_job {
   double scale;
   /* tables, in the call's scratch or kept: */
   fl_fft_roots whole, half, twist; /* roots of unity of order n; 2 length, for chirps; core */
-  /* wide: [0] for length core; else [0] for length rows (down a column), [1] for length columns */
+  /* if wide: [0] is for length core; else [0] is for length rows (down a column), [1] for length
+  ** columns */
   fl_fft_plan plan[2];
   char *real, *chirps, *kernel;   /* tables: for split and merge; chirps; transform of the
                                   ** convolution's fixed factor */
@@ -45,8 +46,8 @@ typedef struct fl_fft_job {
   int64_t at;                     /* long: the transform now computed */
 } fl_fft_job;
 
-/* Prepares the job without running it; 0: the call's integers do not fit. Working memory begins at
-** 'base' (NULL: it is only counted); *bytes is its size. */
+/* Prepares the job without running it; 0: the call's parameters are not valid. Working memory
+** begins at 'base' (NULL: it is only counted); *bytes is its size. */
 int fl_fft_job_of(const fl_call *call, int workers, char *base, fl_fft_job *j, int64_t *bytes);
 void fl_fft_tables(fl_fft_job *j);
 /* Places the tables from base on (NULL: only counts); returns their bytes. */

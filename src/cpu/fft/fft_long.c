@@ -86,7 +86,7 @@ static void get_pair(const fl_fft_job *j, const char *from, int64_t k, double v[
   v[1] = fl_fft_get(j, from, 2 * k + 1);
 }
 
-/* Unit: a = the input's elements, times the chirp. */
+/* One unit of work, CHUNK elements: a = the input's elements, times the chirp if there is one. */
 static void before(void *arg, int64_t u, int worker) {
   const fl_fft_job *j = arg;
   (void)worker;
@@ -98,8 +98,8 @@ static void before(void *arg, int64_t u, int worker) {
   }
 }
 
-/* Unit: a = y times the kernel, with real and imaginary parts exchanged for the inverse
-** transform. */
+/* One unit of work, CHUNK elements: a = y times the kernel, with real and imaginary parts exchanged
+** for the inverse transform. */
 static void between(void *arg, int64_t u, int worker) {
   const fl_fft_job *j = arg;
   (void)worker;

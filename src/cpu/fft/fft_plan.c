@@ -163,8 +163,8 @@ int fl_fft_job_of(const fl_call *call, int workers, char *base, fl_fft_job *j, i
 
 static void fill_plan(const fl_fft_job *j, fl_fft_plan *p) {
   int64_t rest = p->n, done = 1;
-  const int64_t apart = j->core / p->n;                    /* distance of the roots of 1/n in the
-                                                           ** table of those of 1/core */
+  const int64_t apart = j->core / p->n;                    /* roots of unity of order n are so far
+                                                           ** apart among those of order core */
   double w[2];
   for (int i = 0; i < p->count; i++) {
     const int r = p->factor[i];

@@ -5,7 +5,7 @@
 
 /* tile: c (mr x nr, row stride ldc) = or += the product of a packed panel of A (k groups of mr)
 ** and one of B (k groups of nr). Terms are added in order of k, so a result does not depend on
-** where in a matrix its tile lies. half: the same with nr / 2 columns, for the rest of a row. */
+** where in a matrix its tile lies. half: like tile, with nr / 2 columns, for the rest of a row. */
 typedef struct fl_gemm {
   int level;                            /* 0 base, 1 AVX2, 2 AVX-512 */
   int mr, nr;                           /* f32 */

@@ -189,7 +189,7 @@ static int links_of(const fuse *f, const fl_vop *p, fl_chain *c) {
   return c->n > 0;
 }
 
-/* Appends the links of 'more' from 'first' on. */
+/* Appends to c the links of 'more', from number 'first' on. */
 static void append_from(fl_chain *c, const fl_chain *more, int first) {
   const int at = c->n - first;
   for (int i = first; i < more->n; i++) {
@@ -331,8 +331,9 @@ static int build_choice(const fuse *f, const choice *w, fl_chain *c) {
   return 1;
 }
 
-/* Makes x a chain with as many of its parts as there is room for. A test that others read too is
-** repeated, from registers. */
+/* Makes x, a 'where', a chain that includes as many of the operations that compute its operands as
+** there is room for. If others read the result of its test too, the test is done again in the
+** chain, with its operands in registers. */
 static void join_where(fuse *f, fl_vop *x) {
   fl_vop *t = tested(f, x);
   if (!t) return;

@@ -297,7 +297,7 @@ void fl_prog_unit(const fl_prog *g, int64_t unit, char *scratch, fl_vm_fault *fa
       block_unit(&t, b);
 }
 
-/* ---- blocks of several groups: rounds with all workers --------------------- */
+/* ---- blocks divided into groups: all workers do each round together ---------- */
 
 enum { FEW_ELEMENTS = 4096 };
 

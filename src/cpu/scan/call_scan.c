@@ -80,7 +80,7 @@ static void scan_rows(void *arg, int64_t unit, int worker) {
   j->fn(&w);
 }
 
-/* A unit: one of the 'group' blocks of columns of an outer index. */
+/* One unit of work: one of the 'group' blocks of columns of an outer index. */
 static void scan_columns(void *arg, int64_t unit, int worker) {
   const job *j = arg;
   const int64_t o = unit / j->group, c = unit % j->group * FL_SCAN_COLUMNS;

@@ -138,8 +138,8 @@ static const void *widened(const wide *t, const char *x, int64_t n, void *room) 
   return room;
 }
 
-/* Transposes the first n elements of 'rows' rows, so that x has SIDE elements per step; the second
-** function transposes their positions back to rows. */
+/* Transposes the first n elements of 'rows' rows, so that x has SIDE elements per step; turn_places
+** transposes the positions found in these back to rows. */
 static void turn_heads(const wide *t, const char *from, int64_t lane, int64_t rows, int64_t n,
                        void *x) {
   int32_t room[SIDE * HEAD];
@@ -267,8 +267,9 @@ OF(f64, f64, 8, NULL) OF(f32, f32, 4, NULL) OF(f16, f32, 2, widen_f16) OF(bf16, 
 OF(i64, i64, 8, NULL) OF(i32, i32, 4, NULL) OF(i16, i32, 2, widen_i16) OF(i8, i32, 1, widen_i8)
 OF(u8, i32, 1, widen_u8) OF(bool, i32, 1, widen_bool)
 
-/* Positions never decrease: if a column's position is not that of this step, its value is the last
-** one; equal positions at the ends of a run mean that it is constant. */
+/* TAKE: the elements of x at the positions of the running extremes. These never decrease: if the
+** position of a column is not that of this step, the column repeats its last element; and if the
+** positions at both ends of a run are equal, the whole run has one element. */
 #define TAKE(bytes, T, EACH_ONE) \
   static void take_##bytes(const fl_scan_walk *w) { \
     const T *x = w->x; \

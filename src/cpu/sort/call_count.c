@@ -123,7 +123,7 @@ flame_status fl_cpu_call_weights(fl_device *d, const fl_call_run *r) {
 
 typedef struct tally {
   const int64_t *id;
-  int64_t n, bins, *count, parts;  /* count: by part; the first is the result's */
+  int64_t n, bins, *count, parts;  /* count: bins for each part; part 0 counts in the result */
   int64_t bad[PARTS];              /* first id out of range, or n */
 } tally;
 

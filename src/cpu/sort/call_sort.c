@@ -128,7 +128,8 @@ static void sort_part(void *arg, int64_t unit, int worker) {
   else fl_wide_sort((fl_wide *)j->b + at, (fl_wide *)j->a + at, n, j->shift, j->out + at, count);
 }
 
-/* Turns the counts of the stretches into places; finds where each bucket begins. */
+/* Replaces each stretch's count of a bucket with the position in b at which it writes its elements
+** of the bucket; finds where each bucket begins. */
 static void places(job *j) {
   int64_t sum = 0;
   for (int64_t d = 0; d < BUCKETS; d++) {

@@ -65,7 +65,7 @@ static inline int64_t fl_key_bytes(int dtype, int64_t n) {
 }
 
 /* Elements first .. first + n - 1 of the row x with their keys, complemented when 'flip' is
-** not 0. *any and *all: the union and intersection of the keys (may be NULL). */
+** not 0. *any and *all: the 'or' and the 'and' of all keys (may be NULL). */
 void fl_slim_make(int dtype, const void *x, int64_t first, int64_t n, int flip, fl_slim *e,
                   uint64_t *any, uint64_t *all);
 void fl_wide_make(int dtype, const void *x, int64_t first, int64_t n, int flip, fl_wide *e,

@@ -61,7 +61,7 @@ void fl_blocks_free(fl_blocks *s, void *p, int64_t bytes) {
   *(void **)p = s->list[k];
   s->list[k] = p;
   s->kept += size;
-  /* LSan does not follow links in poisoned memory */
+  /* the link in the first word stays readable: LSan does not follow links in poisoned memory */
   fl_mem_close((char *)p + sizeof(void *), (size_t)size - sizeof(void *));
 }
 

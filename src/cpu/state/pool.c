@@ -88,7 +88,7 @@ static void work(fl_threads *p, int worker) {
   }
 }
 
-/* Enters the open job, if there is one, and leaves it. */
+/* Enters the open job, if there is one, works on its units, and leaves it. */
 static void join_job(fl_threads *p, int worker) {
   int gate = atomic_load(&p->gate);
   do
@@ -122,7 +122,7 @@ static void *helper_main(void *arg) {
   }
 }
 
-/* Makes threads that wait for a job check again. */
+/* Makes helpers that wait for a job look for one again. */
 static void call_helpers(fl_threads *p) {
   atomic_fetch_add(&p->generation, 1);
   if (!atomic_load(&p->sleepers)) return;

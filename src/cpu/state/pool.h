@@ -15,7 +15,7 @@ void fl_threads_close(fl_threads *p);
 ** up too late: they must be awake, or this must be called so often that helpers woken now stay
 ** awake. */
 int fl_threads_awake(fl_threads *p);
-/* a small piece of work, done by the caller alone, has ended */
+/* To be called when a small piece of work has ended that the caller did alone. */
 void fl_threads_alone(fl_threads *p);
 /* Run fn for units 0 .. n - 1; returns when all are done. Stops handing out units once
 ** *stop is not 0 (NULL: never). */

@@ -22,10 +22,10 @@ typedef struct fl_cpu {
   char blas_name[256];                /* FLAME_BLAS when the device was opened */
   struct fl_blocks *blocks;           /* freed blocks for reuse */
   struct fl_fft_cache *fft;           /* fft_cache.c; NULL: not used yet */
-  struct fl_lane_shadow *races;       /* kept by the race check of user kernels; NULL: nothing */
+  struct fl_lane_shadow *races;       /* memory of the race check of user kernels; NULL: none */
   int width;                          /* workers */
   int64_t worker_bytes, shared_bytes; /* as allocated */
-  char *scratch, *shared;             /* width * worker_bytes; for split runs and packing */
+  char *scratch, *shared;             /* width * worker_bytes; shared_bytes, for all workers */
   /* used: blocks and scratch; reserved: also the blocks that are kept */
   fl_level used, reserved;
   fl_vm_fault *fault;                 /* one a worker */
@@ -35,7 +35,7 @@ typedef struct fl_cpu {
 
 /* scratch.c: reserves at least this much for each worker and for all; 0: no memory. */
 int fl_cpu_reserve(fl_cpu *s, fl_mem *m, int64_t worker, int64_t shared);
-/* Counts 'bytes' more as used; the kept blocks may have changed. */
+/* Counts 'bytes' more as used, and the blocks that are kept again. */
 void fl_cpu_count(fl_cpu *s, int64_t bytes);
 /* Must the step be interrupted? (The flag stays set for the caller of run.) */
 static inline int fl_stopped(const fl_device *dev) {

@@ -57,7 +57,7 @@ typedef struct fl_vm_fault { int64_t site, value, position; } fl_vm_fault;   /* 
 
 typedef struct fl_vm_random {
   int64_t base, seed;
-  fl_scalar a, b;           /* the two scalars, in the register's class: d or i */
+  fl_scalar a, b;           /* the two scalars, as .d or .i after the register's type */
 } fl_vm_random;
 
 typedef void (*fl_vm_fn)(void *y, const void *a, const void *b, const void *c, int64_t n, int uni);
@@ -73,7 +73,7 @@ typedef struct fl_vm_reduce {
   void (*start)(void *val, int64_t *pos, int64_t n);
   /* Computes the state of each of 'rows' rows of n elements. first: position of element 0. */
   void (*rows)(void *val, int64_t *pos, const void *x, int64_t rows, int64_t n, int64_t first);
-  /* Adds rows r0, r0 + 1, … (positions from 'first' on) of 'cols' elements to the states. */
+  /* Adds 'rows' rows of 'cols' elements to the states of the columns. first: position of row 0. */
   void (*cols)(void *val, int64_t *pos, const void *x, int64_t rows, int64_t cols, int64_t first);
   /* a = a combined with b; b's elements come after a's. */
   void (*merge)(void *a, int64_t *apos, const void *b, const int64_t *bpos, int64_t n);
@@ -141,8 +141,8 @@ extern const fl_vm fl_vm_avx2, fl_vm_avx512;
 
 static inline int fl_reg_size(int reg) { return reg == FL_REG_F64 || reg == FL_REG_I64 ? 8 : 4; }
 
-/* Reductions of columns: are rows of n elements processed eight at a time? Only rows of a page or
-** more are. Shorter rows are processed one by one, since processors prefetch one stream per page;
-** and the shortest would wait for their own stores. */
+/* Reductions of columns: are rows of n elements processed eight at a time? Rows of a page or more
+** are. Shorter rows are processed one by one, since processors prefetch one stream per page, except
+** the shortest: these would wait for their own stores. */
 #define FL_VM_EIGHT(n, T) ((n) * (int64_t)sizeof(T) >= 4096 || (n) <= 32)
 #endif

@@ -5,7 +5,7 @@
 **
 **   chain    operations on the value so far and an operand each (FL_LINK_*), of rows of n
 **   dot      the sum of a b: rows and columns, in the order of 'sum' (plan/kernel.h)
-**   some     the lanes of the blocks of a sum or product
+**   some     for each block of a sum or product, its FL_VM_LANES partial results
 */
 #define JOIN_(a, b) a##_##b
 #define JOIN(a, b) JOIN_(a, b)
@@ -32,7 +32,8 @@ static inline V FN(roots)(V x) {
   return u.v;
 }
 
-/* Comparison of vectors, element by element; and a where k is true, b elsewhere. */
+/* COMPARE: the mask of a comparison of vectors, element by element; pick: a where k is true, b
+** elsewhere. */
 #if defined(__AVX512F__)
 #if IS_F32
 #define MASK __mmask16
@@ -64,8 +65,8 @@ static inline V FN(smaller)(V a, V b) {
   return FN(pick)(COMPARE(a, ne, a), a, n);
 }
 
-/* bf16, only for f32: 'from' reads from memory, 'to' writes to memory as fl_bf16_bits does, and the
-** last gives the value after rounding. */
+/* bf16, only for f32: from_half widens elements read from memory, put_halves writes to memory as
+** fl_bf16_bits does, and ROUND_HALF gives the value after rounding. */
 #if IS_F32
 typedef uint16_t FN(halves) __attribute__((vector_size(FL_ISA_BYTES / 2), aligned(2), may_alias));
 typedef uint32_t FN(words) __attribute__((vector_size(FL_ISA_BYTES), may_alias));
@@ -243,7 +244,8 @@ static void FN(last_links)(FN(link) *last, const FN(link) *link, T (*room)[BLOCK
   }
 }
 
-/* Is p neither NaN nor a zero whose sign matters? Then one comparison is enough for max or min. */
+/* The link to use for op with the constant p: if p is neither NaN nor a zero whose sign matters,
+** one comparison is enough for max (raise) or min (cut). */
 static int FN(bound)(int op, T p) {
   if (op == FL_LINK_max) return p == p && (p != 0 || !signbit(p)) ? FL_LINK_raise : op;
   if (op == FL_LINK_min) return p == p && (p != 0 || signbit(p)) ? FL_LINK_cut : op;

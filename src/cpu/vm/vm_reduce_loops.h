@@ -93,7 +93,7 @@ static __attribute__((noinline)) void FN(side_by_side)(T lane[FL_VM_LANES][16], 
     *v = FN(tree_##name)(lane); \
     return 1; \
   }
-/* A strip of QUICK columns of eight rows. */
+/* Combines a strip of QUICK columns of eight rows with the columns' extremes v. */
 #define QUICK_COLS(name) \
   static __attribute__((noinline)) int FN(quick_cols_##name)(T *v, const T *x, int64_t n) { \
     T lane[QUICK]; \

@@ -31,9 +31,10 @@
 #define SECOND(...) SECOND_(__VA_ARGS__)
 #define SECOND_(a, b, ...) b
 
-/* Largest or smallest of QUICK lanes at a time (vm_loops.h). */
+/* QUICK: the lanes in which the largest or smallest is searched (vm_reduce_loops.h). */
 enum { QUICK = 64 };
-/* Rows that are processed 16 side by side for the position of the largest or smallest. */
+/* Rows of at most this length are processed 16 side by side to find the position of the largest or
+** smallest. */
 enum { SIDE_BY_SIDE = 256 };
 #define BEATS_amax >
 #define BEATS_argmax >
