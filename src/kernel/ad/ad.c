@@ -382,7 +382,7 @@ static fl_kad *adjoint(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r,
     { "activity", fl_kad_activity, 0 },        /* what carries a derivative */
     { "refusals", fl_kad_refuse_early, 0 },
     { "marks", fl_kad_need, 0 },        /* values of the forward code that the reverse code reads */
-    { "sums", fl_kad_modes, 0 },               /* how gradients are added (+=, atomics) */
+    { "sums", fl_kad_modes, 0 },               /* how gradients are added up, which are cleared */
     { "zeros", fl_kad_strong, 0 },             /* where 0 times infinity is 0 */
     { "synthesis", synthesise, 1 },   /* makes the code, with a strategy for each loop */
     { "tidying", tidy, 1 },

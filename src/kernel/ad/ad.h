@@ -68,8 +68,8 @@ typedef enum {
   FL_KAD_TANGENT,       /* tangent: array of tangents of an input array, only read */
   FL_KAD_TANGENT_SCALAR,/* tangent: of a scalar or a scalar member of a struct, by value */
   FL_KAD_TANGENT_ARRAY, /* tangent: of an array member of a struct: 'count' elements, only read */
-  FL_KAD_TANGENT_RESULT,/* tangent: before: tangents of the contents before the launch (zeros for
-                        ** FRESH or not INPUT); after: of the contents after it */
+  FL_KAD_TANGENT_RESULT,/* tangent: array given with the tangents of the contents before the launch
+                        ** (zeros for FRESH or not INPUT); afterwards those after the launch */
   FL_KAD_SHARED,        /* I64 scalar: bytes of dynamic shared memory of the original launch,
                         ** rounded up to 16; the derived kernel is launched with 'count' times
                         ** that */
@@ -83,7 +83,8 @@ typedef struct fl_kad_param {
   uint8_t role;         /* fl_kad_role */
   uint8_t type;         /* type of an element, or of the scalar: F32 where the source has halves and
                         ** derivatives are summed or kept (GRAD*, WORK, TANGENT*); VOID: a struct */
-  uint8_t seeded;       /* COTANGENT, WORK: the request marked this parameter OUTPUT */
+  uint8_t seeded;       /* COTANGENT, WORK: the request marked this parameter OUTPUT, so a cotangent
+                        ** is given */
   uint8_t through;      /* COTANGENT: the gradient of the contents before the launch is the
                         ** cotangent itself (the kernel only adds to the array) */
   uint8_t stores;       /* GRAD: the kernel reads no element and stores each at most once. Where the
@@ -91,8 +92,8 @@ typedef struct fl_kad_param {
                         ** zeroed */
   int32_t param;        /* parameter of the source's signature; -1: none */
   int32_t leaf;         /* index in that parameter's fields (fl_kfield); -1: not a leaf */
-  int64_t count;        /* GRAD_SCALAR, TANGENT_ARRAY: number of elements; SHARED: the factor
-                        ** described there; else 0: as many as the array has */
+  int64_t count;        /* GRAD_SCALAR, TANGENT_ARRAY: elements; SHARED: the factor, LAUNCH: which
+                        ** number (see there); else 0: as many elements as the array has */
 } fl_kad_param;
 
 typedef struct fl_kad {

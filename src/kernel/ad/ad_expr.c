@@ -3,7 +3,7 @@
 **
 ** First the values that the partial derivatives need are put into variables, bottom up and each
 ** subexpression once ('seen'); then the derivative is passed down. The arms of a SELECT are
-** computed inside an IF, so that guarded loads stay guarded and a chosen arm's NaN stays out.
+** computed inside an IF, so that guarded loads stay guarded and the arm not chosen adds no NaN.
 ** Derivatives of halves are computed in F32.
 */
 #include "kernel/ad/ad_state.h"

@@ -138,8 +138,8 @@ static int results_read(fl_kloop *l, fl_kset head) {
   return 0;
 }
 
-/* Moves arrays in global memory from one set of variables to the other: 'to' becomes the set whose
-** elements each iteration restores by itself. */
+/* Moves arrays in global memory from 'keep' of the code around the loop to 'keep' of one iteration:
+** each iteration then restores the elements that it overwrites. */
 static void move_arrays(const fl_kad_state *d, fl_kset from, fl_kset to) {
   for (int v = 0; v < d->n0; v++) {
     if (!fl_kset_has(from, v) || d->f->vars[v].kind != FL_KV_POINTER) continue;

@@ -127,7 +127,7 @@ int fl_kad_param_new(fl_kad_state *d, int role, int source, const char *prefix, 
                      int is_pointer, int is_const);                   /* its variable */
 const char *fl_kad_name(fl_kad_state *d, const char *prefix, int var);
 
-/* ad.c: passes, some of which tangent mode and adjoint mode share */
+/* ad.c: the passes that tangent mode and adjoint mode share, and how passes are run */
 typedef struct fl_kad_pass {
   const char *name;
   void (*run)(fl_kad_state *d);

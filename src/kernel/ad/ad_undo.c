@@ -130,8 +130,8 @@ static int from_copies(fl_kloop *l, const undo *u, int first) {
   return 1;
 }
 
-/* Is x a shared array of floats, a pointer parameter, or a pointer in a struct? Of these
-** facts/own.c can prove that no other thread accesses an element. */
+/* Is x a shared array of floats, or a pointer parameter (but not a pointer that is a member of a
+** struct)? Of these facts/own.c can prove that no other thread accesses an element. */
 static int is_array(const fl_kad_state *d, const fl_kvar *x) {
   if (x->kind == FL_KV_SHARED) return fl_kt_is_float(x->type);
   return x->kind == FL_KV_POINTER && x->param >= 0

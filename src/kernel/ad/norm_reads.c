@@ -13,7 +13,7 @@ typedef struct first { const fl_kexpr *load; int32_t id, temp; } first;
 
 typedef struct reads {
   fl_kad_state *d;
-  uint8_t *only;              /* by variable: an array of reals with a gradient that is only read */
+  uint8_t *only;              /* by variable: an array of reals, only read, that has a gradient */
   uint8_t *written;              /* by variable: an array that is written */
   uint8_t *assigned;             /* by variable: the current statement assigns to it */
   int32_t *count, next, most;  /* by id, in the order of the walk: how often the load is repeated */

@@ -18,7 +18,7 @@ typedef struct fl_kblocks {
   uint8_t reads[3];          /* along x, y, z: does the kernel read threadIdx? */
   int64_t fixed[3];          /* the number of threads along an axis that the arrays are sized for;
                              ** 0: unknown */
-  int32_t line;              /* if axis >= 0: line at which the kernel reads its threadIdx first */
+  int32_t line;              /* line of the first read of threadIdx along 'axis', if that is >= 0 */
   int axis;                  /* axis along which no size of the block can be chosen; -1: none */
 } fl_kblocks;
 

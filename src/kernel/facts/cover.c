@@ -368,7 +368,7 @@ static int block(walk *w, fl_kstmt *s) {
       return 0;
     }
     const int l = statement(w, s);
-    if (l == -1) left = 0;           /* some threads returned; w->now is true for the others only */
+    if (l == -1) left = 0;           /* some threads returned; the guards w->now hold for others */
     else if (l != NOWHERE) {
       forget(w, s->next);
       return outermost_jump(w, s->next, l < left ? l : left);

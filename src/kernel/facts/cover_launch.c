@@ -171,8 +171,8 @@ static int same_digits(const number *a, const number *b) {
   return a->n == b->n && found == a->n;
 }
 
-/* A guard on several digits must be a bound on the index itself, as in "if (i < n) y[i] = …". Sets
-** *most to the least such bound. 0: a guard has another form. */
+/* A guard on several digits must be a bound on the index itself, as in "if (i < n) y[i] = …".
+** Lowers *most to the least such bound on the sum of the digits. 0: a guard has another form. */
 static int limit_flat(ask *q, const number *at, int64_t *most) {
   for (int g = 0; g < q->s->n_guards; g++) {
     number a;

@@ -44,10 +44,10 @@ int fl_kjumps(fl_kblock b) { return fl_kblock_any(b, is_jump, NULL); }
 
 typedef struct finder { fl_kdefs *d; int32_t order; int changed; } finder;
 
-/* Sets fl_kdef.until, the last place (statement number) at which a variable surely has the value
-** that block b assigns first. In the body of a loop that is 'end', the body's last statement: after
-** it the next iteration begins. An assignment in a labelled block inside b holds up to 'end' too,
-** unless a jump before it may skip it. Outside of loops it holds to the end of the kernel. */
+/* Sets fl_kdef.until, the last place (statement number) at which a variable that is assigned once,
+** in b, surely has that value. In the body of a loop that is 'end', the body's last statement:
+** after it the next iteration begins. An assignment in a labelled block inside b holds up to 'end'
+** too, unless a jump before it may skip it. Outside of loops it holds to the kernel's end. */
 static void extend(fl_kdefs *d, fl_kblock b, int32_t end, int nested) {
   for (const fl_kstmt *s = b.first; s; s = s->next) {
     fl_kdef *v = s->kind == FL_KS_ASSIGN ? &d->var[s->var] : NULL;

@@ -148,8 +148,8 @@ static int is_rest_known(const search *w, const fl_kdigit *x) {
   return 0;
 }
 
-/* Finds the digits of p that are remainders and quotients of one unit, and removes them from p. 0:
-** impossible. */
+/* Finds the digits of p that are remainders and quotients of one unit (the integer that is
+** divided), and removes them from p. 0: impossible. */
 static int split_unit(const search *w, fl_kpoly *p, const fl_kpoly *unit, fl_kdigit *d, int *n) {
   fl_kpoly stride, more;
   fl_kterm low = ONE, by;
@@ -233,7 +233,7 @@ static void use_sum(search *w, int i) {
   }
 }
 
-/* Is the difference between the units a and b known? */
+/* Is b - a known, that is, equal in the two threads that are compared? */
 static int move_alike(const search *w, const fl_kpoly *a, const fl_kpoly *b) {
   const fl_kpoly x = unknown_part(w, a), y = unknown_part(w, b);
   if (fl_kpoly_same(&x, &y)) return 1;

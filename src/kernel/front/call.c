@@ -456,8 +456,8 @@ static int is_built_in(fl_front *p, const fl_ktok *t) {
          fl_atomic_known(t) >= 0 || (t->n > 6 && !memcmp(t->text, "__shfl", 6));
 }
 
-/* Calls the function that overload resolution chooses for the call at the tokens. *other: that is a
-** built-in function; no tokens are taken then. */
+/* Calls the function that overload resolution chooses for the call at the tokens. If that is a
+** built-in function, sets *other to 1 instead, and takes no tokens. */
 static fl_cvalue resolve(fl_front *p, fl_kdevice *first, const fl_cvalue *self, const fl_ktok *name,
                          int *other) {
   fl_symbol given[FL_K_MAX_TPARAMS];

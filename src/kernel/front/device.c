@@ -213,7 +213,7 @@ void fl_device_formals(fl_front *p, fl_kdevice *d) {
 
 void fl_device_result(fl_front *p, fl_kdevice *d, const fl_ctype *t, const fl_specifiers *s,
                       int ref) {
-  /* a decltype of the formals is read as auto: the type that the function returns */
+  /* "-> decltype(…)", which may name the formals, is read as auto: the type of what is returned */
   if (d->arrow && fl_ktok_is(&p->toks.at[d->arrow], "decltype")) {
     d->result = NULL;
     return;

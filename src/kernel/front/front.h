@@ -23,8 +23,8 @@ typedef enum {
 } fl_vkind;
 
 /* Where an object lies. LEAF: each leaf (scalar or array) of the declared object is a separate
-** variable; those of this part of it begin at var; idx counts elements along the dimensions passed
-** so far (NULL: 0). LINEAR: all scalars of one type in one variable; idx counts scalars. */
+** variable; those of this part of it begin at var; idx counts elements along the dimensions that
+** are indexed so far (NULL: 0). LINEAR: all scalars are in one variable; idx counts scalars. */
 typedef struct fl_cvalue {
   uint8_t kind, linear, is_const, rvalue;
   uint8_t null, list;   /* it is null; length of the list of pointers (from var on), or 0 */
@@ -223,14 +223,14 @@ typedef struct fl_front {
   int64_t scope;             /* first symbol of the block being read */
   int pack;                  /* 1 + the element of packs (T... v) that is being expanded; 0: none */
   fl_kstored *stored;        /* objects whose elements have another type than declared (view.c) */
-  int restored, as_declared; /* the body must be read again with 'stored'; it is read as declared */
+  int restored, as_declared; /* must the body be read again with 'stored'? is it as declared? */
   int angle;            /* inside <…>, outside of brackets there: '>' and '>>' end the expression */
   int spaces;                /* there are namespaces, so a name may stand for two things */
   int bare;                  /* fl_ktype of floating literals without suffix; VOID: f64 */
   struct fl_kturn *turns;    /* pointers into one of several arrays (turn.c) */
   fl_kheld *held;            /* pointers that are members (held.c) */
   const char *forms;         /* of source.h */
-  int turning, turn_wanted;  /* body is read with turns (turn.c); must be; 2: also structs */
+  int turning, turn_wanted;  /* is the body read with turns (turn.c)? must it be? 2: structs too */
   const fl_ctype *vectors[64]; int n_vectors;
 } fl_front;
 
@@ -301,7 +301,7 @@ typedef struct fl_specifiers {
 } fl_specifiers;
 int fl_decl_starts(fl_front *p, int k);                     /* does a type begin at token at + k? */
 fl_specifiers fl_decl_specifiers(fl_front *p);
-/* Takes '*' and qualifiers after the specifiers; *ref: a reference. */
+/* Takes '*', '&' and qualifiers after the specifiers; *ref: 1 after &, 2 after &&, else 0. */
 const fl_ctype *fl_decl_pointers(fl_front *p, const fl_specifiers *s, int *ref);
 const fl_ctype *fl_decl_arrays(fl_front *p, const fl_ctype *t);      /* [N][M]… behind the name */
 /* Takes "(*name)(…)" after type t, or a name after a function type. 0: neither. */
@@ -402,9 +402,9 @@ void fl_member_copy(fl_front *p, fl_cvalue to, fl_cvalue from, int32_t line);
 fl_kdevice *fl_member_makes(fl_front *p, const fl_ctype *t, const fl_cvalue *from);
 /* the only conversion operator of t to a number; NULL: none */
 const fl_kdevice *fl_member_converts(const fl_ctype *t);
-/* v converted to a pointer if it is an object with such an operator; else v */
+/* v converted by its "operator T *()"; v itself if it has none */
 fl_cvalue fl_member_pointer(fl_front *p, fl_cvalue v, int32_t line);
-/* v converted to a number if it is an object with one such operator; else v */
+/* v converted by its only operator to a number; v itself if it has none */
 fl_cvalue fl_member_plain(fl_front *p, fl_cvalue v, int32_t line);
 void fl_member_inits(fl_front *p, const fl_kdevice *d, fl_cvalue self);       /* of a constructor */
 /* at '(' or '<' */
