@@ -1,6 +1,7 @@
 /*
-** Reading arguments. Everything here may raise and owns nothing. Messages give the parameter's name
-** and what was found. A float without a fraction, such as 3.0, is accepted as an integer.
+** Reads the arguments of C functions from Lua's stack. Each function may raise a Lua error, so it
+** owns nothing. Messages give the parameter's name and what was found. A float without a fraction,
+** such as 3.0, is accepted as an integer.
 */
 #include "lua/binding.h"
 #include <math.h>
@@ -281,7 +282,7 @@ void fl_arg_make_opts(lua_State *L, int first, const char *op, fl_make_opts *o) 
 }
 
 int fl_is_callable(lua_State *L, int i) {
-  enum { MOST = 8 };                    /* depth of objects whose __call is an object */
+  enum { MOST = 8 };                    /* how far a __call that is an object is followed */
   const int top = lua_gettop(L);
   int ok = 0;
   luaL_checkstack(L, MOST + 2, "callable");

@@ -3,12 +3,12 @@
 **
 ** Every C function of the library is a closure with two upvalues at least: 1 the state of
 ** the binding (light userdata, an fl_lua), 2 the metatable of tensors. Phases of a call:
-**   1. read and check the arguments: may raise, owns nothing;
-**   2. make the boxes of the results: owners before resources;
-**   3. fl_lua_enter … builders … fl_lua_leave: nothing here raises;
+**   1. read and check the arguments: may raise a Lua error, so it owns nothing;
+**   2. make the boxes of the results (fl_box), so that what follows has an owner at once;
+**   3. fl_lua_enter … functions that add nodes to the graph … fl_lua_leave: nothing here raises;
 **   4. fill the boxes, or raise the error that is stored in the context.
-** Entering may evaluate and so run the collector and scripts' __gc functions; a node is
-** therefore read from its box (node_of) only after entering.
+** fl_lua_enter may evaluate tensors, and so run the collector and scripts' __gc functions; a node
+** is therefore read from its box (node_of) only after it.
 */
 #ifndef FL_LUA_BINDING_H
 #define FL_LUA_BINDING_H
@@ -29,11 +29,12 @@
 /* What a tensor's userdata refers to. It is separate from the userdata because Lua, when it has no
 ** memory for the call of a finaliser, drops the finaliser and frees the userdata, although lists
 ** still refer to the box. Boxes are in chunks that the registry holds as long as the state exists;
-** a box lost in that way is found when the state ends. */
+** a box that lost its userdata is still in fl_lua.boxes, and so is found when the state ends. */
 typedef struct fl_box {
-  flame_tensor *t;            /* our reference; NULL: closed, or not filled yet */
-  int32_t slot;               /* index in fl_lua.tracked; -1: no scope closes it */
-  uint32_t closed;         /* if t is NULL: the site that closed it; FL_BOX_FREED: closed by free */
+  flame_tensor *t;            /* a reference that the box owns; NULL: closed or not yet filled */
+  int32_t slot;               /* its index in fl_lua.tracked; -1: no scope will close the box */
+  uint32_t closed;            /* if t is NULL: the site (line of a script) that closed the box; with
+                              ** the bit FL_BOX_FREED: closed by free() */
   struct fl_box *next, *prev; /* of fl_lua.boxes */
 } fl_box;
 #define FL_BOX_FREED 0x80000000u
@@ -44,15 +45,15 @@ typedef struct fl_box_ref { uint64_t magic; fl_box *box; /* NULL: finalised */ }
 /* A site: a line of a script. Ids of sites count from 1; 0 is "unknown". */
 typedef struct fl_site {
   char src[LUA_IDSIZE];
-  const char *source;         /* key of the quick cache: address, length and first bytes */
+  const char *source;         /* source, length, head (first bytes): the key in fl_lua.cache */
   size_t length;
   char head[16];
   int32_t line;
-  uint8_t library;            /* a frame of our own Lua files: the next outer frame is used */
+  uint8_t library;            /* 1: in a Lua file of flame: the caller's line is used instead */
 } fl_site;
 
 typedef struct fl_scope_mark { int64_t first; int64_t serial; uint32_t site; } fl_scope_mark;
-/* closed at the end of scope number 'depth' */
+/* A box that is closed when scope number 'depth' ends. */
 typedef struct fl_tracked_box { fl_box *box; int64_t depth; } fl_tracked_box;
 
 enum { FL_SITE_CACHE = 512 };
@@ -76,16 +77,17 @@ typedef struct fl_sandbox fl_sandbox;
 /* The binding's state: lives in a userdata of the registry, made before any box. */
 typedef struct fl_lua {
   flame_context *c;           /* NULL once the state is closing */
-  lua_State *L;             /* the thread that entered last; the registry holds it, see fl_lua_on */
+  lua_State *L;               /* the Lua thread (coroutine) that called the library last; the
+                              ** registry holds it, see fl_lua_on */
   lua_State *main;            /* the state's main thread */
   fl_box *unused;             /* boxes free for use, through next */
   int chunks;
-  fl_box *boxes;              /* all boxes that are not finalised; those made while the state closes
-                              ** never are */
-  int pinned;                 /* > 0: library code has set the site once for several ops */
-  int depth;                  /* the level at which the last site was found */
+  fl_box *boxes;              /* all boxes that are not finalised; boxes made while the state
+                              ** closes are never finalised */
+  int pinned;                 /* > 0: all ops get the site 'pin', set by code of the library */
+  int depth;                  /* the stack level (lua_getstack) at which the last site was found */
   const char *naming;   /* the name that messages give to the next op that takes positions
-                        ** (core.naming); NULL: the op's own */
+                        ** (indices), set by core.naming; NULL: the op's own */
   uint32_t pin;
   struct { fl_site *at; int64_t n, cap; } sites;
   uint32_t *bins;             /* site ids by text, open addressing */
@@ -99,12 +101,12 @@ typedef struct fl_lua {
   fl_callback *callbacks;     /* all that live */
   fl_crew *crews;            /* workers of loaders (crew.c) */
   fl_sandbox *sandboxes;     /* sandbox.c */
-  int64_t callback_ids, surveyed, survey_cost;   /* cycles.c: c->sequence at the last survey, and
-                                                 ** the number of nodes in it */
-  lua_CFunction collectgarbage;  /* Lua's own; NULL: the host opened no base library */
+  int64_t callback_ids, surveyed, survey_cost;   /* cycles.c. surveyed: c->sequence at the last
+                                                 ** survey; survey_cost: nodes seen in it */
+  lua_CFunction collectgarbage;  /* Lua's function; NULL: the host opened no base library */
   int64_t seedings;           /* number of calls of flame.seed, after which data.batches numbers its
                               ** loaders again */
-  const fl_upcalls *engine_up; /* the engine's own table; ours adds functions that call scripts */
+  const fl_upcalls *engine_up; /* the engine's own; 'up' is a copy with functions that call Lua */
   fl_upcalls up;
   fl_error last;              /* for flame.last_error */
   uint8_t has_error;  /* registry[fl_key_error] holds a callback's error, which will be raised
@@ -112,13 +114,13 @@ typedef struct fl_lua {
   uint64_t loading; /* chapters (files of lua/flame) being loaded, a bit each: library.c */
   uint8_t core_loaded, after_backward;      /* after_backward: a function is set to run after each
                                             ** backward (grad.c) */
-  uint8_t generational;       /* 1: the host's collector was last seen in that mode */
+  uint8_t generational;       /* 1: Lua's collector was last seen in generational mode */
   uint8_t floats;             /* the default dtype of new tensors */
   uint8_t autocast;         /* the dtype to which products are cast, + 1; 0: off (declare_cast.c) */
   uint8_t inside;             /* inside an op that was cast; ops that it calls are not cast */
   int64_t casts;              /* number of open blocks of flame.autocast */
-  int64_t walks, tracked_reads;   /* slip.c: number of backwards and of calls of grad; number of
-                                  ** tracked values that were read */
+  int64_t walks, tracked_reads;   /* slip.c. walks: calls of backward and gradients;
+                                  ** tracked_reads: values of tracked tensors that were read */
   lua_State *volatile running; /* hook.c: the running coroutine */
   struct fl_lua *volatile inner;   /* the sandbox that is running in a call of this state */
   volatile sig_atomic_t struck;    /* running code must end at the next instruction */
@@ -129,8 +131,8 @@ typedef struct fl_lua {
   struct fl_lua_heap *heap;   /* heap.c: counts Lua's allocations; NULL: not counted */
   uint8_t bounded;            /* a state made by us with limits: state.c */
   uint8_t borrowed;     /* the context belongs to a host and is not closed with the state: host.c */
-  struct flame_object *objects;    /* all living objects, through next; the last number given to
-                                   ** one */
+  struct flame_object *objects;    /* all living objects, through next; object_ids: the last
+                                   ** number given to an object */
   int64_t object_ids;
 } fl_lua;
 
@@ -138,9 +140,9 @@ static inline fl_lua *self_of(lua_State *L) {
   return (fl_lua *)lua_touserdata(L, lua_upvalueindex(1));
 }
 
-/* Notes that L is the thread that enters. L may be a coroutine to which nothing else refers when a
-** host later calls flame.h, and the collector or a hook runs on L: so the registry holds it.
-** (site.c) */
+/* Stores L, the Lua thread that calls the library, in b->L. L may be a coroutine to which nothing
+** else refers when a host later calls flame.h, and the collector or a hook runs on L: so the
+** registry holds it. (site.c) */
 void fl_lua_enter_thread(lua_State *L, fl_lua *b);
 static inline void fl_lua_on(lua_State *L, fl_lua *b) {
   if (b->L != L) fl_lua_enter_thread(L, b);
@@ -203,14 +205,15 @@ static inline void set_text(lua_State *L, const char *name, const char *text) {
   lua_pushstring(L, text);
   lua_setfield(L, -2, name);
 }
-/* The name that messages give to an op that takes positions: 'op', or the name that core.naming has
-** set. */
+/* The name that messages give to an op that takes positions (indices): 'op', or the name that
+** core.naming has set. */
 const char *fl_lua_named(fl_lua *b, const char *op);
 /* A public function that is written in Lua, see declare.h. Upvalues: state, metatable, the
-** declaration (parsed at the first call), the name, a function for each form. */
+** declaration (parsed at the first call), the name, a function for each form (parameter list). */
 int fl_lua_declared(lua_State *L);
-/* Reads the arguments of a C function whose row has a declaration: they become its parameters, in
-** order, then the values of "id..." (declare.h). Returns the number of the form, or raises. */
+/* Reads the arguments of a C function whose row (fl_lua_reg) has a declaration: they become its
+** parameters on the stack, in order, then the values of "id..." (declare.h). Returns the number of
+** the form (parameter list) that fits, or raises. */
 int fl_args(lua_State *L);
 /* Called when a call failed because of its arguments: if the script has x.f(…) where x:f(…) is
 ** meant, adds that to the error. (dotted.c) */
@@ -220,7 +223,7 @@ int fl_lua_fail(lua_State *L, const char *op, const char *fmt, ...)
 /* Like fl_lua_fail, in a C function that has no upvalues, such as one that lua_pcall runs. */
 int fl_lua_fail_in(lua_State *L, fl_lua *b, const char *op, const char *fmt, ...)
   __attribute__((format(printf, 4, 5), noreturn));
-/* Calls f(arg) under pcall on the thread that entered; an error is stored for fl_lua_raise. */
+/* Calls f(arg) under pcall in fl_lua_thread(b); an error is stored for fl_lua_raise. */
 flame_status fl_lua_callback(fl_lua *b, lua_CFunction f, void *arg, const char *op);
 /* Free what the sites hold. */
 void fl_sites_close(fl_lua *b);
@@ -228,24 +231,24 @@ void fl_sites_close(fl_lua *b);
 /* Reports something that is not an error but rarely intended, once for each line of the script.
 ** (slip.c) */
 void fl_lua_slip(lua_State *L, fl_lua *b, const char *text);
-/* A step of optimiser k reads the gradient g. Has a backward added to it since an earlier step of k
-** read it? */
+/* A step of optimiser k reads the gradient g. Has a backward pass added to g since an earlier step
+** of k read it? */
 int fl_gradient_used(flame_tensor *g, int64_t k);
 void fl_lua_slip_softmax(lua_State *L, fl_lua *b, const fl_box *x);
 
 /* ---- boxes (box.c) ------------------------------------------------------------------------ */
 fl_box *fl_box_new(lua_State *L);          /* pushed, empty; upvalue 2 is the metatable */
 fl_box *fl_box_new_in(lua_State *L, fl_lua *b);   /* the same outside our closures */
-/* Pushes the one box of a handle; the caller owns a reference of the handle. */
+/* Pushes the box of handle t, always the same one. A new box gets its own reference of t. */
 void fl_box_push(lua_State *L, fl_lua *b, flame_tensor *t);
-/* pushes the handle's box if it has one; 0: nothing is pushed */
+/* Pushes the box of handle t if it has one; 0: it has none, and nothing is pushed. */
 int fl_box_find(lua_State *L, const flame_tensor *t);
-/* x, new and on top, becomes t's one box */
+/* The new box x, whose userdata is on top, becomes the box that fl_box_find finds for t. */
 void fl_box_name(lua_State *L, fl_lua *b, fl_box *x, flame_tensor *t);
-void fl_box_remember(lua_State *L, int i);                /* the box at i is its handle's one box */
+void fl_box_remember(lua_State *L, int i);                /* fl_box_find then finds the box at i */
 void fl_box_untrack(fl_lua *b, fl_box *x);                /* no scope will close it */
 void fl_box_close(fl_lua *b, fl_box *x, uint32_t why);
-/* for the userdata at i, which is being finalised: its box can be reused */
+/* The userdata at i is being finalised: closes its box, which can then be reused. */
 void fl_box_finalise(lua_State *L, fl_lua *b, int i);
 /* ---- callbacks (callback.c) and what they keep alive (cycles.c) ------------------------------ */
 /* Pops the function on top and stores it in the registry under a new id. To be called before
@@ -351,11 +354,11 @@ int64_t fl_option_int(lua_State *L, int i, const char *op, const char *name, int
 /* Reads the sizes at first … last: numbers, or one table of them. least: smallest size allowed (-1
 ** for reshape). */
 void fl_arg_sizes(lua_State *L, int first, int last, const char *op, int least, fl_sizes *s);
-/* dtype, device and requires_grad at 'first' and after it, nil if not given. */
+/* Reads dtype, device and requires_grad at the stack indices first to first + 2; nil: not given. */
 void fl_arg_make_opts(lua_State *L, int first, const char *op, fl_make_opts *o);
 const char *fl_lua_shape_of(char buf[192], const fl_node *n);
 void fl_push_scalar(lua_State *L, int dtype, fl_scalar v);
-/* Pushes a list of sizes or strides in the form that scripts get; fl_is_sizes: is the value at i
+/* Pushes the list of sizes or strides that a script gets as x.shape; fl_is_sizes: is the value at i
 ** such a list? (sizes.c) */
 void fl_push_sizes(lua_State *L, int n, const int64_t from[FL_MAX_AXES]);
 /* fl_push_sizes with the metatable of such lists at index 'meta', since x.shape is read often. */
@@ -366,7 +369,7 @@ void fl_sizes_metatable(lua_State *L, fl_lua *b);
 ** impossible. */
 int fl_number_fits(lua_State *L, int i, int dtype, fl_scalar *v, char why[96]);
 int fl_value_fits(const fl_operand_arg *a, int dtype, fl_scalar *v);
-/* Offers the string keys of the table at t as candidates. */
+/* Offers the string keys of the table at t as candidates for the misspelt word of g. */
 void fl_offer_keys(lua_State *L, int t, fl_word_guess *g);
 /* Reads the list of tensors in the table at i: puts their boxes into an array of at most 'max', and
 ** returns how many. The userdata stay on the stack, since a finaliser may remove them from the
@@ -401,9 +404,9 @@ int fl_lua_call_along(lua_State *L);           /* internal.along */
 int fl_lua_attention(lua_State *L);            /* internal.attention */
 int fl_lua_attention_rows(lua_State *L);       /* internal.attention_rows */
 int fl_lua_form(lua_State *L);                 /* internal.form */
-/* A name of a function written in Lua (library.c): loads the file (chapter) that defines it and
-** pushes the field of the table at 'table'; otherwise pushes nothing and returns LUA_TNIL. group:
-** "" for flame and tensors, "linalg.", "^" for the internals. */
+/* If 'name' is that of a function written in Lua (library.c): loads the file (chapter) that defines
+** it, pushes the field of the table at 'table' and returns its type; otherwise pushes nothing and
+** returns LUA_TNIL. group: "" for flame and tensors, "linalg.", "^" for the internals. */
 int fl_chapter_find(lua_State *L, fl_lua *b, int table, const char *group, const char *name);
 int fl_core_load(lua_State *L, fl_lua *b);     /* all chapters, once; 1 if they were loaded now */
 int fl_core_call(lua_State *L, const char *name);
@@ -414,8 +417,9 @@ void fl_scope_metatable(lua_State *L, fl_lua *b);   /* registers the metatables 
 void fl_guard_metatable(lua_State *L, fl_lua *b);
 void fl_grad_init(fl_lua *b);
 void fl_push_closure(lua_State *L, fl_lua *b, lua_CFunction f);   /* with our two upvalues */
-/* Userdata of one kind: 'mark', a distinct address, is a key of their metatable (which is on top
-** for the first function). Returns the block of the userdata at i; NULL: it is not of that kind. */
+/* Userdata of one kind have 'mark', a distinct address, as a key of their metatable. fl_lua_mark
+** adds it to the metatable on top. fl_lua_marked returns the block of the userdata at i; NULL: it
+** is not of that kind. */
 void fl_lua_mark(lua_State *L, const void *mark);
 void *fl_lua_marked(lua_State *L, int i, const void *mark);
 
@@ -423,6 +427,7 @@ enum { FL_PROP_SHAPE = 1, FL_PROP_NDIM, FL_PROP_DTYPE, FL_PROP_DEVICE, FL_PROP_R
        FL_PROP_GRAD, FL_PROP_IS_LEAF, FL_PROP_IS_CPU, FL_PROP_IS_CUDA,
        FL_PROP_TURNED, FL_PROP_LAST_TURNED };
 enum { FL_UPVALUE_SIZES = 4 };         /* of the metamethods of tensors: the metatable of sizes */
-/* Push views: with all axes in reverse order, or with the last two exchanged */
+/* Pushes a view of the tensor at 1 with its axes in reverse order (all), or the last two
+** exchanged. */
 int fl_property_turned(lua_State *L, int all);
 #endif

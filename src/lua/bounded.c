@@ -19,7 +19,7 @@ enum { READ_PART = 256, BYTES_A_STEP = 4, FAILED_STEPS = 100, STRING_BYTES_A_STE
 
 /* ---- functions that poll first --------------------------------------------------------------- */
 
-/* Charges for the strings among n arguments, since a function's time is proportional to their
+/* Charges steps for the strings among n arguments, since a function's time is proportional to their
 ** length. One string may be passed thousands of times, which a memory limit does not prevent. */
 static void charge_arguments(lua_State *L, fl_lua *b, int n) {
   size_t bytes = 0;
@@ -31,7 +31,7 @@ static void charge_arguments(lua_State *L, fl_lua *b, int n) {
   fl_hook_charge(L, b, (long long)(bytes / STRING_BYTES_A_STEP));
 }
 
-/* Upvalue 1: the binding, and a function of Lua's own, which has no upvalues. */
+/* What upvalue 1 of the wrappers below holds: the binding, and a C function of Lua's libraries. */
 typedef struct own_function { fl_lua *b; lua_CFunction f; } own_function;
 
 static int polled(lua_State *L) {
@@ -105,8 +105,8 @@ static int b_pcall(lua_State *L) {
   return status == LUA_OK ? lua_gettop(L) : ended(L, status, 0);
 }
 
-/* Upvalue 2: the script's handler. It is called where the error is raised; if the hook raised it,
-** no hook runs there, so the message stays as it is. */
+/* The message handler of xpcall; upvalue 2 is the script's. It runs where the error was raised. If
+** the hook raised it, no hook would run in the script's handler, so that is not called. */
 static int handled(lua_State *L) {
   fl_lua *b = self_of(L);
   if (b->ending || b->c == NULL || fl_must_end(b->c)) return 1;
@@ -173,8 +173,9 @@ static int b_collectgarbage(lua_State *L) {
 
 /* ---- load ------------------------------------------------------------------------------------ */
 
-/* Text is given to the parser in parts, so that its loops are interrupted; 'at' is the index of the
-** string or the function. */
+/* The text that 'load' parses. The parser gets it in parts, and each part charges steps, so that a
+** long text can be interrupted. at: stack index of the string, or of the function that returns
+** it. */
 typedef struct source { fl_lua *b; int at, piece; const char *next; size_t left; } source;
 
 static const char *read_part(lua_State *L, void *arg, size_t *size) {

@@ -1,11 +1,11 @@
 /*
 ** Boxes: the userdata that stand for tensors in Lua.
 **
-** A box owns one reference of its handle. A handle that the library holds itself (x.grad) is found
-** by its address in a weak table, so that it is always the same userdata: tensors are compared and
-** used as table keys by identity. A weak entry is removed before its box is finalised, so a reused
-** address has no old entry. Boxes made while a scope is open are in fl_lua.tracked until the scope
-** closes them.
+** A box owns one reference of its handle (flame_tensor). A handle that the library holds, as
+** x.grad, is the key of its box in a weak table, so that a script always gets the same userdata:
+** tensors are compared and used as table keys by identity. Lua removes a weak entry before it
+** finalises the box, so a reused address has no old entry. Boxes made while a scope is open are in
+** fl_lua.tracked until the scope closes them.
 */
 #include "lua/binding.h"
 

@@ -1,7 +1,8 @@
 /*
-** internal.call(kind, what, inputs, params, sizes, dtype): records a call (tensor/call.h) for the
-** composites written in Lua, which have checked the user's arguments. The result is untracked.
-** Without inputs the device is the default one.
+** internal.call(kind, what, inputs, params, sizes, dtype): records a call (a node that runs a
+** function such as a sort, tensor/call.h) for functions written in Lua, which have checked the
+** user's arguments. Autograd does not track the result. Without inputs the device is the default
+** one.
 **
 ** internal.along(kind, what, x, d, dtype, y, ...): records a call on x, and on y if it is not nil,
 ** along axis d of x, which is checked here. The call's parameters: the numbers of elements before,
@@ -12,8 +13,8 @@
 ** internal.attention_rows(x, h, hk, scale, causal): n_attention_rows.
 **
 ** internal.form(what, axis, code, total, x, ...): n_form (tensor/form.h) of inputs x, ... along
-** 'axis', untracked; code: its integers, two bytes each. total: the result is summed over the axes
-** between the components and the last axis.
+** 'axis', untracked; code: the integers of n_form, two bytes each. total: the result is summed over
+** the axes between the components and the last axis.
 */
 #include "lua/binding.h"
 #include "tensor/call.h"

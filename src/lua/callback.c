@@ -2,9 +2,10 @@
 ** Functions of the script that the graph holds: backward of flame.func, what a checkpoint runs
 ** again, lists of hooks.
 **
-** An fl_callback is owned by an entry of the graph. Its function is stored under its id in a table
-** of the registry, which is strong except while cycles.c lets Lua's collector decide. Ids are never
-** reused: the collector may remove one from the table while its callback exists.
+** An fl_callback is owned by an entry of the graph (the record of an op). Its function is stored
+** under its id in a table of the registry, which is strong except while cycles.c lets Lua's
+** collector decide. Ids are never reused: the collector may remove one from the table while its
+** callback exists.
 */
 #include "lua/binding.h"
 

@@ -4,8 +4,8 @@
 ** again however the call ends. C functions that call lua_resume themselves are not noticed: what
 ** runs in them ends at their return. Upvalue 1 of each: the binding.
 **
-** If coroutines are limited each costs steps, and is a key of a weak table, in which they are
-** counted again when the limit seems to be reached.
+** If the number of coroutines is limited, each costs steps, and is a key of a weak table, in which
+** they are counted again when the limit seems to be reached.
 */
 #include "lua/binding.h"
 #include "lua/hook.h"
@@ -62,7 +62,8 @@ static int resume(lua_State *L) {
   return n >= 0 ? n + 1 : 2;
 }
 
-/* Closes a coroutine that failed; an error that its variables raise then replaces the error. */
+/* Closes a coroutine that failed; an error in closing its variables replaces the coroutine's
+** error. */
 static int failed(lua_State *L, fl_lua *b, lua_State *co) {
   int status = lua_status(co);
   if (status != LUA_OK && status != LUA_YIELD) {
@@ -133,7 +134,7 @@ static lua_State *push_new(lua_State *L, fl_lua *b) {
 
 /* The body of a coroutine in a state with limits: (function, …). An error raised by the hook leaves
 ** a coroutine in which no hook runs any more, and its to-be-closed variables would be closed
-** without a hook; so the coroutine is closed in here. */
+** without a hook; so the function runs under lua_pcallk, which closes them first. */
 static int body_ended(lua_State *L, int status, lua_KContext context) {
   (void)context;
   return status == LUA_OK || status == LUA_YIELD ? lua_gettop(L) : lua_error(L);

@@ -1,7 +1,8 @@
 /*
 ** Worker threads of a loader (lua/flame/data/loader.lua): each has a Lua state and a context.
 ** Requests and answers cross as messages, lists of strings that are copied; their meaning is
-** defined by data/items.lua. Requests are taken in order; an answer is requested by its ticket.
+** defined by data/items.lua. Requests are taken in order; an answer is asked for by its ticket
+** (number).
 **
 ** A crew is in its context's memory and in a list of the binding, not in its userdata: Lua frees a
 ** userdata without calling its finaliser if it has no memory for the call, and threads would still

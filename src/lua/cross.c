@@ -1,7 +1,8 @@
 /*
-** What crosses between states: nil, booleans, numbers, strings, tables without metatables,
-** tensors. All are copied; a table, a long string or a tensor that is met twice is one copy, so
-** that nothing grows on the way, and tables may contain themselves.
+** Values passed from one Lua state to another: nil, booleans, numbers, strings, tables without
+** metatables, tensors. All are copied; a table, a long string or a tensor that is met twice is
+** copied once, so that the copies are not larger than the originals, and tables may contain
+** themselves.
 */
 #include "lua/cross.h"
 #include "lua/hook.h"

@@ -1,13 +1,15 @@
 /*
-** Cycles through the graph: a hook, or a function that a checkpoint runs again, that names a tensor
-** from which the graph leads back to it. Lua's collector sees function -> userdata; what a tensor
-** reaches through entries it does not see, so callbacks are anchored in the registry.
+** Cycles through autograd's graph: a callback (a hook, or a function that a checkpoint runs again)
+** refers to a tensor from which the graph leads back to the callback. Lua's collector sees that the
+** function refers to the userdata, but not what the tensor reaches through entries (records of
+** ops): so callbacks are anchored (held by a strong table) in the registry.
 **
-** For one collection they can be loosened: a survey writes down, as Lua's own references, what each
-** tensor reaches, and the table of callbacks becomes weak. The collector then decides exactly what
-** is dead, including what only callbacks refer to: files, values of weak tables. This is right as
-** long as the graph does not grow: code that would make a new path in it calls fl_anchor first,
-** which undoes the loosening. If something dies, the survey keeps too much alive, which is safe.
+** For one collection callbacks can be loosened: a survey writes down, as Lua's own references, what
+** each tensor reaches, and the table of callbacks becomes weak. The collector then decides exactly
+** what is dead, including what only callbacks refer to: files, values of weak tables. This is right
+** as long as the graph does not grow: code that would make a new path in it calls fl_anchor first,
+** which undoes the loosening. If a part of the graph is freed, the survey keeps too much, which is
+** safe.
 **
 ** A survey has four steps.
 **   1. Look through what callbacks reach in Lua for boxes. Lua has no way from a box to its
@@ -170,8 +172,8 @@ static fl_callback *function_of(const fl_node *n) {
   return k != NULL && k->release == fl_callback_drop ? (fl_callback *)k->arg : NULL;
 }
 
-/* The number of nodes to which a walk may continue from n. They include the previous value of a
-** write, since a refused write becomes a copy of it. */
+/* The number of nodes to which a walk may continue from n. They include n->before, the value before
+** an in-place write, since a refused write becomes a copy of it. */
 static int ways_from(const fl_node *n) {
   const fl_callback *f = function_of(n);
   return n->entry->leaf ? 0 : n->nin + 2 + (f != NULL ? f->nkept : 0);
@@ -189,8 +191,8 @@ static fl_node *way_from(const fl_node *n, int i) {
   return to != NULL && to->entry != NULL ? to : NULL;
 }
 
-/* Pops a set and joins it with the one below, which is a table that only the survey uses if
-** 'joined' > 0. */
+/* Pops a set (what a node reaches) and joins it with the one below. *joined: the number of elements
+** of the one below, if that is a table made here for joining; else 0. */
 static void join(lua_State *L, lua_Integer *joined) {
   if (!lua_toboolean(L, -1) || lua_rawequal(L, -1, -2)) {
     lua_pop(L, 1);
@@ -406,8 +408,8 @@ void fl_cycles_loosen(lua_State *L, fl_lua *b) {
 int fl_cycles_due(const fl_lua *b) { return b->c->sequence - b->surveyed >= b->survey_cost; }
 
 /* Undoes fl_cycles_loosen. Needs no memory, since the keys exist. If a finaliser made a graph
-** survive whose functions the collector has removed, the table of these becomes strong until the
-** next survey stores them again. */
+** survive whose functions the collector has removed, the table fl_key_functions becomes strong
+** until the next survey stores them again. */
 void fl_cycles_anchor(void *binding) {
   fl_lua *b = (fl_lua *)binding;
   lua_State *L = fl_lua_thread(b);
@@ -445,8 +447,8 @@ static int asked_for(lua_State *L, const fl_lua *b) {
   return f != NULL && f == b->collectgarbage;
 }
 
-/* The watch is finalised and made usable again immediately; without callbacks the registry keeps
-** it. */
+/* The finaliser of the watch, a userdata that dies in each collection: makes it finalisable again.
+** Without callbacks it is stored in the registry, so that it does not die. */
 static int watch_gc(lua_State *L) {
   fl_lua *b = self_of(L);
   if (b->c == NULL || !lua_getmetatable(L, 1)) return 0;

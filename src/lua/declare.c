@@ -82,8 +82,8 @@ int fl_args(lua_State *L) {
   return form;
 }
 
-/* Pushes the name in the head, followed by the suffix, without parsing; or 'suffix' itself if that
-** is a name. */
+/* Pushes the name before the '(' of a declaration, followed by the suffix ("" or "_"); or 'suffix'
+** itself if that is a name. Nothing is parsed. */
 static void push_name(lua_State *L, const char *text, const char *suffix) {
   const size_t head = strcspn(text, "(");
   size_t from = head, to = head;

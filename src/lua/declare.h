@@ -64,9 +64,9 @@ typedef enum fl_decl_default_kind {
 } fl_decl_default_kind;
 
 typedef struct fl_decl_param {
-  fl_decl_span name, type, given;   /* name; type and default as written, for pages; may be empty */
+  fl_decl_span name, type, given;   /* given: the default; it and type as written, maybe empty */
   uint16_t plain;                     /* bit t: a value of Lua type t fits without further checks */
-  uint8_t tensor, whole;       /* a tensor is allowed; numbers must be whole, and become integers */
+  uint8_t tensor, whole;       /* tensor: one is allowed; whole: numbers become integers */
   uint8_t optional, named;             /* "?"; behind "*" */
   uint8_t atom, natoms;                /* in fl_declared.atom */
   uint8_t by_default;                  /* fl_decl_default_kind */
@@ -76,8 +76,8 @@ typedef struct fl_decl_param {
 
 typedef struct fl_decl_result { fl_decl_span name, type, flag; } fl_decl_result;
 
-/* One form. Parameters are on the stack in the order of the declaration, then the values of "id..."
-** or "...". */
+/* One form (parameter list). The function finds its parameters on the stack in the order of the
+** declaration, then the values of "id..." or "...". */
 typedef struct fl_decl_form {
   fl_decl_span scope, text;            /* scope: "", ".", ":", "linalg.", "nn.init.", "Class:" */
   uint8_t param, nparams;              /* without "id..." */
@@ -120,13 +120,13 @@ const fl_declared *fl_declare_parse(lua_State *L, int text);
 enum { FL_DECL_NAME = -1 };              /* from one upvalue to the next: their indices decrease */
 int fl_declare_read(lua_State *L, const fl_declared *d, int holder);
 
-/* Why a form does not accept its arguments. (declare_read.c) */
+/* Why a form does not accept its arguments; 'at' is a stack index. (declare_read.c) */
 typedef enum fl_decl_misfit_kind {
   FL_FITS, FL_MISFIT_MANY,           /* more arguments than parameters: 'element' is their number */
   FL_MISFIT_TYPE,                      /* the value at 'at' */
   FL_MISFIT_ELEMENT,                   /* element 'element', at 'at', of a list or of "id..." */
   FL_MISFIT_LENGTH,            /* the list at 'at' does not have the length that dims(n) requires */
-  FL_MISFIT_COUNT,             /* the length of a list, at 'at', is too large or no count */
+  FL_MISFIT_COUNT,             /* the value at 'at', a list's length, is too large or no count */
   FL_MISFIT_MISSING, FL_MISFIT_TWICE,
   FL_MISFIT_OPTION,                    /* the key at 'at' is not a parameter */
   FL_MISFIT_KEY,                       /* the key at 'at' is not a string */

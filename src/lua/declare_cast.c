@@ -3,7 +3,7 @@
 ** range or precision, "@neutral") decides to which dtype its tensors are cast at its entry,
 ** wherever the script got the function from. Ops that it calls itself are not cast, and neither are
 ** those of a backward function: a gradient is computed in the dtypes of its forward code.
-** base/autocast.lua has the blocks.
+** base/autocast.lua makes the blocks in which a script turns it on.
 */
 #include "lua/declare.h"
 
@@ -33,9 +33,9 @@ void fl_declare_cast(lua_State *L, fl_lua *b, int cast) {
 }
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
-/* The state of a block. It is ended by a C function, which nothing can interrupt halfway. depth 0:
-** the block has not begun, or is over; inside: the block began in an op whose own ops are not
-** cast. */
+/* The state of a block of flame.autocast. It is ended by a C function, which nothing can interrupt
+** halfway. depth 0: the block has not begun, or is over; inside: the block began in an op whose own
+** ops are not cast. */
 typedef struct block { int64_t depth; uint8_t before, inside; } block;
 static const char BLOCK[] = "flame.autocast";
 

@@ -274,7 +274,7 @@ static void read_param(draft *s, fl_decl_form *f, int named) {
   else f->npos += (uint8_t)!named;
 }
 
-/* Adds the names of "*factory", which are all optional. */
+/* Adds the parameters for which "*factory" stands; all are optional. */
 static void add_factory(draft *s, const fl_decl_form *f) {
   static const struct { const char *name; fl_decl_atom_kind kind; const char *type; } all[] = {
     { "dtype", FL_ATOM_DTYPE, "dtype" }, { "device", FL_ATOM_DEVICE, "device" },

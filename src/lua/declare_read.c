@@ -6,8 +6,8 @@
 */
 #include "lua/declare.h"
 
-/* The arguments of the call. n: their number; keyed, empty: what the last one is, if it is a table;
-** given: their number including trailing nils. */
+/* The arguments of the call. n: their number; keyed: the last one is a table of options; empty: it
+** is an empty table; given: their number including trailing nils. */
 typedef struct call { int n, keyed, empty, given; } call;
 
 /* ---- values ---------------------------------------------------------------------------------- */
@@ -291,7 +291,7 @@ static void copy_list(lua_State *L) {
   lua_remove(L, -2);
 }
 
-/* base: the stack index before the first parameter. */
+/* Pushes the default of p. base: the stack index before the first parameter. */
 static void push_default(lua_State *L, const fl_decl_param *p, int holder, int base) {
   switch ((fl_decl_default_kind)p->by_default) {
     case FL_DEFAULT_NONE: lua_pushnil(L); break;
@@ -309,7 +309,7 @@ static void changed(lua_State *L, const fl_decl_param *p, const char *op) {
   fl_lua_fail(L, op, "%.*s changed while it was read", p->name.n, p->name.at);
 }
 
-/* Does an atom take the value at i, or (element) take a list with this element? */
+/* Does a type of p accept the value at i, or, if 'element' is 1, a list with this element? */
 static int is_taken(lua_State *L, const fl_declared *d, const fl_decl_param *p, int i,
     int element) {
   for (int k = p->atom; k < p->atom + p->natoms; k++) {
@@ -463,7 +463,7 @@ static int first_fit(lua_State *L, const fl_declared *d, const fl_decl_form *f, 
 }
 
 /* Moves the values of the table on top to the nparams parameters before it; those that it names are
-** nil so far. 0: it has another key or value. */
+** nil so far. 0: the table has another key, or a value that needs the complete checks. */
 static int take_options(lua_State *L, const fl_declared *d, const fl_decl_form *f) {
   const fl_decl_param *p = &d->param[f->param];
   const int options = f->nparams + 1;

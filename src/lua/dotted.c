@@ -22,8 +22,8 @@ typedef struct search {
   flame_context *c;
   lua_Debug *caller, *callee;
   char line[LINE], path[PATH];
-  int found;                           /* 1: found; 2: found, and the first argument may be intended
-                                       ** as the second */
+  int found;                           /* 1: the dot is the mistake; 2: perhaps, since the first
+                                       ** argument is an object of the same kind */
   int empty;                           /* no arguments are written */
 } search;
 

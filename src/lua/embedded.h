@@ -5,10 +5,10 @@
 **
 ** The last entry of a table, named "", is the dictionary with which the others were deflated.
 **
-** The texts are there in every form of flame. A program that is linked with the Lua that compiled
-** fl_embedded_code (flame-lua is) puts the table's address into the registry under fl_key_code
-** before luaopen_flame: the files in it need not be parsed. It has the files that most programs
-** load.
+** The texts are in every build of flame (module, library, program). A program that is linked with
+** the Lua that compiled fl_embedded_code (flame-lua is) puts the table's address into the registry
+** under fl_key_code before luaopen_flame: the files in it need not be parsed. The table has the
+** files that most programs load.
 */
 #ifndef FL_LUA_EMBEDDED_H
 #define FL_LUA_EMBEDDED_H

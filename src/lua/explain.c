@@ -38,7 +38,8 @@ static int64_t survey(const flame_context *c, large *at, int64_t room) {
 }
 
 /* core.tensors(count): a list of the largest tensors with a value: {bytes =, shape =, dtype =,
-** device =, site =, handles = {handle = true of all in this memory}}; and how many there are. */
+** device =, site =, handles = {[handle] = true, for each tensor in this memory}}; and how many
+** there are. */
 static int tensors(lua_State *L) {
   fl_lua *b = self_of(L);
   const lua_Integer most = luaL_checkinteger(L, 1);
@@ -102,7 +103,7 @@ static fl_plan *plan_of(flame_context *c, fl_node *x) {
 enum { KINDS = FL_S_CALL + 1 };
 typedef struct outline { int64_t count[KINDS], bytes, arena, nodes; } outline;
 
-/* 1 if x is pending and its plan could be made; 0: it has a value, or there is an error. */
+/* Writes the plan of x to 'text' and sums it up in o: 1; 0: x has a value, or there is an error. */
 static int describe(flame_context *c, fl_node *x, fl_text *text, outline *o) {
   if (x->state == FL_FAILED) fl_node_raise(x);
   fl_plan *p = x->state == FL_PENDING ? plan_of(c, x) : NULL;

@@ -1,5 +1,5 @@
 /*
-** Gradients: backward, the raw form of gradients(), grad modes, functions and hooks of the
+** Gradients: backward, the part of gradients() in C, grad modes, functions and hooks of the
 ** script. A function of the script is called under pcall by a C function without upvalues, a
 ** trampoline (a closure would need memory); its error is raised again where the walk began.
 */
@@ -45,7 +45,7 @@ static int g_reached(lua_State *L) {
   return 1;
 }
 
-/* (f): is called after each backward of the script. For distributed/parallel.lua. */
+/* (f): f is called after each backward of the script. For distributed/parallel.lua. */
 static int g_after_backward(lua_State *L) {
   fl_lua *b = self_of(L);
   luaL_checktype(L, 1, LUA_TFUNCTION);
@@ -55,8 +55,9 @@ static int g_after_backward(lua_State *L) {
   return 0;
 }
 
-/* (roots, seeds, wrt, {retain_graph, create_graph, strict}) -> list of tensors, false if not
-** reached. seeds may be nil. For autograd/gradients.lua, which makes a map of them. */
+/* (roots, seeds, wrt, {retain_graph, create_graph, strict}) -> list of the gradients for wrt, false
+** where none was reached. seeds may be nil. For autograd/gradients.lua, which makes a map of
+** them. */
 static int g_gradients(lua_State *L) {
   fl_lua *b = self_of(L);
   static const char op[] = "gradients";
@@ -234,8 +235,8 @@ static int remake_result(lua_State *L) {
   return fl_lua_leave(L, b, m, out, v ? n_custom(v, y->nin, y->in, y->entry->custom, which) : NULL);
 }
 
-/* (y, g, since): the gradients of y, which is the same result computed again since then, with
-** respect to the inputs. */
+/* (y, g, since): the gradients of y with respect to the inputs, from its gradient g. y is the
+** checkpoint's result, computed again by entries (records of ops) from number 'since' on. */
 static int inner_gradients(lua_State *L) {
   fl_lua *b = self_of(L);
   const custom_call *call = call_of(L, b);
@@ -427,8 +428,8 @@ static int g_checkpointed(lua_State *L) {
 }
 
 /* ---- hooks: a list of what can be called ---------------------------------------------------- */
-/* A hook may free the entry, and with it the list: only the list on Lua's stack is certain to
-** exist. */
+/* A hook may free the entry (record in the graph) that owns f: only the list of hooks on Lua's
+** stack is certain to exist. */
 typedef struct hook_call {
   fl_lua *b; const fl_callback *f; fl_node *g; fl_node *changed;
 } hook_call;

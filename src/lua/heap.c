@@ -8,9 +8,9 @@
 ** uncounted. Before the context exists, and after it is closed, only the sum of bytes is kept.
 **
 ** A small amount is counted in advance, and most requests are served from it: a loop over small
-** tensors allocates and frees a block for each, and counting it in all memories that contain this
-** one would cost as much again. If a limit refuses, the amount is returned first, so no request
-** fails because of it.
+** tensors allocates and frees a block for each, and counting it in this context and in those that
+** contain it (of a sandbox's owner) would cost as much again. If a limit refuses, the amount is
+** returned first, so no request fails because of it.
 **
 ** While the hook is active a large block costs steps and is an occasion to test whether the work
 ** must end: an instruction that copies megabytes takes as long as thousands of others. Long strings
@@ -33,7 +33,7 @@ struct fl_lua_heap {
   flame_context *c;                 /* NULL: a state of ours without one */
   int64_t bytes;                 /* bytes that are counted, since lua_gc reports nothing in a
                                  ** finaliser */
-  int64_t ahead;                    /* the part of it counted in advance: at most 2 * AHEAD */
+  int64_t ahead;                    /* the part of 'bytes' counted in advance: at most 2 * AHEAD */
   fl_lua *b;                        /* not used by frees: it may be freed before its state */
   uint8_t making_room, refusals, deny;
   void *state;                      /* a state of ours: its block, which is freed last; else NULL */
@@ -162,7 +162,7 @@ static void *of_system(void *ud, void *p, size_t old, size_t size) {
   return NULL;
 }
 
-/* Allocates a block of this kind when the current page is full. */
+/* Allocates a block of this kind (size class) when the current page is full. */
 static __attribute__((noinline)) void *take_more(fl_lua_heap *h, int kind) {
   if (h->deny == 0 && fl_pool_turn(&h->pool, kind)) return fl_pool_take(&h->pool, kind);
   if (!take(h, FL_POOL_PAGE)) return NULL;

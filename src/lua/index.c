@@ -49,7 +49,7 @@ typedef struct address {
   fl_node *idx[FL_MAX_AXES];    /* 1-based */
   int perm[FL_MAX_AXES];        /* y's axes in the order in which they are used */
   int moved;
-  int at;                       /* axis of the merged positions */
+  int at;                       /* the axis of 'merged' that the positions address */
   fl_node *merged;              /* y permuted, with the addressed axes merged into one */
   int64_t before[FL_MAX_AXES];  /* sizes of y permuted */
   fl_node *linear;              /* checked 0-based positions */
@@ -297,8 +297,8 @@ static fl_node *along_node(fl_lua *b, const char *op, how_t how, const along *a)
   return y && n.scalar ? n_reshape(y, 0, NULL) : y;
 }
 
-/* core.naming(op): the next op that takes positions is a part of 'op': its messages use this
-** name. */
+/* core.naming(op): the next op that takes positions (indices) does a part of the work of 'op', so
+** its messages use the name 'op'. */
 static int i_naming(lua_State *L) {
   static const char *const names[] = { "put", "take_along_dim", "scatter_reduce", "index_reduce",
                                        "embedding_bag",

@@ -328,7 +328,7 @@ static int metamethod(lua_State *L) {
   return 1;
 }
 
-/* ---- core.graph(x, tape): the recorded nodes behind x; tape: and those of the tape ----------- */
+/* ---- core.graph(x, tape): pending nodes that x needs; tape: also those kept for backward ----- */
 static int inputs_of(const fl_node *n, int tape) {
   return n->state == FL_PENDING || (tape && n->entry != NULL) ? n->nin : 0;
 }

@@ -1,5 +1,5 @@
 /*
-** Files for scripts: the raw forms that lua/flame/base/save.lua and data.lua build on, the
+** Files for scripts: the functions on which lua/flame/base/save.lua and data.lua are built, the
 ** clock and the terminal for progress lines, and x:to_(…), which changes dtype or device
 ** inside a handle.
 ** An open file or folder is in a userdata with a finaliser, so that no error leaves it open.
@@ -118,7 +118,7 @@ static int io_load(lua_State *L) {
   return 2;
 }
 
-/* (path of an index) -> {tensor = file} for a list of safetensors files. */
+/* (path of an index) -> {tensor = file} for tensors stored in several safetensors files. */
 static int io_load_parts(lua_State *L) {
   fl_lua *b = self_of(L);
   const char *path = arg_path(L, 1, "load");
@@ -383,7 +383,7 @@ static int io_read_at(lua_State *L) {
   return 1;
 }
 
-/* (path) -> {name = "f" | "d" | "l" | "o"}, or nil and why. */
+/* (path) -> {name = "f" file | "d" folder | "l" link | "o" other}, or nil and why. */
 static int io_list(lua_State *L) {
   fl_lua *b = self_of(L);
   const char *path = arg_path(L, 1, "list");
@@ -474,7 +474,7 @@ static int io_terminal(lua_State *L) {
 
 /* ---- x:to_(dtype or device) ------------------------------------------------------------------ */
 
-/* The value in another dtype or on another device, outside the tape. */
+/* The value in another dtype or on another device, not recorded for gradients. */
 static fl_node *converted(flame_context *c, fl_node *n, int dtype, int device) {
   const uint8_t grad = c->grad_mode;
   c->grad_mode = 0;

@@ -100,8 +100,8 @@ void fl_kernel_take(fl_kernel_box *k, fl_kprogram *p) {
   }
 }
 
-/* Puts into the box its function with the parameters named in the list at 'inout' (0: there is
-** none) as arguments that keep their contents. */
+/* Makes the program of the box's function, in which the parameters named in the list at 'inout' (0:
+** there is none) are arguments that keep their contents, and puts it into the box. */
 static void take_function(lua_State *L, fl_lua *b, fl_kernel_box *k, int inout) {
   uint8_t named[FL_KP_MAX_ARGS] = { 0 };
   fl_kfunction *f = k->k;
@@ -115,8 +115,8 @@ static void take_function(lua_State *L, fl_lua *b, fl_kernel_box *k, int inout) 
   else fl_lua_raise(L, b);
 }
 
-/* Finds an output whose old contents the kernel reads, or adds to by a plain +=, although it has no
-** such contents. */
+/* Finds an output that the kernel reads before it writes it, or adds to by a plain +=, although an
+** output is a new array without contents. */
 static void find_unread(fl_lua *b, fl_kernel_box *k) {
   const fl_kfunc *f = k->k->f;
   if (!f->has_body) return;
@@ -165,8 +165,8 @@ static int source_error(lua_State *L, fl_kunit *u, int32_t line, const char *tex
   return fl_lua_fail(L, "kernel", "%s%s", where, why);
 }
 
-/* Puts before the compiler's message why the language refuses the kernel, and after it what an
-** unknown name may mean. */
+/* Puts before the compiler's message why flame's own parser refuses the kernel, and after it what
+** an unknown name may mean. */
 static void add_reason(flame_context *c, fl_ksource *s, const fl_kfunc *f) {
   char text[640];
   const char *meant = f->refusal ? strstr(f->refusal, "did you mean ") : NULL;
@@ -196,7 +196,7 @@ static int has_lists(const fl_kfunc *f, int open) {
 }
 
 /* In a state with limits, and for a text with lists, only text that is printed from the kernel's
-** tree is compiled, not the script's: raises if there is no tree. */
+** syntax tree is compiled, not the script's: raises if the kernel has no tree. */
 static void need_understood(lua_State *L, const fl_lua *b, const fl_kfunction *k) {
   char text[480];
   if (!k || k->f->has_body || has_lists(k->f, 1)) return;    /* each call is of another kernel */
@@ -239,7 +239,7 @@ static int place_of(lua_State *L, const char *text, char label[LUA_IDSIZE]) {
 }
 
 /* (source, entry or nil, options, inout, file or nil[, forms, kernel of the same text]) -> a
-** kernel */
+** kernel. forms: "bias=0," if the argument bias will be nil (kernel_form.c) */
 static int kernel_new(lua_State *L) {
   fl_lua *b = self_of(L);
   size_t n;
@@ -257,7 +257,7 @@ static int kernel_new(lua_State *L) {
   if (!s && b->c->err.code == FLAME_INTERRUPTED) tell_interrupt(b->c);
   fl_kunit *u = s ? fl_kunit_new(&b->c->mem, s, label, first, option, noption) : NULL;
   if (u) settle_memory(L, s, 4);
-  /* the unit is owned by its functions: makes the first one, whichever is chosen later */
+  /* its functions own the unit (parsed text): makes the first, even if another is used later */
   if (u && (s->n_kernels > 0)) k->k = fl_kfunction_given(u, s->kernels[0]);
   const int parsed = u && (k->k || s->n_kernels == 0);
   if (!parsed && b->c->err.code == FLAME_OK)
@@ -406,8 +406,8 @@ static int checks_gradients(lua_State *L) {
   return 1;
 }
 
-/* ([most]): sets how many elements a gather may have; returns the previous number. Tests disable
-** gathers with -1. */
+/* ([most]): sets how many elements a gather (an adjoint kernel that collects the sum of each
+** element without atomics) may have; returns the previous number. Tests disable gathers with -1. */
 static int kernel_gather(lua_State *L) {
   flame_context *c = self_of(L)->c;
   if (!c) return fl_lua_raise(L, self_of(L));

@@ -20,15 +20,15 @@ typedef struct fl_kernel_box {
   fl_kprogram *p;                      /* a reference; NULL: closed */
   fl_kfunction *k;                     /* of p */
   int nout, taken, nhidden;            /* nout, taken: numbers of results and arguments of a call */
-  int nlisted;                         /* parameters that are further arrays of a list */
-  int forms;                /* results that are no tensors: nil, lists */
+  int nlisted;                         /* how many parameters are further arrays of a list */
+  int forms;                /* how many results are no tensors: nil, lists */
   uint8_t has_grid, has_block, has_shape, lua_shape, lua_grid;
   uint8_t has_threads, lua_threads;    /* how many threads the grid is to have, in place of grid */
   uint8_t chosen;                      /* block = "auto": 1 + device that 'block' was chosen for, or
                                        ** FL_KERNEL_OPEN; 0: the block is as the script says */
   uint8_t given;                       /* the script computes the gradient */
-  uint8_t formed;                      /* another kernel runs in its place where arguments have a
-                                       ** form that the text asks for: nil (kernel_form.c) */
+  uint8_t formed;                      /* 1: for arguments that are nil or lists of tensors, another
+                                       ** kernel of the same text runs instead (kernel_form.c) */
   int64_t grid[3], threads[3], block[3], shared;
   fl_sizes shape;
   int unread_output, unread_line;      /* output that is read before it is written, and its line;
@@ -38,7 +38,7 @@ typedef struct fl_kernel_box {
 
 enum { FL_KERNEL_LIST = 64 };            /* arrays of a list */
 
-/* The name by which a script means a parameter. */
+/* The name that scripts use for a parameter: that of the list if q is an array of a list. */
 static inline const char *fl_kparam_title(const fl_kparam *q) {
   return q->list_of ? q->list_of : q->name;
 }
@@ -105,7 +105,7 @@ int fl_kernel_info(lua_State *L);       /* internal.kernel_info, _lines, _image 
 int fl_kernel_lines(lua_State *L);
 int fl_kernel_image(lua_State *L);
 int fl_kernel_run(lua_State *L);           /* internal.kernel_run */
-fl_kernel_box *fl_kernel_push(lua_State *L);              /* empty: the owner before the resource */
+fl_kernel_box *fl_kernel_push(lua_State *L);              /* an empty one, which its owner fills */
 /* Puts the program, with its reference, into the box, and sets the fields that follow from it. */
 void fl_kernel_take(fl_kernel_box *k, fl_kprogram *p);
 int fl_kernel_show(lua_State *L);          /* internal.kernel_show (kernel_report.c) */

@@ -1,7 +1,7 @@
 /*
 ** Calls of user kernels. k(…) is the hot path: arguments are checked against the signature, outputs
 ** are made, the grid is inferred, and one node is recorded; if an argument is tracked the results
-** get their rule (rule/). No Lua code runs unless the script computes the gradient
+** get a gradient rule (rule/). No Lua code runs unless the script computes the gradient
 ** (internal.kernel_given). k:launch writes through the handles given, as x[…] = v does: the kernel
 ** works on copies, which then become the handles' values.
 */

@@ -3,12 +3,12 @@
 ** that argument may be nil in a call:
 **
 **   k(x, nil, y)            kernel_call.c finds a nil where the parameter is 'asked'
-**   "bias=0,"               the forms of these arguments; lua/flame/kernel/block.lua reads the text
-**                           once more with them (fl_ksource_parse_until), once for each set of
-**                           nils, and keeps the kernel
+**   "bias=0,"               the forms of these arguments (0: nil); lua/flame/kernel/block.lua reads
+**                           the text once more with them (fl_ksource_parse_until), once for each
+**                           set of nils, and keeps the kernel
 **   role NONE               its program has no array for bias: a launch's argument is FL_KARG_NULL,
 **                           so plans, replays and checks know nothing of it, and a derivative,
-**                           made of the tree in which bias is never followed, has none either
+**                           made of the tree in which bias is never read, has none either
 **
 ** A GPU runs the text as it is, with a null pointer: the same cubin for all forms.
 **
@@ -35,8 +35,8 @@ static void settle_list(lua_State *L, int at, lua_Integer n) {
   lua_replace(L, at);
 }
 
-/* Pushes "bias=0," or "xs=3," for the argument at 'at' if the text asks for its form, else "". A
-** text with lists was not read yet, so that it is not known what it asks. */
+/* Pushes "bias=0," (the argument at 'at' is nil) or "xs=3," (it is a list of 3), else "". read: 0:
+** the text has lists and was not parsed yet, so it is not known whether it tests the pointer. */
 static void push_form(lua_State *L, const fl_kparam *q, int at, const char *op, int read) {
   const int list = q->list_of && lua_istable(L, at),
             null = q->is_pointer && !q->list_of && (q->asked || !read) && lua_isnil(L, at);

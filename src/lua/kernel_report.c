@@ -173,8 +173,8 @@ enum { MOST_LINES = 256 };
 typedef struct line_count { int32_t line, param; int count[4]; } line_count;
 typedef struct counts { const fl_kfunction *k; int n; line_count at[MOST_LINES]; } counts;
 
-/* The parameter of the source to which a variable of the kernel belongs; -1: there is none, or its
-** sums are not reported. */
+/* The parameter of the source to which a variable of the kernel belongs; -2 - var: it is a shared
+** array; -1: there is none, or its sums are not reported. */
 static int source_param(const fl_kfunction *k, int32_t var) {
   const fl_kvar *v = &k->f->vars[var];
   if (!k->ad) return v->kind == FL_KV_SHARED ? -2 - var : v->param;

@@ -7,8 +7,8 @@
 #include <assert.h>
 
 #define RULE_MAGIC UINT64_C(0x666c616d652d7275)
-/* owned: the box releases the rule; if not, the rule is valid for one call. No other block has this
-** size. */
+/* The block of a rule's userdata; no other userdata has this size. owned: the userdata releases the
+** rule; if not, the rule is valid for one call. */
 typedef struct rule_box { uint64_t magic; fl_krule *r; int owned, unused[4]; } rule_box;
 
 static int rule_gc(lua_State *L) {
@@ -96,7 +96,8 @@ static int push_nodes(lua_State *L, fl_lua *b, int64_t mark, flame_status e, int
   return e == FLAME_OK ? 1 : fl_lua_raise(L, b);
 }
 
-/* (rule, n, x) -> the floating-point results of another launch, with x as active argument n. */
+/* (rule, n, x) -> the floating-point results of another launch, with x in place of the n-th active
+** (differentiated) argument. */
 int fl_kernel_again(lua_State *L) {
   fl_lua *b = self_of(L);
   const fl_krule *r = arg_rule(L);

@@ -26,7 +26,7 @@ static int64_t range_number(lua_State *L, int i, int k) {
   return v;
 }
 
-/* {}, {i}, {first, last}, {first, last, step} at stack index i. */
+/* Reads the range {}, {i}, {first, last} or {first, last, step} at stack index i. */
 static void read_range(lua_State *L, int i, fl_key *k, int axis) {
   const int64_t n = k->size[axis];
   const int count = (int)lua_rawlen(L, i);
@@ -105,7 +105,7 @@ static void too_many(lua_State *L, const fl_key *k) {
       own == 1 ? "axis" : "axes", own == 1 ? ": a list of positions is an index tensor" : "");
 }
 
-/* The item at stack index i for 'axis'; returns the next axis. */
+/* Reads the item at stack index i, for 'axis'; returns the next axis. */
 static int read_item(lua_State *L, int i, fl_key *k, int axis) {
   const int type = lua_type(L, i);
   if (type == LUA_TLIGHTUSERDATA && is_new_axis(L, i)) {

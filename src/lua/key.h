@@ -21,9 +21,9 @@ typedef struct fl_key {
   fl_key_item items[FL_MAX_AXES];
 } fl_key;
 
-/* x[k]: k at index 2; a table is a list of items. */
+/* Reads the key of x[k] at stack index 2; a table is a list of items. */
 void fl_key_read(lua_State *L, fl_key *k, const fl_layout *l);
-/* Items at stack indices first … last. */
+/* Reads the items of a key at stack indices first … last. */
 void fl_key_read_items(lua_State *L, int first, int last, fl_key *k, const fl_layout *l);
 /* An axis as messages count it, from 1 and without the new ones. */
 int fl_key_named(const fl_key *k, int axis);

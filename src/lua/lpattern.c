@@ -80,7 +80,7 @@ static const char *read_set(lua_State *L, const char *p, const char *end, uint64
   return p + 1;
 }
 
-/* Captures that are open at this point of the pattern. */
+/* The state of reading a pattern: open has the captures that are open at p. */
 typedef struct reader { const char *p, *end; int captures, depth, open[FL_CAPTURES];
                         uint8_t closed[FL_CAPTURES]; } reader;
 
@@ -175,8 +175,8 @@ typedef struct matcher {
   const char *s, *end;
   fl_match *m;
   int depth, tests;
-  int open[FL_CAPTURES];            /* (the capture that a CLOSE item ends is found when it is
-                                    ** read) */
+  int open[FL_CAPTURES];            /* not used: an item CLOSE has the number of the capture
+                                    ** that it ends */
 } matcher;
 
 /* Charges for n bytes that are examined. */

@@ -204,7 +204,7 @@ static int make_zeros(lua_State *L) { return fill(L, "zeros", 0); }
 static int make_ones(lua_State *L) { return fill(L, "ones", 1); }
 static int make_empty(lua_State *L) { return fill(L, "empty", 0); }
 
-/* The number (or boolean) at i in dtype's class; raises if it does not fit. */
+/* The number (or boolean) at i as a scalar for dtype; raises if it does not fit. */
 static fl_scalar number_in(lua_State *L, int i, int dtype, const char *op) {
   fl_scalar v;
   char why[96];

@@ -1,6 +1,6 @@
 /*
 ** Memory: how much there is, and who holds it. A census counts living values by the line that
-** recorded them, including values kept only by a history; flame.leakcheck compares two.
+** recorded them, including values kept only for a gradient; flame.leakcheck compares two.
 */
 #include "lua/binding.h"
 #include "engine/evaluate.h"

@@ -96,7 +96,7 @@ static int state_gc(lua_State *L) {
   while (b->scopes.n > 0) b->scopes.n--;
   for (int64_t i = 0; i < b->tracked.n; i++)
     if (b->tracked.at[i].box) b->tracked.at[i].box->slot = -1;
-  /* boxes that were made by finalisers just now, and lost ones */
+  /* boxes that finalisers have made just now, and boxes whose userdata was lost (binding.h) */
   for (fl_box *x = b->boxes; x != NULL; x = x->next) {
     fl_tensor_release(x->t);
     x->t = NULL;
@@ -255,7 +255,7 @@ static int unknown_name(lua_State *L, const char *what) {
   return fl_core_call(L, "unknown_name");
 }
 
-/* Pushes one of the three tables that are kept in the registry. */
+/* Pushes the table 'which' (AT_MODULE, AT_METHODS, AT_INTERNAL), kept in the registry. */
 static void push_table(lua_State *L, int which) {
   lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_module);
   lua_getiuservalue(L, -1, 1);
@@ -301,7 +301,7 @@ static int module_index(lua_State *L) {
   return 1;
 }
 
-/* A script's own function that replaces one not loaded yet: loading must not overwrite it. */
+/* flame.name = f: first loads the chapter that adds this name, so that it does not overwrite f. */
 static int module_newindex(lua_State *L) {
   if (lua_type(L, 2) == LUA_TSTRING && !asked_by_library(L))
     fl_chapter_find(L, self_of(L), 1, "", lua_tostring(L, 2));
@@ -340,7 +340,7 @@ static int group_pairs(lua_State *L) {
   return 3;
 }
 
-/* An internal function that is written in Lua. Others are nil. */
+/* internal.name, for a function that is written in Lua; other names give nil. */
 static int internal_index(lua_State *L) {
   if (lua_type(L, 2) != LUA_TSTRING) return 0;
   return fl_chapter_find(L, self_of(L), 1, "^", lua_tostring(L, 2)) != LUA_TNIL;
@@ -357,7 +357,7 @@ void fl_hide_internals(lua_State *L) {
 }
 
 /* ---- registration ---------------------------------------------------------------------------- */
-/* Adds the function of a declaration where its head says; only the head is parsed. */
+/* Adds the function of a declaration to the tables that its head ("linalg.svd") names. */
 static void add_declared(lua_State *L, fl_lua *b, const fl_lua_reg *r) {
   const char *head = r->name, *end = strchr(head, '('), *name = end;
   while (name > head && name[-1] != '.' && name[-1] != ':') name--;
@@ -443,7 +443,7 @@ static void fill_meta(lua_State *L, fl_lua *b) {
   lua_setfield(L, AT_META, "__metatable");
 }
 
-/* The three tables are kept in one userdata of the registry. */
+/* Keeps the tables at 1 to 3 (module, methods, internals) in one userdata of the registry. */
 static void keep_tables(lua_State *L) {
   lua_newuserdatauv(L, 1, 1);
   lua_createtable(L, 3, 0);

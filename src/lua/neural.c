@@ -1,5 +1,5 @@
 /*
-** Functions of networks whose graphs are recorded in C, mostly by one builder (tensor/build.h):
+** Functions of networks whose nodes are recorded in C, mostly by one function of tensor/build.h:
 ** products, softmax, norms, activations with a switch, embedding, cross entropy, dropout.
 */
 #include "lua/binding.h"

@@ -1,9 +1,9 @@
 /*
-** The functions of the op table: one closure per op and form, made from fl_ops (which derives from
+** The functions of the op table: closures 'name', which returns a new tensor, and 'name_', which
+** writes the result into its first argument. They are made from fl_ops (which derives from
 ** tensor/ops.def), so that a new line there is a new function here. The op's number is upvalue 5,
-** after the declaration, which depends on the op's form, and the name. 'name' returns a new tensor,
-** 'name_' writes the result into its first argument. Operators call the same builders without
-** reading arguments: they are the hot path.
+** after the declaration, which depends on the kind of op (unary, binary, reduce), and the name.
+** Operators record the same nodes without reading declarations: they are the hot path.
 */
 #include "lua/declare.h"
 #include <stdio.h>
@@ -81,7 +81,7 @@ static int op_unary_(lua_State *L) {
 /* ---- binary ---------------------------------------------------------------------------- */
 typedef struct binary_args { fl_operand_arg x, y; double alpha; int rounding; } binary_args;
 
-/* Reads an open tensor, or a number, without raising. */
+/* Reads a tensor that is not closed, or a number, without raising; 0: it is neither. */
 static int take_operand(lua_State *L, int i, fl_operand_arg *a) {
   a->box = box_at(L, i);
   if (a->box != NULL) return a->box->t != NULL;

@@ -1,6 +1,6 @@
 /*
 ** Saved programs for scripts: the parts of flame.export, which is written in
-** lua/flame/tools/program.lua, and the userdata of a loaded program. Both are userdata whose
+** lua/flame/tools/program.lua, and loaded programs. An export and a program are userdata whose
 ** resource is freed by __gc; a context that closes first has emptied the programs.
 */
 #include "graph/graph.h"
@@ -120,7 +120,7 @@ static int export_cancel(lua_State *L) {
   return 0;
 }
 
-/* (export, line of the last text) -> "train.lua:8" or "" */
+/* (export, number of a line of its text) -> the script's line for it: "train.lua:8" or "" */
 static int export_place(lua_State *L) {
   const fl_export *x = export_at(L);
   const lua_Integer i = luaL_checkinteger(L, 2);

@@ -67,8 +67,8 @@ static int gradient_mark(lua_State *L) {
   return 1;
 }
 
-/* core.walks() -> the number of backwards and gradients; how many values of tracked tensors were
-** read as numbers. */
+/* core.walks() -> the number of calls of backward and gradients; how many values of tracked tensors
+** were read as numbers. */
 static int walks(lua_State *L) {
   const fl_lua *b = self_of(L);
   lua_pushinteger(L, b->walks);

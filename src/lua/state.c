@@ -15,7 +15,7 @@ extern __attribute__((weak)) void luaL_openlibs(lua_State *L);
 
 const char fl_key_options;
 
-/* (start): the module's table. */
+/* (start) -> the module's table: opens it as 'start' says. */
 static int open_module(lua_State *L) {
   if (lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_module) == LUA_TUSERDATA)
     return luaL_error(L, "flame: the module is already open in this state; "

@@ -82,7 +82,7 @@ static void push_ids(lua_State *L, const fl_ids *ids) {
   luaL_pushresultsize(&buffer, (size_t)ids->n * sizeof(int64_t));
 }
 
-/* (tokenizer, text, pair, plain, specials as text, most, left) -> ids, types. */
+/* (tokenizer, text, second text or nil, then the fields of fl_tok_how) -> ids, types. */
 static int tok_encode(lua_State *L) {
   fl_lua *b = self_of(L);
   box *x = box_of(L);

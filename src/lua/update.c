@@ -39,8 +39,9 @@ static int adam(lua_State *L) {
       largest ? largest->t : NULL, &rule) : (flame_status)b->c->err.code);
 }
 
-/* A rule and its numbers. Stack of a run: 1 the parameters, 2 the first to be stepped, 3 the states
-** by parameter, 4 the list of what has changed, 5 the optimiser's number; then the numbers. */
+/* A step of an optimiser over a list of parameters: the rule with its numbers. On the stack: 1 the
+** parameters, 2 the first to be stepped, 3 the states by parameter, 4 the list of what has changed,
+** 5 the optimiser's number; then the rule's numbers. */
 enum { PARAMS = 1, FIRST, STATES, CHANGED, READER, NUMBERS, MOST_FIELDS = 2 };
 typedef struct run {
   int nfields;
@@ -167,7 +168,7 @@ static int sgd_run(lua_State *L) {
   return run_all(L, &r);
 }
 
-/* core.clear_grads(list) -> the first that keeps its gradient, since it is no usable tensor */
+/* core.clear_grads(list) -> the index of the first that is no usable tensor, or nil */
 static int clear_grads(lua_State *L) {
   fl_lua *b = self_of(L);
   luaL_checktype(L, 1, LUA_TTABLE);
