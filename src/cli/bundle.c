@@ -65,7 +65,8 @@ static int map_payload(const fl_cli *c, int fd, const stamp *s, fl_bundle *b) {
   return 1;
 }
 
-/* "lib/util.lua" for module lib.util, or the name of a file. */
+/* Pushes the name that messages give to e: "lib/util.lua" for module lib.util, or that of a
+** file. */
 static const char *push_place(lua_State *L, const fl_bundled *e) {
   lua_pushlstring(L, e->name, e->name_bytes);
   if (e->kind != FL_BUNDLE_MODULE) return lua_tostring(L, -1);
@@ -234,7 +235,7 @@ static int write_zeros(FILE *f, uint64_t n) {
 
 static uint64_t up(uint64_t n, uint64_t to) { return (n + to - 1) / to * to; }
 
-/* Sets the offsets and writes the index; returns the size of the index. */
+/* Sets the offsets and writes the index to 'to' (NULL: nothing); returns its size. */
 static uint64_t make_index(part *p, uint64_t n, unsigned char *to, uint64_t *size) {
   uint64_t index = FL_BUNDLE_HEAD, at;
   for (uint64_t i = 0; i < n; i++) index += FL_BUNDLE_ENTRY + up(strlen(p[i].name), 8);

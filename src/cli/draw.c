@@ -1,8 +1,9 @@
 /*
-** The entry on the screen. It is laid out in rows of the terminal's width, broken where a character
-** does not fit, and rewritten as a whole: from its first row, in one write. An entry that is longer
-** than the screen shows the part around the cursor. Rows end with a line break of ours, never by
-** the terminal's own wrapping, so that the cursor's row is known.
+** Draws the entry (the text that is typed at the prompt). It is laid out in rows of the terminal's
+** width, broken where a character does not fit, and rewritten as a whole: from its first row, in
+** one write. An entry that is longer than the screen shows the part around the cursor. Rows end
+** with a line break of ours, never by the terminal's own wrapping, so that the cursor's row is
+** known.
 */
 #include "base/text.h"
 #include "cli/edit.h"

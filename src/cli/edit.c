@@ -1,6 +1,6 @@
 /*
-** What keys do to the entry. Positions are bytes; the cursor is before a character with its
-** combining marks, never inside.
+** What keys do to the entry (the text that is typed). Positions are bytes; the cursor is before a
+** character with its combining marks, never inside.
 */
 #include "base/utf8.h"
 #include "cli/edit.h"

@@ -34,7 +34,7 @@ void fl_terminal_write(const char *p, int64_t n);
 /* The code point at p and its length (1 where the bytes are invalid). */
 int fl_utf8(const char *p, int64_t n, int *length);
 int fl_char_width(int c);                         /* columns: 0, 1 or 2 */
-int fl_text_step(const char *p, int64_t n, int *length);  /* or a sequence, which has none */
+int fl_text_step(const char *p, int64_t n, int *length);  /* or a sequence: 0 columns */
 int64_t fl_text_width(const char *p, int64_t n);
 
 /* ---- history.c ------------------------------------------------------------------------------- */

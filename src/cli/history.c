@@ -78,7 +78,7 @@ static void decode(char *s) {
 }
 
 /* Reads the entries of the text, which is changed; a file without the header line has plain lines.
-** Returns whether the file should be rewritten. */
+** cut: its first line is not complete. Returns whether the file should be rewritten. */
 static int read_entries(fl_history *h, char *text, int cut) {
   int64_t count = 0;
   const int ours = strncmp(text, head, sizeof head - 1) == 0;

@@ -168,7 +168,8 @@ static int await_line(const char *prompt) {
   return ready >= 0 || why != EINTR;
 }
 
-/* A line with a NUL, malloc'd; NULL: the end, or (*cleared) Ctrl-C at a terminal. */
+/* Reads a line: malloc'd, ended by a NUL. NULL: no more lines, or (*cleared) Ctrl-C at a
+** terminal. */
 static char *read_plain(const session *s, const char *prompt, int *cleared) {
   char *line = NULL;
   size_t room = 0;
@@ -254,7 +255,7 @@ static void run_plain(session *s) {
   fl_cli_message(s->c->name, lua_pushfstring(L, "error calling 'print' (%s)", why ? why : "?"));
 }
 
-/* prompt.failed formats the error of an entry. */
+/* Prints the error of an entry, which is on top, as prompt.failed formats it. */
 static void report(session *s, int status) {
   lua_State *L = s->c->L;
   if (status != LUA_OK && lua_type(L, -1) == LUA_TSTRING) {
@@ -294,7 +295,8 @@ static void set_help(lua_State *L) {
   lua_settop(L, 0);
 }
 
-/* The environment of entries: kept locals and '_' are in it, all else is a global. */
+/* Makes the environment of entries: the locals that are kept and '_' are in it, the rest is
+** global. */
 static void make_environment(lua_State *L) {
   lua_newtable(L);
   lua_createtable(L, 0, 2);

@@ -34,6 +34,6 @@ typedef struct fl_bundled {
 int fl_bundle_open(fl_bundle *b, const void *at, uint64_t size);
 /* Entry i from 0 to b->n - 1, in the order in which they were put in. */
 fl_bundled fl_bundle_entry(const fl_bundle *b, uint64_t i);
-/* 1: *e is the entry; "./x" is x. */
+/* Finds the entry of this kind and name ("./x" is the same as "x"): 1, and it is in *e. */
 int fl_bundle_find(const fl_bundle *b, uint64_t kind, const char *name, fl_bundled *e);
 #endif

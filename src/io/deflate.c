@@ -37,8 +37,8 @@ static void put_symbol(packer *p, int s) {
   else put_code(p, (uint32_t)(0xC0 + s - 280), 8);
 }
 
-/* The class of v. Lengths and distances are in classes of 2^extra values; each number of extra bits
-** has 'each' classes, 0 twice as many. *rest: v's number within its class. */
+/* The class (deflate's code) of a length or distance v. A class has 2^extra values; each number of
+** extra bits has 'each' classes, 0 twice as many. *rest: v's number within its class. */
 static int class_of(int v, int each, int *extra, int *rest) {
   int width = 0, first = 0, k = 0;
   for (int left = 2 * each; first + (1 << width) <= v; k++) {

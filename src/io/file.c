@@ -76,7 +76,7 @@ static void z_free(void *arg, void *p) {
   fl_free(arg, block, *block);
 }
 
-/* bits: as for inflateInit2; they select a gzip file or bare deflate data. */
+/* Begins to unpack f. bits: as for inflateInit2; they select a gzip file or bare deflate data. */
 static flame_status unzip_start(fl_reader *f, int bits) {
   struct fl_unzip *u = fl_zalloc(&f->c->mem, sizeof *u);
   if (!u) return FL_FAIL(f->c, FLAME_NO_MEMORY, f->op, "no host memory to unpack gzip");

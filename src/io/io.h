@@ -51,7 +51,7 @@ flame_status fl_reader_inflate(fl_reader *f, const void *packed, size_t n, void 
 /* Continues inside a member of a zip file: 'bytes' at 'at', deflated or not, 'whole' when
 ** decompressed. */
 flame_status fl_reader_member(fl_reader *f, int64_t at, int64_t bytes, int deflated, int64_t whole);
-/* checks that all of it was read, and its checksum */
+/* Ends the reading of a member: checks that all of it was read, and its checksum. */
 flame_status fl_reader_member_end(fl_reader *f, uint32_t crc);
 void fl_reader_close(fl_reader *f);
 /* Fails with "path: message". */
@@ -123,7 +123,7 @@ void *fl_io_bytes_of(flame_context *c, fl_node *n, size_t *bytes);
 ** u64 as i64. packed: bytes of such an integer in the file, 0: elements have the same size there.
 ** bytes: how many are at p. */
 flame_status fl_io_unsigned(fl_reader *f, void *p, size_t bytes, int dtype, int packed, int swap);
-/* in the file; -1: too many */
+/* The bytes of such an array in the file; -1: too many. */
 int64_t fl_io_packed_bytes(int dtype, int packed, int rank, const int64_t *size);
 
 /* ---- safetensors ----------------------------------------------------------------------------- */
@@ -197,8 +197,8 @@ size_t fl_deflate(const unsigned char *raw, size_t n, size_t row, unsigned char 
                   uint32_t *work);
 
 /* ---- png (png.c, png_read.c) ----------------------------------------------------------------- */
-/* n: u8, or i32 from 0 to 65535 (16 bits per channel), of shape (h, w) or (channels, h, w),
-** channels 1 to 4: grey, grey with alpha, colour, colour with alpha. */
+/* An image n is u8, or i32 from 0 to 65535 (16 bits per channel), of shape (h, w) or (channels, h,
+** w), channels 1 to 4: grey, grey with alpha, colour, colour with alpha. */
 /* a file: n bytes in a block of 'held' */
 typedef struct fl_png { unsigned char *at; size_t n, held; } fl_png;
 /* Makes the file of image n in memory; 'name' is for messages. The caller drops *to; after a

@@ -104,8 +104,8 @@ typedef struct fl_lua {
   int64_t callback_ids, surveyed, survey_cost;   /* cycles.c. surveyed: c->sequence at the last
                                                  ** survey; survey_cost: nodes seen in it */
   lua_CFunction collectgarbage;  /* Lua's function; NULL: the host opened no base library */
-  int64_t seedings;           /* number of calls of flame.seed, after which data.batches numbers its
-                              ** loaders again */
+  int64_t seedings;           /* number of calls of flame.seed; each makes data.batches number its
+                              ** loaders from the first again */
   const fl_upcalls *engine_up; /* the engine's own; 'up' is a copy with functions that call Lua */
   fl_upcalls up;
   fl_error last;              /* for flame.last_error */

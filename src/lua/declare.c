@@ -6,8 +6,9 @@
 
 enum { AT_TEXT = 3, AT_NAME = 4, AT_FUNCTION = 5 };     /* upvalues */
 
-/* Pushes the text of a declaration, unparsed: for a function written in Lua a string, for one in C
-** the address of its row's text, for one of the op table the text without the name. */
+/* Pushes the text of a declaration, unparsed. The value at 'text' is the text for a function
+** written in Lua, the text's address for one in C; that of the op table lacks the name, which is at
+** 'name'. */
 static void push_text(lua_State *L, int text, int name) {
   const char *row = (const char *)lua_touserdata(L, text);
   size_t n = 0;
@@ -54,7 +55,7 @@ static int misfit(lua_State *L) {
       fl_declare_forms(L, fl_declared_here(L), op));
 }
 
-/* casting: this call has cast its arguments for autocast; that ends here. */
+/* The end of a call. casting: its arguments were cast for autocast, which ends here. */
 static int results(lua_State *L, int status, lua_KContext casting) {
   if (casting) self_of(L)->inside = 0;
   return status == LUA_OK || status == LUA_YIELD ? lua_gettop(L) : misfit(L);

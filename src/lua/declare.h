@@ -117,7 +117,7 @@ const fl_declared *fl_declare_parse(lua_State *L, int text);
 /* Reads the arguments, which are all of the stack, by the declaration in upvalue 'holder', which is
 ** followed by the function's name: leaves the parameters of the form that fits, with room for one
 ** more value, and returns the form's number. Raises in the function's name. (declare_read.c) */
-enum { FL_DECL_NAME = -1 };              /* from one upvalue to the next: their indices decrease */
+enum { FL_DECL_NAME = -1 };              /* step from an upvalue's index to that of the next */
 int fl_declare_read(lua_State *L, const fl_declared *d, int holder);
 
 /* Why a form does not accept its arguments; 'at' is a stack index. (declare_read.c) */

@@ -98,8 +98,8 @@ static void read_atom(draft *s, fl_decl_atom *a) {
   if (a->list) s->p += 2;
 }
 
-/* The Lua types that fit an atom without further checks. Tables are not among them, since a table
-** may hold options. */
+/* The Lua types that fit an atom (a type in a declaration) without further checks. Tables are not
+** among them, since a table may hold options. */
 static uint16_t plain_of(fl_decl_atom_kind kind) {
   switch (kind) {
     case FL_ATOM_NUM: return 1 << LUA_TNUMBER;
@@ -113,7 +113,7 @@ static uint16_t plain_of(fl_decl_atom_kind kind) {
   }
 }
 
-/* Combines what the atoms of p accept, for the quick way of reading. */
+/* Combines what the atoms (types) of parameter p accept, for the quick way of reading. */
 static void sum_up(draft *s, fl_decl_param *p) {
   int whole = 0;
   for (int k = p->atom; k < p->atom + p->natoms; k++) {

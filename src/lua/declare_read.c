@@ -68,7 +68,7 @@ static int is_whole(lua_State *L, int i) {
 
 static int is_device(const char *s) { return strcmp(s, "cpu") == 0 || strncmp(s, "cuda", 4) == 0; }
 
-/* Does the value at i fit atom a as one value, not as a list? */
+/* Does the value at i fit atom a (a type in a declaration) as one value, not as a list? */
 static int is_one(lua_State *L, const fl_decl_atom *a, int i) {
   const int t = lua_type(L, i);
   size_t n = 0;

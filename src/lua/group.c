@@ -31,8 +31,8 @@ static int group_here(lua_State *L) {
 }
 
 /* -> collectives, bytes of their arrays, bytes sent, seconds in them, seconds of these spent
-** waiting, seconds of the GPU in them, seconds of these in which it did nothing else, the name of
-** what sends arrays of GPUs or nil */
+** waiting, seconds of the GPU in them, seconds of these in which it did nothing else, what
+** sends arrays of GPUs ("NCCL 2.28.9") or nil */
 static int group_stats(lua_State *L) {
   const fl_lua *b = self_of(L);
   static const fl_group_stats none;

@@ -13,7 +13,7 @@ fl_lua *fl_hook_of(lua_State *L) {
   return b;
 }
 
-/* Sets L's hook to the normal state. A hook of the script's own stays unless ours is needed. A
+/* Sets L's hook as the fields of b ask. A hook of the script's own stays unless ours is needed. A
 ** recent strike (fl_hook_strike) has priority. */
 static void settle(lua_State *L, const fl_lua *b) {
   const int each = b->each && fl_is_stuck(b->c) ? 1 : b->each, ours = lua_gethook(L) == hook;

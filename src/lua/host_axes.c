@@ -45,7 +45,7 @@ static void shift_value(lua_State *L, int i) {
   }
 }
 
-/* Does parameter j of a form, counted without the object, take an axis? */
+/* Does parameter j, counted without the object, take an axis in any form (parameter list)? */
 static int is_axis_at(const fl_declared *d, int j) {
   for (int k = 0; k < d->nforms; k++) {
     const fl_decl_form *f = &d->form[k];

@@ -343,8 +343,9 @@ static int kernel_with(lua_State *L) {
   return 1;
 }
 
-/* (kernel, nodiff or nil, does the script give the gradient?): sets what its gradients need in
-** addition to the text. Called once, before the kernel is configured. */
+/* (kernel, nodiff (the parameters without gradient) or nil, does the script give the gradient?):
+** sets what its gradients need in addition to the text. Called once, before the kernel is
+** configured. */
 static int kernel_rule(lua_State *L) {
   fl_lua *b = self_of(L);
   fl_kernel_box *k = fl_arg_kernel(L, 1, "kernel");

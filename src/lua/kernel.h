@@ -20,7 +20,7 @@ typedef struct fl_kernel_box {
   fl_kprogram *p;                      /* a reference; NULL: closed */
   fl_kfunction *k;                     /* of p */
   int nout, taken, nhidden;            /* nout, taken: numbers of results and arguments of a call */
-  int nlisted;                         /* how many parameters are further arrays of a list */
+  int nlisted;                         /* how many parameters are in a list, but not its first */
   int forms;                /* how many results are no tensors: nil, lists */
   uint8_t has_grid, has_block, has_shape, lua_shape, lua_grid;
   uint8_t has_threads, lua_threads;    /* how many threads the grid is to have, in place of grid */
@@ -31,8 +31,8 @@ typedef struct fl_kernel_box {
                                        ** kernel of the same text runs instead (kernel_form.c) */
   int64_t grid[3], threads[3], block[3], shared;
   fl_sizes shape;
-  int unread_output, unread_line;      /* output that is read before it is written, and its line;
-                                       ** -1: none */
+  int unread_output, unread_line;      /* an output (its number) that is read before it is written;
+                                       ** -1: none; unread_line: where */
   int unread_adds;                     /* it is only added to */
 } fl_kernel_box;
 

@@ -50,7 +50,7 @@ void fl_kernel_choose(lua_State *L, fl_kernel_box *k, int device, int sized) {
   k->chosen = own->chosen;
 }
 
-/* kernel -> list, by axis, of the threads per block that its arrays are made for (0: unknown, -1:
+/* kernel -> list, by axis, of the threads per block that its arrays are sized for (0: unknown, -1:
 ** it does not read threadIdx there), the most threads of a block (0: not given) */
 int fl_kernel_blocks(lua_State *L) {
   const fl_kernel_box *k = fl_arg_kernel(L, 1, "kernel");

@@ -36,7 +36,7 @@ static void settle_list(lua_State *L, int at, lua_Integer n) {
 }
 
 /* Pushes "bias=0," (the argument at 'at' is nil) or "xs=3," (it is a list of 3), else "". read: 0:
-** the text has lists and was not parsed yet, so it is not known whether it tests the pointer. */
+** the text has lists and was not parsed yet: whether it tests the pointer is not known. */
 static void push_form(lua_State *L, const fl_kparam *q, int at, const char *op, int read) {
   const int list = q->list_of && lua_istable(L, at),
             null = q->is_pointer && !q->list_of && (q->asked || !read) && lua_isnil(L, at);

@@ -198,8 +198,8 @@ static int load_once(lua_State *L) {
   return 1;
 }
 
-/* Loads a chapter (a file of lua/flame), unless it is being loaded already: then it uses a name
-** that it will define itself. */
+/* Loads a chapter (a file of lua/flame), unless it is being loaded already: a chapter may look up a
+** name that it defines only later. */
 static void load_chapter(lua_State *L, fl_lua *b, int i) {
   if (b->loading & UINT64_C(1) << i || !find(fl_embedded_lua, chapters[i].module)) return;
   luaL_checkstack(L, 4, "flame");

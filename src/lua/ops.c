@@ -514,7 +514,7 @@ static int is_single(int op) {
   }
 }
 
-/* The declaration of an op after its name. */
+/* What follows the op's name in its declaration. */
 static const char *text_of(int op, int in_place) {
   static const char *const forms[][2] = {
     { "_?(x: T) -> T", "_?(x: T) -> T @single" },

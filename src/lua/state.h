@@ -31,7 +31,7 @@ void fl_bounded_open(struct lua_State *L, struct fl_lua *b);
 ** Like lua_load. */
 int fl_bounded_load(struct lua_State *L, struct fl_lua *b, int at, const char *name);
 extern const char fl_key_library;
-/* Removes the field 'internal' that scripts would see from the module. */
+/* Removes from the module the field 'internal', which scripts would see otherwise. */
 void fl_hide_internals(struct lua_State *L);
 /* Is this the source of one of flame's own files? */
 int fl_is_library(const char *source);

@@ -1,11 +1,12 @@
 /*
-** Builders of elementwise ops and reductions, and what all builders share.
+** Builders (functions that check operands and record nodes) of elementwise ops and reductions, and
+** what all builders share.
 **
 ** Rules. Operands may be numbers (n_num, n_int): they take the dtype in which the tensors compute,
-** are not rounded to it, and become a scalar slot with a NULL input. Promotion inserts cast nodes,
-** so each recorded op has operands of one dtype. Shapes broadcast without nodes: an input may be
-** smaller than its result. A reduction records one node that keeps the reduced axes with size 1,
-** and a reshape view that drops them.
+** are not rounded to it, and are stored in the node (scal), with NULL as that input. Promotion
+** inserts cast nodes, so each recorded op has operands of one dtype. Shapes broadcast without
+** nodes: an input may be smaller than its result. A reduction records one node that keeps the
+** reduced axes with size 1, and a reshape view that drops them.
 */
 #include "tensor/build_util.h"
 #include <assert.h>

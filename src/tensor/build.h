@@ -1,10 +1,11 @@
 /*
-** Checked builders: they contain every shape, dtype and device rule of the library. They return a
-** node borrowed from the innermost scope (fl_scope_begin), or NULL with the error in the context;
-** NULL in gives NULL out, so gradient rules are single expressions. They infer, promote (inserting
-** casts), record, and, when the grad mode is on and an input is tracked, attach an entry of the
-** tape (fl_entry_attach). A view of a view refers to the same base; a reshape that strides can not
-** express records a copy first. 'op' names in messages are those of the public function.
+** Builders: functions that check operands by every shape, dtype and device rule of the library, and
+** record a node of the graph. They return a node borrowed from the innermost scope
+** (fl_scope_begin), or NULL with the error in the context; NULL in gives NULL out, so gradient
+** rules are single expressions. They infer shape and dtype, insert casts, record, and, when the
+** grad mode is on and an input is tracked, attach an entry of the tape (fl_entry_attach). A view of
+** a view refers to the same base; a reshape that strides can not express records a copy first. 'op'
+** names in messages are those of the public function.
 */
 #ifndef FL_TENSOR_BUILD_H
 #define FL_TENSOR_BUILD_H
@@ -14,7 +15,7 @@
 /* Returns 1 if the caller gave the list of n sizes or axes, else 0 with an error about 'what'. */
 int fl_given(flame_context *c, const void *list, int n, const char *op, const char *what);
 
-/* Numbers: not rounded to any dtype before use; as operands they become scalar slots. */
+/* Numbers: not rounded to any dtype before use; as operands they are stored in the node (scal). */
 fl_node *n_num(flame_context *c, double v);
 fl_node *n_int(flame_context *c, int64_t v);
 
@@ -53,7 +54,7 @@ int fl_empty_axis(int op, const fl_node *x, uint32_t axes);
 #define SPECIAL(...)
 #include "tensor/ops.def"
 
-/* Generators. Sizes are at least 0; values are given in the dtype's class. */
+/* Generators. Sizes are at least 0; values are in .d for float dtypes, else in .i. */
 fl_node *n_fill(flame_context *c, int dtype, int device, int rank, const int64_t *size,
                 fl_scalar v);
 fl_node *n_iota(flame_context *c, int dtype, int device, int rank, const int64_t *size,
@@ -114,7 +115,7 @@ fl_node *n_take_axis(fl_node *x, int axis, fl_node *idx);
 fl_node *n_gather_axis(fl_node *x, int axis, fl_node *idx);
 /* The adjoints of n_take_axis and n_gather_axis: a copy of x with src stored, or added, at the
 ** indices, in row-major order of src, so that the last store wins and sums have a fixed order. */
-/* idx like src (torch.scatter) */
+/* idx has the shape of src (torch.scatter) */
 fl_node *n_scatter_axis(fl_node *x, int axis, fl_node *idx, fl_node *src, int add);
 /* src has the shape of n_take_axis' result (index_add, index_copy) */
 fl_node *n_put_axis(fl_node *x, int axis, fl_node *idx, fl_node *src, int add);

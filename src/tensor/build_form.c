@@ -1,5 +1,6 @@
 /*
-** The builder of forms (tensor/form.h): checks a code against its inputs.
+** Records forms: sums of products of slices, which a list of integers, the code, describes
+** (tensor/form.h). Checks that a code fits its inputs.
 */
 #include "tensor/form.h"
 #include "tensor/build_util.h"
@@ -30,7 +31,8 @@ static int note(uint8_t seen[FL_FORM_INPUTS][256], int q, int i) {
   return i >= 0 && i < 256 && !seen[q][i]++;
 }
 
-/* Checks one component's groups. many: components of each input. */
+/* Checks the groups (products, form.h) of one component of the result. many: the number of
+** components of each input. */
 static void check_component(reader *r, fl_form_code *f, const int64_t *many) {
   uint8_t seen[FL_FORM_INPUTS][256] = { { 0 } };
   const int factors = fl_form_factors(f), last = fl_form_has_last(f);
@@ -57,7 +59,7 @@ static void check_component(reader *r, fl_form_code *f, const int64_t *many) {
   if (reads > f->reads) f->reads = reads;
 }
 
-/* Does the code fit inputs with this many components? Notes cost and reads. */
+/* Does the code fit inputs with this many components? Sets f->cost and f->reads. */
 static int code_fits(fl_form_code *f, int nin, const int64_t *many) {
   if (f->n < FL_FORM_HEAD || fl_form_factors(f) < 1 || fl_form_components(f) < 1 ||
       (fl_form_has_last(f) | 1) != 1 || fl_form_factors(f) + fl_form_has_last(f) != nin ||

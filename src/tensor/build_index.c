@@ -1,11 +1,11 @@
 /*
-** Builders that join values and address them by index tensors.
+** Builders (functions that record nodes) that join values and address them by index tensors.
 **
 ** Rules. Index tensors are 1-based at the public edge and pass through n_index once,
 ** which checks them at run time and gives 0-based i64. gather: in[0] source, in[1] that
 ** index. scatter: in[0] base value, in[1] index, in[2] source. attr of both: axis; naxes
-** = axes of the index (take form); flags bit 0: the index has the result's (source's)
-** own shape (torch.gather form). setslice: in[0] old, in[1] new (broadcasts to the box),
+** = axes of the index (n_take_axis); flags bit 0: the index has the result's (source's)
+** own shape (n_gather_axis). setslice: in[0] old, in[1] new (broadcasts to the box),
 ** attr start/step/size per axis. cat: attr.axis.
 */
 #include "tensor/build_util.h"

@@ -1,8 +1,9 @@
 /*
 ** Builders of values without tensor inputs: fills, ranges and random numbers. Rules. Numbers are
-** scalar slots of the node, so a fill with another value has the same plan. A random node reserves
-** its counters when it is recorded, whether it is used or not: one 32-bit word per element, two for
-** f64 and for all randint (tensor/math.h); counter base and seed are scalars 2 and 3.
+** stored in the node (scal) and not in the plan, so a fill with another value has the same plan. A
+** random node reserves its counters when it is recorded, whether it is used or not: one 32-bit word
+** per element, two for f64 and for all randint (tensor/math.h); counter base and seed are scalars 2
+** and 3.
 */
 #include "tensor/build_util.h"
 

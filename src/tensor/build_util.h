@@ -23,8 +23,8 @@ int fl_usable(fl_node *x, const char *op);
 int fl_same_device(const fl_node *x, const fl_node *y, const char *op);
 /* The layout of these sizes, with a reference for the caller; checks rank and product. */
 fl_layout *fl_shape_of(flame_context *c, int rank, const int64_t *size, const char *op);
-/* A new node, with an entry of the tape if an input is tracked. A NULL input stands for a scalar
-** slot, which the caller fills. */
+/* A new node, with an entry of the tape if an input is tracked. A NULL input stands for a number,
+** which the caller stores in scal. */
 fl_node *fl_record(flame_context *c, int op, int dtype, int device, fl_layout *shape,
                    int nin, fl_node *const *in);
 /* Attaches an entry of the tape to a node of fl_node_new if an input is tracked; NULL: no

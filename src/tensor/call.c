@@ -26,7 +26,7 @@ int64_t fl_call_product(int n, const int64_t *size) {
   return empty ? 0 : p;
 }
 
-/* Call 'part': the result's bytes are those of in[0] from byte p[0] on. */
+/* Checks a call of kind 'part', whose result has the bytes of in[0] from byte p[0] on. */
 int fl_call_fits_part(const fl_call *k) {
   const int64_t bytes = k->numel * fl_dtype_size(k->dtype);
   return k->nin == 1 && k->in_dtype[0] == FLAME_U8 && k->p[0] >= 0 &&
@@ -106,9 +106,9 @@ static fl_node *record(flame_context *c, fl_call *k, fl_node *const *in, int dev
   return n;
 }
 
-/* Finds the pending effect (node.h) that an effect on this device follows: *before, which becomes
-** its last input; NULL: there is none. A pending effect of another device is run first. 0: that
-** failed. */
+/* Finds the pending effect (a node such as a collective, node.h) that an effect on this device
+** follows: *before, which becomes its last input; NULL: there is none. A pending effect of another
+** device is run first. 0: that failed. */
 static int effect_before(flame_context *c, int device, fl_node **before) {
   if (c->effect && c->effect->device != device && c->up->evaluate_all(c) != FLAME_OK) return 0;
   *before = c->effect;

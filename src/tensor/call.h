@@ -58,8 +58,9 @@ typedef struct fl_call_run {
                                          ** "matrix 3 is singular" */
 } fl_call_run;
 
-/* LATE: no run waits for the report; the next read or sync raises it. EFFECT: an effect (node.h),
-** which reports as RUN does. For both, scalar[0].i is the site that recorded the call. */
+/* When a call reports bad values. RUN: the run of the plan waits for the report. LATE: no run
+** waits; the next read or sync raises it. EFFECT: an effect (node.h), which reports as RUN does.
+** For the last two scalar[0].i is the site that recorded the call. */
 enum { FL_FAULTS_NEVER, FL_FAULTS_RUN, FL_FAULTS_LATE, FL_FAULTS_EFFECT };
 typedef struct fl_call_info {
   const char *name, *doc;

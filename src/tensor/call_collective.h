@@ -18,8 +18,8 @@ enum {
   FL_COLLECT_SEND,           /* 0; to 'peer' */
   FL_COLLECT_RECEIVE,        /* any size; from 'peer' */
   FL_COLLECT_COUNT,
-  FL_COLLECT_END = FL_COLLECT_COUNT,     /* not calls: the rank's script has ended; */
-  FL_COLLECT_FINE                        /* its checks found nothing */
+  FL_COLLECT_END = FL_COLLECT_COUNT,     /* not calls: END: the rank's script has ended; */
+  FL_COLLECT_FINE                        /* FINE: the rank's checks found no fault */
 };
 /* MEAN: the sum divided by n; a GPU does not do it for half types. */
 enum { FL_REDUCE_SUM, FL_REDUCE_MEAN, FL_REDUCE_MAX, FL_REDUCE_MIN, FL_REDUCE_COUNT };

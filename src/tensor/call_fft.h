@@ -12,7 +12,7 @@
 typedef enum {
   FL_FFT_COMPLEX,              /* complex to complex */
   FL_FFT_TO_HALF,              /* real input, the first n/2 + 1 of its transform */
-  FL_FFT_FROM_HALF             /* those to real, inverse */
+  FL_FFT_FROM_HALF             /* inverse: the first n/2 + 1 to a real result */
 } fl_fft_mode;
 
 typedef struct fl_fft_form {

@@ -20,8 +20,8 @@ int fl_call_fits_scan(const fl_call *call) {
          call->p[3] >= 0 && call->p[3] <= (real ? 2 : 1);
 }
 
-/* p: [outer n inner least values]; if the values are wanted, the positions may be given as an
-** input */
+/* p: [outer n inner least values]. Running minimum (least) or maximum; the result is its values, or
+** else its positions. For values the positions may be given as an input. */
 int fl_call_fits_extreme(const fl_call *call) {
   const int placed = call->nin == 2 && call->p[4] == 1 && call->in_dtype[1] == FLAME_I64;
   return sizes_fit(call, placed ? 2 : 1) && flag(call->p[3]) && flag(call->p[4]) &&

@@ -193,8 +193,8 @@ fl_node *n_layer_norm(fl_node *x, int naxes, fl_node *w, fl_node *b, double eps)
   return back_to(n_normalise(x, axes, eps, w, b), dtype);
 }
 
-/* w or b of n_group_norm, one value per channel, along axes 2 and 3 of (n, groups, channels per
-** group, places). */
+/* w or b of n_group_norm, one value per channel, as (1, groups, channels per group, 1), which fits
+** x as (n, groups, channels per group, places). */
 static fl_node *by_group(fl_node *x, int64_t groups, fl_node *w, const char *which) {
   char a[FL_SHAPE_TEXT];
   const int64_t channels = x->shape->size[1];
@@ -369,7 +369,8 @@ static flame_status log_loss_back(flame_context *c, void *arg, fl_node *y, fl_no
 }
 
 /* -log p of the class 'id', without the axis: log(sum e^(x - most)) - (x[id] - most). The gradient
-** is a separate rule, without a sum over the other classes. index: id in the form that gathers. */
+** is a separate rule, without a sum over the other classes. index: id as n_index gives it, for a
+** gather. */
 static fl_node *log_loss(const loss *l, fl_node *index, fl_node *id, fl_node *chosen) {
   flame_context *c = l->c;
   const uint8_t mode = c->grad_mode;

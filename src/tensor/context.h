@@ -40,8 +40,9 @@ typedef struct fl_walked {
   uint32_t sites[FL_WALK_SITES];     /* lines of the last walks, by number */
   uint32_t number;                   /* number of the last backward that succeeded; 0: none */
   int64_t sequence;                  /* c->sequence when it began */
-  int ncuts;                   /* number of reasons why values that its graph read were not */
-  uint32_t cuts[FL_WALK_CUTS];       /* tracked (tensor/lost.h); the first of these */
+  int ncuts;                         /* number of reasons (tensor/lost.h) why values that its graph
+                                     ** read were not tracked */
+  uint32_t cuts[FL_WALK_CUTS];       /* the first of these reasons */
 } fl_walked;
 
 /* Memory of the lists of the last backward, which the next one takes. */
@@ -103,7 +104,7 @@ typedef struct flame_context {
   fl_rule_needs rules[FL_OP_COUNT];
   struct flame_tensor *handles;  /* all live handles, linked through next/prev */
   fl_window win;
-  fl_node *effect;               /* the newest PENDING effect: borrowed */
+  fl_node *effect;               /* the newest PENDING effect (node.h): borrowed */
   /* Called before an effect (node.h) that will not run is freed. May be NULL. */
   void (*effect_failed)(struct flame_context *c, const char *message, uint32_t site);
   struct fl_group *group;        /* of processes (group/group.h), or NULL */
@@ -123,8 +124,8 @@ typedef struct flame_context {
   uint8_t default_device;
   uint32_t dead;                 /* bit d: device d was lost, and lost[d] says how */
   fl_error lost[FL_MAX_DEVICES];
-  int64_t runs;           /* number of plans that GPUs were given; those up to good[d] have ended */
-  int64_t good[FL_MAX_DEVICES];  /* well on device d */
+  int64_t runs;                  /* number of plans that GPUs were given */
+  int64_t good[FL_MAX_DEVICES];  /* of these, plans up to number good[d] ended well on device d */
   uint8_t evaluating;            /* an evaluation is running: recording now would be a bug */
   int32_t callbacks;             /* functions of flame_apply under way */
   struct fl_export *trace;       /* graph/: a function is being recorded for an export, and only

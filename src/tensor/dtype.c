@@ -51,7 +51,7 @@ uint16_t fl_f32_to_f16(float f) { return fl_f16_bits(f); }
 float fl_bf16_to_f32(uint16_t h) { return fl_bf16_value(h); }
 uint16_t fl_f32_to_bf16(float f) { return fl_bf16_bits(f); }
 
-/* Read one element of type 'type' at p into member 'm' as 'value' of e. */
+/* Reads the element e of type 'type' at p, and stores 'value', an expression of e, in v.m. */
 #define LOAD(type, m, value) { type e; memcpy(&e, p, sizeof e); v.m = (value); break; }
 
 fl_scalar fl_scalar_load(const void *p, int dtype) {

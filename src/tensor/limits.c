@@ -173,7 +173,8 @@ flame_context *fl_run_inside(flame_context *c, flame_context *inner) {
 
 /* ---- time ------------------------------------------------------------------------------------ */
 
-/* Sets the watch to the next time at which a limit is reached, and notes which one. */
+/* Sets the watch (a timer, base/watch.h) to the next time at which a limit is reached, and notes
+** which limit. */
 static void set_watch(flame_context *c) {
   fl_limits *l = &c->limits;
   const int64_t call = l->most[FLAME_CALL_NS], total = l->most[FLAME_TOTAL_NS];

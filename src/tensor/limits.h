@@ -19,8 +19,8 @@ enum { FL_INTERRUPT_ONCE = 1, FL_INTERRUPT_USED_UP = 2 };
 enum { FL_STUCK_CLOSED = FLAME_LIMITS + 1, FL_STUCK_INTERRUPTED };
 
 /* Limits, except host bytes, which base/mem counts. Resources in use are counted where they are
-** made; 'used' has the counts of the other limits and of coroutines. Workers count steps of
-** kernels. */
+** made; 'used' has the counts of the other limits and of coroutines. They are atomic, since worker
+** threads count steps of kernels. */
 typedef struct fl_limits {
   int64_t most[FLAME_LIMITS];    /* 0: none */
   atomic_llong used[FLAME_LIMITS];

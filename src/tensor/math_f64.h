@@ -30,8 +30,8 @@ FL_FN double fl_near_reciprocal(double x) {
   return fma(i, fma(-x, i, 1.0), i);
 }
 
-/* Functions that are faster by a quarter in CUDA's library: on the GPU theirs are called. Their
-** results differ in the last bits, by a few ulp. */
+/* Functions that are faster by a quarter in CUDA's library: on the GPU its functions are called,
+** whose results differ from ours by a few ulp. */
 #ifdef __CUDACC__
 #define FL_OURS(f, ours) FL_FN double fl_##f##_f64(double x) { return f(x); }
 #else

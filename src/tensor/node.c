@@ -1,5 +1,5 @@
 /*
-** Nodes: their birth, their counts and their end; the window; buffers.
+** Nodes: their birth, counts and end; the window (the list of recorded nodes); buffers.
 ** One rule decides everything (node.h): a value is needed while it is held, a PENDING consumer uses
 ** it, or its own entry reads it and a later entry names it. Code that lowers a count calls
 ** fl_node_settle if the value may have become unneeded. Settling works through an intrusive list,

@@ -20,7 +20,7 @@
 ** recursion (a chain of 100,000 nodes must not need C stack).
 **
 ** Roots of an evaluation: PENDING nodes with held > 0, or whose entry reads their own
-** value while grefs > 0; and every write with a home.
+** value while grefs > 0; and every write with a home (the buffer in which it must end).
 */
 #ifndef FL_TENSOR_NODE_H
 #define FL_TENSOR_NODE_H
@@ -48,7 +48,7 @@ typedef struct fl_buffer {
   void *arg;
 } fl_buffer;
 
-/* How a view was made, for its gradient. a is the parent's layout at that time. */
+/* How a view was made, for its gradient (fl_attr.view). */
 typedef enum { FL_VIEW_RESHAPE, FL_VIEW_PERMUTE, FL_VIEW_SLICE, FL_VIEW_EXPAND, FL_VIEW_ALIAS,
                FL_VIEW_STRIDED } fl_view_kind;
 /* SLICE covers select, narrow, step and flip: start/step per axis of the parent.
@@ -86,7 +86,7 @@ typedef struct fl_node {
   uint8_t isint;              /* NUMBER: scal[0].i holds an integer of the script */
   uint8_t hops;               /* planner scratch */
   uint8_t checks;             /* PENDING: an index that may be out of range is among its inputs */
-  uint8_t named;              /* a handle has named it, so a write may not take it over */
+  uint8_t named;              /* a handle has named it: a write of another handle copies it */
   uint8_t rests;              /* engine scratch: does it depend on the check that failed? */
   uint8_t effect;             /* needed while it is PENDING, see above */
   uint8_t queued;             /* on the work list of fl_node_settle, through snext */
@@ -105,10 +105,10 @@ typedef struct fl_node {
   int64_t offset;             /* first element, counted from the first of base (PENDING view) or of
                               ** the buffer (STORED) */
   struct fl_node **in;       /* nin inputs; NULL where scal[i] is used instead; = in0 if nin <= 3 */
-  struct fl_node *in0[3];     /* valid while PENDING or while there is an entry; then nin = 0 */
+  struct fl_node *in0[3];     /* valid while PENDING or with an entry; afterwards nin = 0 */
   struct fl_node *base;       /* PENDING view: the non-view node that it refers to (one of its
                               ** uses); else NULL */
-  fl_scalar scal[4];          /* scalar operands, in the class of the op's operand dtype; [0] of a
+  fl_scalar scal[4];          /* scalar operands, .d for float operands of the op, else .i; [0] of a
                               ** cast: the source dtype; of a view of all of a cast: the same
                               ** (n_narrowed) */
   fl_attr *attr;

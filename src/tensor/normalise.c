@@ -9,7 +9,7 @@
 #include "tensor/entry.h"
 
 enum { X, W, B, INPUTS };
-/* below these numbers, an additional kernel costs more than reading the values once less saves */
+/* below these numbers an additional kernel costs more time than it saves by fewer reads */
 enum { MANY_PLACES = 16, MANY_VALUES = 1 << 16 };
 
 typedef struct norm {             /* what the backward reads; all held */

@@ -1,9 +1,9 @@
 /*
-** The functions of flame.h over the builders: numbers, ops by name and separate values; shapes are
+** The functions of flame.h that record nodes: numbers, ops by name and separate values; shapes are
 ** in public_shape.c, layers in public_layers.c. Each is one public call: it enters the context
-** (which may run a full window), builds, makes a handle and leaves; NULL in gives NULL out. Axes
-** may be negative here and are resolved before a builder sees them. View functions give view
-** handles, which refuse writes.
+** (which may evaluate what was recorded), records, makes a handle and leaves; NULL in gives NULL
+** out. Axes may be negative here and are resolved before the functions of build.h see them. View
+** functions give view handles, which refuse writes.
 */
 #include "tensor/public.h"
 #include <math.h>
@@ -67,7 +67,7 @@ size_t flame_dtype_size(flame_dtype t) {
 
 /* ---- making ------------------------------------------------------------------------ */
 
-/* Does v belong to the integers of dtype t? */
+/* Is v an integer in the range of the integer dtype t? */
 static int in_range(double v, int t) {
   const int bits = 8 * fl_dtype_size(t);
   if (!(v == floor(v))) return 0;

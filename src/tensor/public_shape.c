@@ -30,7 +30,7 @@ flame_tensor *flame_randint(flame_context *c, flame_dtype t, int ndim, const int
 
 typedef fl_node *joins(flame_context *c, int n, fl_node *const *x, int axis);
 
-/* room: how many axes the result has in addition to those of the joined tensors. */
+/* Joins n tensors by 'build'. room: how many axes the result has in addition to theirs. */
 static flame_tensor *join(flame_context *c, int n, flame_tensor *const *x, int axis,
                           const char *op, joins *build, int room) {
   FL_HOLD(c, NULL);

@@ -232,7 +232,7 @@ static flame_status fits(const flame_tensor *t, const fl_node *n, const char *op
   return FLAME_OK;
 }
 
-/* Views, aliases and results of host functions refer to the memory of another value. */
+/* Does n refer to another value's memory, as views, aliases and results of host functions do? */
 static int is_guest(const fl_node *n) { return fl_ops[n->op].fuse == FL_FUSE_V; }
 
 /* Was n recorded in this call, and does only the scope hold it? */

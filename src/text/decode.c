@@ -56,7 +56,7 @@ static int byte_of(fl_span s) {
   return high < 0 || low < 0 ? -1 : high * 16 + low;
 }
 
-/* Adjacent tokens <0x00> are decoded as UTF-8, or become one U+FFFD each. */
+/* Adjacent tokens of bytes (<0x00> to <0xFF>) are decoded as UTF-8, or become one U+FFFD each. */
 static void flush(decoder *d, fl_text *bytes) {
   fl_text *out = &d->out->text;
   if (bytes->n == 0) return;

@@ -68,7 +68,7 @@ enum { FL_CLEAN = 1, FL_CHINESE = 2, FL_ACCENTS = 4, FL_LOWER = 8 };    /* flags
 typedef struct fl_pass {
   uint8_t kind, behaviour, invert, flags;
   uint8_t regex;                /* rx is used, not the text */
-  uint8_t on[2];                /* strip: left, right; Metaspace: FL_ALWAYS …, split; cleanup */
+  uint8_t on[2];                /* options: strip left, right; Metaspace FL_ALWAYS …, split */
   int64_t count[2];             /* of a decoder's strip */
   fl_span text, with;           /* the pattern; its replacement */
   fl_regex rx;
@@ -154,7 +154,7 @@ flame_status fl_tok_poll(flame_context *c);
 /* Limits how long passes may make a text of n bytes, since each pass of a long list could multiply
 ** its length. */
 void fl_tok_bound(fl_tokenizer *t, size_t n);
-/* called with the text that a pass wrote */
+/* Called with the text that a pass wrote: fails if it is too long, or memory was out. */
 flame_status fl_tok_wrote(fl_tokenizer *t, const fl_text *out);
 flame_status fl_tok_normalise(fl_tokenizer *t, fl_span *text);
 /* Passes each word in turn to the model, or to t->word. first: the piece begins the text. */

@@ -45,7 +45,8 @@ static int take(run *m, const fl_regex_code *i, const char **at, const char **le
   return n >= i->min;
 }
 
-/* Returns to the newest alternative; 0: there is none above 'base'. A run gives up a character. */
+/* Returns to the newest alternative; 0: there is none above 'base'. If it is a run of characters,
+** the run gives up its last one. */
 static int back(run *m, int64_t base, int32_t *pc, const char **at) {
   if (m->r->stack.n <= base) return 0;
   fl_regex_try *t = &m->r->stack.at[m->r->stack.n - 1];

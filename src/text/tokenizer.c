@@ -169,8 +169,8 @@ static const char *char_before(const char *p) {
   return p;
 }
 
-/* Is the added token one at this place? If so, extends it by the space that it strips around it, on
-** its left not beyond 'from'. */
+/* May the added token a stand at *first … *last? If so, extends these by the space that it strips
+** around it, on its left not beyond 'from'. */
 static int counts(const fl_tokenizer *t, const fl_added *a, fl_span text, const char *from,
                   const char **first, const char **last) {
   const char *end = text.at + text.n;
@@ -200,8 +200,8 @@ static flame_status around(fl_tokenizer *t, const fl_trie *trie, fl_span text, i
       p++;
       continue;
     }
-    p = last;                 /* the space that a token strips on its right can contain another
-                              ** token, */
+    p = last;                 /* the search goes on before the space that a strips on its right,
+                              ** which can contain another token */
     if (!counts(t, a, text, from, &first, &last)) continue;
     if (first > from)
       e = f(t, (fl_span){ from, (size_t)(first - from) }, starts && from == text.at);

@@ -12,8 +12,8 @@ typedef enum fl_tree_kind { FL_TREE_WORD, FL_TREE_NUMBER, FL_TREE_STRING, FL_TRE
 typedef struct fl_tree_node {
   const char *at;          /* bytes of a string (decoded), of a number, or of null, true or false */
   uint32_t n;                   /* number of bytes; or of members */
-  uint32_t kind : 3, next : 29; /* nodes up to the next member; an object's members are key and
-                                ** value */
+  uint32_t kind : 3, next : 29; /* next: number of nodes up to the next member; an object's
+                                ** members are its keys, each followed by its value */
 } fl_tree_node;
 typedef struct fl_tree { struct { fl_tree_node *at; int64_t n, cap; } nodes; } fl_tree;
 
