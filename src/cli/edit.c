@@ -121,8 +121,8 @@ static void show_past(fl_edit *e, int64_t at) {
   e->cursor = e->text.n;
 }
 
-/* Moves to the line above or below in the entry; from the first or last line to the entry before or
-** after. */
+/* Moves to the line above or below in the entry; from the first or last line to the previous or
+** next entry of the history. */
 static void vertical(fl_edit *e, int down) {
   const int64_t start = line_start(e, e->cursor), end = line_end(e, e->cursor);
   if (down ? end == e->text.n : start == 0) {

@@ -48,7 +48,7 @@ typedef struct fl_history {
 void fl_history_open(fl_history *h, fl_mem *m);
 void fl_history_add(fl_history *h, const char *entry);
 void fl_history_close(fl_history *h);
-/* The entry before 'from' that contains the text; -1: none. */
+/* The index of the newest entry before 'from' that contains the text; -1: none. */
 int64_t fl_history_find(const fl_history *h, int64_t from, const char *text, int64_t n);
 
 /* ---- edit.c, draw.c -------------------------------------------------------------------------- */
@@ -58,7 +58,7 @@ typedef struct fl_edit {
   fl_history history;
   fl_bytes text, killed, typed, query;         /* typed: the new entry while older ones are shown */
   int64_t cursor;                                 /* in bytes, 0 to text.n */
-  int64_t at;                                   /* index in the history; its count: the new entry */
+  int64_t at;                                   /* index of the entry shown; the count: a new one */
   const char *prompt, *prompt2;
   int searching, tabs;                            /* tabs: number of Tabs in a row */
   /* of the entry as drawn: row and column of the cursor, last row */

@@ -1,6 +1,6 @@
 /*
-** Earlier entries, in $XDG_STATE_HOME/flame-lua/history (default ~/.local/state), readable only by
-** its owner. Written after every entry, since a session may end by a signal.
+** Earlier entries of the prompt, in $XDG_STATE_HOME/flame-lua/history (default ~/.local/state),
+** readable only by its owner. Written after every entry, since a session may end by a signal.
 */
 #include "base/write.h"
 #include "cli/edit.h"

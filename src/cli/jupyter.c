@@ -2,7 +2,7 @@
 ** flame-lua --jupyter FILE: the process that Jupyter starts as a kernel, with a file of addresses.
 ** Here are the sockets, over libzmq, which is opened when it is needed, and calls with Ctrl-C
 ** armed; the protocol is in lua/flame/tools/jupyter.lua. Sockets are numbered from 1. The heartbeat
-** is echoed by a thread, so that it goes on while an entry runs.
+** is echoed by a thread, so that it goes on while a cell runs.
 */
 #include "base/hash.h"
 #include "cli/cli.h"

@@ -1,6 +1,6 @@
 /*
-** The prompt. An entry is tried as an expression first, then as a statement; a statement that ends
-** too early asks for more lines.
+** The prompt. An entry (what is typed there) is tried as an expression first, then as a statement;
+** a statement that ends too early asks for more lines.
 **
 ** Without a terminal it is lua5.4's: lines are read plainly, and results are printed with the
 ** global 'print'. On a terminal entries are read by the line editor (plainly where the terminal can
@@ -43,7 +43,7 @@ static int load(lua_State *L, const char *text) {
   return luaL_loadbuffer(L, text, strlen(text), "=stdin");
 }
 
-/* Push the chunk of an entry, or the message. */
+/* Pushes the chunk of an entry (a text typed at the prompt), or the message of its error. */
 static int load_entry(lua_State *L, const char *text) {
   const int status = load(L, lua_pushfstring(L, "return %s", text));
   lua_remove(L, -2);
@@ -225,7 +225,7 @@ static int push_edited(session *s) {
   return how;
 }
 
-/* Leaves only the next entry on the stack. "=x" is short for "return x". */
+/* Reads the next entry, and leaves only it on the stack. "=x" is short for "return x". */
 static int push_entry(session *s) {
   lua_State *L = s->c->L;
   lua_settop(L, 0);

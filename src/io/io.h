@@ -109,7 +109,7 @@ const char *fl_folder_next(void *folder, char *kind);
 void fl_folder_close(void *folder);                     /* NULL is fine */
 
 /* ---- values (value.c) ------------------------------------------------------------------------ */
-/* A STORED node whose bytes 'fill' provides: row-major, little-endian. Borrowed, or NULL. */
+/* A node with a value, whose bytes 'fill' provides: row-major, little-endian. Borrowed, or NULL. */
 typedef flame_status (*fl_fill)(void *arg, void *p, size_t bytes);
 fl_node *fl_io_node(flame_context *c, int device, int dtype, int rank, const int64_t *size,
                     fl_fill fill, void *arg);

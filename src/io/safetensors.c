@@ -158,8 +158,8 @@ static int by_name(const void *p, const void *q) {
 static int by_key(const void *p, const void *q) {
   return compare_spans(((const fl_pair *)p)->key, ((const fl_pair *)q)->key);
 }
-/* Orders tensors by their place; of equal places empty tensors come first, so that they do not
-** overlap others. */
+/* Orders tensors by their place in the file; of equal places empty tensors come first, so that they
+** do not overlap others. */
 static int by_place(const void *p, const void *q) {
   const fl_saved *a = p, *b = q;
   if (a->begin != b->begin) return a->begin < b->begin ? -1 : 1;

@@ -162,7 +162,7 @@ static int by_place(const void *p, const void *q) {
 }
 
 /* Checks that each member has its own bytes: a local header with the name, and the data. Leaves the
-** members sorted by place. */
+** members sorted by their place in the file. */
 static flame_status check_places(fl_zip *z) {
   if (z->members.n > 1) qsort(z->members.at, (size_t)z->members.n, sizeof *z->members.at, by_place);
   for (int64_t i = 1; i < z->members.n; i++) {

@@ -408,7 +408,7 @@ int fl_lua_form(lua_State *L);                 /* internal.form */
 ** it, pushes the field of the table at 'table' and returns its type; otherwise pushes nothing and
 ** returns LUA_TNIL. group: "" for flame and tensors, "linalg.", "^" for the internals. */
 int fl_chapter_find(lua_State *L, fl_lua *b, int table, const char *group, const char *name);
-int fl_core_load(lua_State *L, fl_lua *b);     /* all chapters, once; 1 if they were loaded now */
+int fl_core_load(lua_State *L, fl_lua *b);     /* loads all of lua/flame; 1: it was not loaded */
 int fl_core_call(lua_State *L, const char *name);
 void fl_sandboxes_end(fl_lua *b);
 void fl_api_leave(lua_State *L);                /* registry["flame.api"], api.c */

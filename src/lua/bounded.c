@@ -389,7 +389,7 @@ static void fill_os(lua_State *L, fl_lua *b, int own, int to) {
   end(L, to, "os");
 }
 
-/* min or max of more than two values. Comparing strings takes time, so it is charged. */
+/* min or max of more than two values. Comparing strings takes time, so it charges steps. */
 static int extreme(lua_State *L, int n, int largest) {
   int best = 1;
   luaL_argcheck(L, n >= 1, 1, "value expected");

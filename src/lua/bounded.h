@@ -5,10 +5,10 @@
 #include "lua/heap.h"
 #include "lua/state.h"
 
-/* Adds functions of the table at 'from' to the table on top, wrapped so that they poll before each
-** call. names: separated by blanks. */
+/* Adds functions of the table at 'from' to the table on top, wrapped so that they test before each
+** call whether the work must end. names: separated by blanks. */
 void fl_bounded_poll(lua_State *L, fl_lua *b, int from, const char *names);
-/* Like fl_bounded_poll, but each call is charged by the number of its results. */
+/* Like fl_bounded_poll, but each call also charges steps for the number of its results. */
 void fl_bounded_poll_after(lua_State *L, fl_lua *b, int from, const char *names);
 /* Adds functions with the binding as upvalue 1 to the table on top. */
 void fl_bounded_add(lua_State *L, fl_lua *b, const luaL_Reg *list);

@@ -1,5 +1,5 @@
 /*
-** Worker threads that run Lua (crew.c), as far as other files need them.
+** Crews, the worker threads of data loaders (crew.c), as far as other files need them.
 */
 #ifndef FL_LUA_CREW_H
 #define FL_LUA_CREW_H

@@ -172,8 +172,8 @@ static fl_callback *function_of(const fl_node *n) {
   return k != NULL && k->release == fl_callback_drop ? (fl_callback *)k->arg : NULL;
 }
 
-/* The number of nodes to which a walk may continue from n. They include n->before, the value before
-** an in-place write, since a refused write becomes a copy of it. */
+/* The number of nodes to which a walk through the graph may continue from n. They include
+** n->before, the value before an in-place write, since a refused write becomes a copy of it. */
 static int ways_from(const fl_node *n) {
   const fl_callback *f = function_of(n);
   return n->entry->leaf ? 0 : n->nin + 2 + (f != NULL ? f->nkept : 0);
@@ -403,8 +403,8 @@ void fl_cycles_loosen(lua_State *L, fl_lua *b) {
 }
 
 /* The engine's decision to do a full collection counts the cost of traversing the heap, not the
-** graph. So a survey that the script did not request waits until as many entries were recorded as
-** the last survey examined. */
+** graph. So a survey that the script did not request waits until as many entries (ops) were
+** recorded as the last survey examined. */
 int fl_cycles_due(const fl_lua *b) { return b->c->sequence - b->surveyed >= b->survey_cost; }
 
 /* Undoes fl_cycles_loosen. Needs no memory, since the keys exist. If a finaliser made a graph

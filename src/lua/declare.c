@@ -38,7 +38,8 @@ const fl_declared *fl_declared_here(lua_State *L) {
 }
 
 /* Takes Lua's own error in one of flame's files as a wrong argument, one whose type the declaration
-** leaves open (an element of a table), and raises it again with the function's name and forms. */
+** leaves open (an element of a table), and raises it again with the function's name and forms
+** (parameter lists). */
 static int misfit(lua_State *L) {
   const char *text = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "", *rest = NULL;
   if (self_of(L)->c != NULL && fl_is_stuck(self_of(L)->c)) return lua_error(L);
@@ -101,8 +102,8 @@ static void push_name(lua_State *L, const char *text, const char *suffix) {
 }
 
 /* (text, suffix, f, …): makes the public function of a declaration, with a Lua function for each of
-** its forms, and its name for messages: with the suffix ("" or "_"), or the name given in place of
-** a suffix. Nothing is parsed. */
+** its forms (parameter lists), and its name for messages: with the suffix ("" or "_"), or the name
+** given in place of a suffix. Nothing is parsed. */
 static int declare(lua_State *L) {
   const int forms = lua_gettop(L) - 2;
   const char *text = luaL_checkstring(L, 1), *suffix = luaL_checkstring(L, 2);
@@ -215,8 +216,8 @@ const fl_declared *fl_declared_of(lua_State *L, fl_lua *b, int i) {
   return d;
 }
 
-/* (function or text): {name =, doc =, autocast =, in_place =, a table for each form}; nil: the
-** function has no declaration. */
+/* (function or text): {name =, doc =, autocast =, in_place =, a table for each form (parameter
+** list)}; nil: the function has no declaration. */
 static int declaration(lua_State *L) {
   static const char *const casts[] = { NULL, "half", "single", "neutral" };
   lua_settop(L, 1);

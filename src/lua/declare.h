@@ -95,7 +95,7 @@ typedef struct fl_declared {
   char parsed;                         /* 0, with which no text begins */
   uint8_t cast;                        /* fl_decl_cast */
   fl_decl_span name, doc;
-  int nforms, in_place;                /* in_place: there is a form name_ too */
+  int nforms, in_place;                /* in_place: there is a function name_ too */
   const fl_decl_form *form;
   const fl_decl_param *param;
   const fl_decl_atom *atom;
@@ -115,12 +115,14 @@ void fl_declare_cast(lua_State *L, fl_lua *b, int cast);
 const fl_declared *fl_declare_parse(lua_State *L, int text);
 
 /* Reads the arguments, which are all of the stack, by the declaration in upvalue 'holder', which is
-** followed by the function's name: leaves the parameters of the form that fits, with room for one
-** more value, and returns the form's number. Raises in the function's name. (declare_read.c) */
+** followed by the function's name: leaves the parameters of the form (parameter list) that fits,
+** with room for one more value, and returns the form's number. Raises in the function's name.
+** (declare_read.c) */
 enum { FL_DECL_NAME = -1 };              /* step from an upvalue's index to that of the next */
 int fl_declare_read(lua_State *L, const fl_declared *d, int holder);
 
-/* Why a form does not accept its arguments; 'at' is a stack index. (declare_read.c) */
+/* Why a form (parameter list) does not accept the arguments; 'at' is a stack index.
+** (declare_read.c) */
 typedef enum fl_decl_misfit_kind {
   FL_FITS, FL_MISFIT_MANY,           /* more arguments than parameters: 'element' is their number */
   FL_MISFIT_TYPE,                      /* the value at 'at' */
@@ -145,9 +147,9 @@ int fl_declare_is_options(lua_State *L, int i);
 int fl_declare_is_of_class(lua_State *L, fl_decl_span name, int i);
 /* Is the declared function at i a method or a constructor? */
 int fl_declare_has_self(lua_State *L, int i);
-/* Pushes all forms in one line, after the name 'op'. (declare_say.c) */
+/* Pushes all forms (parameter lists) in one line, each after the name 'op'. (declare_say.c) */
 const char *fl_declare_forms(lua_State *L, const fl_declared *d, const char *op);
-/* Raises the problem with the n arguments, given one misfit for each form. (declare_say.c) */
+/* Raises: the n arguments fit no form. why: for each form what does not fit. (declare_say.c) */
 int fl_declare_refuse(lua_State *L, const fl_declared *d, const fl_decl_misfit *why, int n,
     const char *op) __attribute__((noreturn));
 /* Must a number of this kind be an integer? */
@@ -161,7 +163,7 @@ static inline int fl_declare_takes_list(const fl_decl_atom *a) {
 static inline int fl_decl_same(fl_decl_span a, const char *b, size_t n) {
   return (size_t)a.n == n && memcmp(a.at, b, n) == 0;
 }
-/* The form's text after the name, since a function may have another name, such as name_. */
+/* The text of a form after the name, since the function may have another name, such as name_. */
 static inline fl_decl_span fl_declare_takes(const fl_decl_form *f) {
   const int head = (int)strcspn(f->text.at, "(");
   return (fl_decl_span){ f->text.at + head, f->text.n - head };

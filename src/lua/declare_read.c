@@ -1,8 +1,8 @@
 /*
-** Arguments by a declaration. They are read in place on the stack. The quick way is for a call by
-** position of a function with one form, whose arguments have types that fit without further checks;
-** every other call tries the forms in order without changing anything, then places the parameters
-** of the first that fits.
+** Reads arguments by a declaration, in place on the stack. The quick way is for a call by position
+** of a function with one form (parameter list), whose arguments have types that fit without further
+** checks; every other call tries the forms in order without changing anything, then places the
+** parameters of the first that fits.
 */
 #include "lua/declare.h"
 
@@ -218,7 +218,7 @@ static int rest_fits(lua_State *L, const fl_declared *d, const fl_decl_param *p,
   return 1;
 }
 
-/* The number of the parameter with this name in the form, "id..." included; -1: there is none. */
+/* The number of the parameter with this name in form f, "id..." included; -1: there is none. */
 static int param_of(const fl_declared *d, const fl_decl_form *f, const char *name, size_t n) {
   const fl_decl_param *p = &d->param[f->param];
   for (int j = f->self; j < f->nparams + (f->rest == 1); j++) {
@@ -249,8 +249,8 @@ static int option_fits(lua_State *L, const fl_declared *d, const fl_decl_form *f
   return list ? rest_fits(L, d, p, at, at, why) : fits(L, d, p, at, why);
 }
 
-/* Does the form fit the arguments? If not, the value that does not fit is left on the stack, for
-** the message. */
+/* Does form f (a parameter list) fit the arguments? If not, the value that does not fit is left on
+** the stack, for the message. */
 static int form_fits(lua_State *L, const fl_declared *d, const fl_decl_form *f, const call *c,
     fl_decl_misfit *why) {
   const int m = by_position(d, f, c), opts = m < c->n ? c->n : 0;

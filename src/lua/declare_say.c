@@ -1,7 +1,7 @@
 /*
 ** The messages for calls whose arguments do not fit: the function's name, what is expected and what
-** was given, and if there is one the remedy. Several forms are listed together, with what was
-** given.
+** was given, and if there is one the remedy. Several forms (parameter lists) are listed together,
+** with what was given.
 */
 #include "lua/declare.h"
 #include <assert.h>
@@ -212,7 +212,7 @@ static void say_one(lua_State *L, const fl_declared *d, const fl_decl_form *f,
 }
 
 /* ---- several forms --------------------------------------------------------------------------- */
-/* The misfit of an option that no form has; NULL: there is none. */
+/* The misfit (w) of an option that no form (parameter list) has; NULL: there is none. */
 static const fl_decl_misfit *unknown_in_all(lua_State *L, const fl_declared *d,
     const fl_decl_misfit *w) {
   const fl_decl_form *last = &d->form[d->nforms - 1];
@@ -230,8 +230,8 @@ static const fl_decl_misfit *unknown_in_all(lua_State *L, const fl_declared *d,
   return keys == d->nforms ? w : NULL;
 }
 
-/* How far a form matched: 0: its arguments by position do not fit; 1: it does not have all of the
-** given names; 2: only a value under a name is wrong or missing. */
+/* How far a form (parameter list) matched: 0: its arguments by position do not fit; 1: it does not
+** have all of the given names; 2: only a value under a name is wrong or missing. */
 static int how_far(const fl_declared *d, const fl_decl_form *f, const fl_decl_misfit *w,
     int positional) {
   const int j = w->p != NULL ? (int)(w->p - &d->param[f->param]) : 0;
@@ -244,8 +244,8 @@ static int how_far(const fl_declared *d, const fl_decl_form *f, const fl_decl_mi
   return j < positional ? 0 : 2;
 }
 
-/* The form meant by a call with a table of options at the end: the one that matches furthest
-** (how_far). -1: several do, or the arguments by position fit none. */
+/* The form (parameter list) meant by a call with a table of options at the end: the one that
+** matches furthest (how_far). -1: several do, or the arguments by position fit none. */
 static int meant(lua_State *L, const fl_declared *d, const fl_decl_misfit *why, int n) {
   int best = 0, form = -1;
   if (n == 0 || !fl_declare_is_options(L, n)) return -1;
@@ -268,7 +268,8 @@ static void add_given(line *s, lua_State *L, int n) {
   }
 }
 
-/* Pushes all forms in one line, after 'op', the name under which the function was called. */
+/* Pushes all forms (parameter lists) in one line, each after 'op', the name under which the
+** function was called. */
 const char *fl_declare_forms(lua_State *L, const fl_declared *d, const char *op) {
   line forms = { "", 0 };
   for (int k = 0; k < d->nforms; k++) {

@@ -22,7 +22,8 @@ static int by_bytes(const void *a, const void *b) {
   return x->buffer < y->buffer ? -1 : x->buffer > y->buffer;
 }
 
-/* No Lua code runs in here, since its collector removes handles from the list. */
+/* Writes the tensors with a value to 'at'; returns how many. It runs no Lua code, since Lua's
+** collector removes handles from the list. */
 static int64_t survey(const flame_context *c, large *at, int64_t room) {
   int64_t n = 0;
   for (const flame_tensor *t = c->handles; t != NULL && n < room; t = t->next) {
@@ -80,7 +81,7 @@ static int tensors(lua_State *L) {
   return 2;
 }
 
-/* core.handle(x): the identification of its handle in core.tensors. */
+/* core.handle(x): what identifies x's handle in the result of core.tensors. */
 static int handle(lua_State *L) {
   lua_pushlightuserdata(L, fl_arg_tensor(L, 1, "handle", "x")->t);
   return 1;

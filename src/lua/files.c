@@ -99,7 +99,7 @@ const fl_lua_reg fl_reg_files[] = {
 
 /* ---- in a state with limits ------------------------------------------------------------------ */
 
-/* write for a handle: upvalue 2 is Lua's own function. */
+/* file:write: counts the bytes, then calls Lua's own function, upvalue 2. */
 static int h_write(lua_State *L) {
   fl_lua *b = self_of(L);
   int64_t bytes = 0;

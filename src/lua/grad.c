@@ -1,7 +1,8 @@
 /*
 ** Gradients: backward, the part of gradients() in C, grad modes, functions and hooks of the
 ** script. A function of the script is called under pcall by a C function without upvalues, a
-** trampoline (a closure would need memory); its error is raised again where the walk began.
+** trampoline (a closure would need memory); its error is raised again where the backward walk
+** began.
 */
 #include "lua/binding.h"
 #include "autograd/why.h"

@@ -33,8 +33,9 @@ void fl_hook_charge(struct lua_State *L, struct fl_lua *b, long long n);
 /* Passes each call and return to f, whatever else the hook is used for; NULL: stops that. 0:
 ** another function receives them already. A script's own hook in L is removed. */
 int fl_hook_note(struct lua_State *L, struct fl_lua *b, fl_note f);
-/* Called when a call by the host begins in L, and when it ends; between the two a strike ends the
-** call. Nested calls belong to the outer one. restart: resets the counts of what a call uses. */
+/* Called when a call by the host begins in L, and when it ends; between the two a strike
+** (fl_hook_strike) ends the call. Nested calls belong to the outer one. restart: resets the counts
+** of what a call uses. */
 void fl_hook_begin(struct lua_State *L, struct fl_lua *b, int restart);
 void fl_hook_end(struct lua_State *L, struct fl_lua *b);
 /* Makes the code that runs in b and in its sandboxes end at its next instruction. Called in the

@@ -78,7 +78,7 @@ static int gather_items(fl_lua *b, const fl_key *k, address *a) {
 }
 
 /* Orders y's axes: the addressed ones become neighbours, in place if no other axis is between them,
-** else first. An axis with a 0-d index is not an axis of the result, so it counts as neither. */
+** else first. An axis with a 0-d index is not an axis of the result, and is not considered here. */
 static void order_axes(address *a, int rank) {
   unsigned used = 0;
   int first = -1, last = -1, apart = 0, k = 0;

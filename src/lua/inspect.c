@@ -334,7 +334,7 @@ static int inputs_of(const fl_node *n, int tape) {
 }
 
 /* Sets the fields about n's autograd state: is it a leaf, can its op be differentiated, did a
-** backward free its entry. */
+** backward free what it was recorded with. */
 static void set_facts(lua_State *L, const fl_node *n) {
   lua_pushboolean(L, n->entry != NULL);
   lua_setfield(L, -2, "tracked");

@@ -238,8 +238,8 @@ static int place_of(lua_State *L, const char *text, char label[LUA_IDSIZE]) {
   return file ? 1 : of->k->unit->first_line;
 }
 
-/* (source, entry or nil, options, inout, file or nil[, forms, kernel of the same text]) -> a
-** kernel. forms: "bias=0," if the argument bias will be nil (kernel_form.c) */
+/* (source, name of the __global__ function or nil, options, inout, file or nil[, forms, kernel of
+** the same text]) -> a kernel. forms: "bias=0," if the argument bias will be nil (kernel_form.c) */
 static int kernel_new(lua_State *L) {
   fl_lua *b = self_of(L);
   size_t n;

@@ -1,6 +1,6 @@
 /*
 ** Scalars, vectors and structs among the arguments of a kernel: converts Lua's numbers and tables
-** to the scalar slots of a call, laid out as CUDA passes them.
+** to the scalars of a call (fl_call.scalar), laid out as CUDA passes them.
 */
 #include "lua/kernel.h"
 #include <stdio.h>

@@ -236,7 +236,8 @@ int fl_chapter_find(lua_State *L, fl_lua *b, int table, const char *group, const
   return LUA_TNIL;
 }
 
-/* Called again while the chapters load, for a name that does not exist, it loads none twice. */
+/* Loads all chapters. Called again meanwhile, for a name that does not exist, it loads none
+** twice. */
 int fl_core_load(lua_State *L, fl_lua *b) {
   if (b->core_loaded) return 0;
   for (int i = 0; i < CHAPTERS; i++) load_chapter(L, b, i);

@@ -170,8 +170,8 @@ fl_node *n_tril(fl_node *x, int64_t k, int upper);
 ** differentiated through), in[1..n] = the function's inputs. 'which': the number of this result
 ** among the function's results. custom: borrowed, retained. */
 fl_node *n_custom(fl_node *value, int n, fl_node *const *in, struct fl_custom *custom, int which);
-/* n_custom with a rule of the library; 'arg' is released with the entry, or now if there is no
-** entry. */
+/* n_custom with a rule of the library; 'arg' is released with the result's entry of the tape,
+** or now if it gets none. */
 fl_node *n_ruled(fl_node *value, int n, fl_node *const *in, fl_rule_fn *backward,
                  void (*release)(void *arg), void *arg);
 /* x[start + i * step], i < count, on every axis at once; bit a of 'drop': axis a (count 1) is

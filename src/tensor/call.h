@@ -75,8 +75,9 @@ static inline int fl_call_reports(const fl_call *k) {
 }
 int fl_call_of_name(const char *name);   /* -1: none */
 
-/* Records a call. in: tensors on one device, made row-major here. p: np integers. what: its name in
-** messages. callee: retained, or NULL; scalar: copied. NULL with the error in the context. */
+/* Records a node that runs a call of this kind. in: tensors on one device, made row-major here. p:
+** np integers. what: its name in messages. callee: retained, or NULL; scalar: copied. NULL with the
+** error in the context. */
 fl_node *n_call(struct flame_context *c, int kind, const char *what, int nin, fl_node *const *in,
                 int device, int dtype, int rank, const int64_t *size, int np, const int64_t *p,
                 fl_callee *callee, int nscalar, const fl_scalar *scalar);

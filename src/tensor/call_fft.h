@@ -23,6 +23,6 @@ typedef struct fl_fft_form {
 
 /* Reads the call's parameters; 0 if they are invalid. */
 int fl_fft_form_of(const fl_call *call, fl_fft_form *f);
-/* Splits the call over two axes into two calls, for the axis before and for the last one. */
+/* Splits a call over two axes: pass[0] transforms the axis before the last, pass[1] the last. */
 void fl_fft_passes(const fl_call *call, fl_call pass[2]);
 #endif

@@ -1,6 +1,6 @@
 /*
 ** Sizes and dtypes of the calls that sort, select, search and count. Memory safety rests on
-** these: calls that pass are run without further checks, except for values.
+** these checks: calls that pass them are run without further ones, except of values.
 */
 #include "tensor/call.h"
 #include "tensor/dtype.h"

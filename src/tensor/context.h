@@ -105,7 +105,8 @@ typedef struct flame_context {
   struct flame_tensor *handles;  /* all live handles, linked through next/prev */
   fl_window win;
   fl_node *effect;               /* the newest PENDING effect (node.h): borrowed */
-  /* Called before an effect (node.h) that will not run is freed. May be NULL. */
+  /* Called before an effect (such as a collective, node.h) that will not run is freed. May be
+  ** NULL. */
   void (*effect_failed)(struct flame_context *c, const char *message, uint32_t site);
   struct fl_group *group;        /* of processes (group/group.h), or NULL */
   fl_rng rng;

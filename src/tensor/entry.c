@@ -177,7 +177,7 @@ static void release_inputs(fl_node *n, fl_entry *e) {
   if (n->state == FL_PENDING && !n->base) return;          /* its uses keep them */
   fl_node_forget_inputs(n);
   if (!n->base) return;
-  n->in[0] = n->base;            /* a view: only the entry kept its parent */
+  n->in[0] = n->base;            /* a view: its parent, in[0], was kept for e alone */
   n->nin = 1;
 }
 

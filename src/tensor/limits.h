@@ -28,9 +28,9 @@ typedef struct fl_limits {
   uint8_t any, timed;            /* is there any limit? one of time? */
   uint8_t asked;                 /* this call is flame_limit_used, whose time does not count */
   int32_t depth;                 /* calls under way whose time is counted */
-  int64_t began;                 /* when the outermost of these calls began, in ns */
+  int64_t began;                 /* when the outermost call that is timed began, in ns */
   int64_t collect_at;            /* number of live nodes at which a collection is done */
-  int64_t collect_bytes;         /* host bytes for the same, if nearly all are in use; else 0 */
+  int64_t collect_bytes;         /* host bytes at which one is done, near their limit; else 0 */
   fl_watch *watch;
   uint32_t deny, allow;          /* FLAME_READ, … */
   char *folder;

@@ -2,7 +2,7 @@
 ** Why a value is not tracked although one of its inputs is. Nodes carry the reason as one number,
 ** made of the line, the kind of reason and the op, and pass it on to nodes computed from them, so
 ** that a missing gradient can be explained on request (autograd/why.c); text is made only then. A
-** node with an entry has none.
+** tracked node, which has an entry of the tape, has none.
 */
 #ifndef FL_TENSOR_LOST_H
 #define FL_TENSOR_LOST_H
@@ -30,7 +30,7 @@ static inline uint32_t fl_lost_site(uint32_t lost) {
 static inline fl_lost_reason fl_lost_why(uint32_t lost) {
   return (fl_lost_reason)(lost >> FL_LOST_SITE_BITS & ((1u << FL_LOST_REASON_BITS) - 1));
 }
-/* The op in the reason 'lost'; from FL_OP_COUNT on, that plus the kind of a call. */
+/* The op in the reason 'lost'; for a call (call.h) FL_OP_COUNT plus its kind. */
 static inline int fl_lost_op(uint32_t lost) {
   return (int)(lost >> (FL_LOST_SITE_BITS + FL_LOST_REASON_BITS));
 }

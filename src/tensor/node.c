@@ -306,7 +306,7 @@ static int keeps_inputs(const fl_node *n) {
   return n->state == FL_PENDING || (n->entry && !n->entry->leaf && !n->entry->spent);
 }
 
-/* Once a node is not PENDING and has no entry, its in[] and attr are no longer read. */
+/* Once a node is not PENDING and has no entry of the tape, its in[] and attr are no longer read. */
 void fl_node_forget_inputs(fl_node *n) {
   if (n->in != n->in0) fl_free(&n->ctx->mem, n->in, (size_t)n->nin * sizeof *n->in);
   n->in = n->in0;
@@ -340,7 +340,7 @@ static void end_pending(fl_node *n, fl_state state) {
   if (!keeps_inputs(n)) forget_inputs(n);
 }
 
-/* Frees the value; an entry and the shape may remain for later entries. */
+/* Frees the value of n. Its entry of the tape and shape may remain, for entries of later nodes. */
 static void drop_value(fl_node *n) {
   if (n->state == FL_PENDING) {
     end_pending(n, FL_DROPPED);

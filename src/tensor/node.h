@@ -29,7 +29,7 @@
 #include "tensor/ops.h"
 
 typedef enum { FL_PENDING, FL_STORED, FL_FAILED, FL_NUMBER, FL_DROPPED } fl_state;
-/* FL_DROPPED: the value is no longer needed and freed; only an entry is left */
+/* FL_DROPPED: the value is no longer needed and freed; only the entry of the tape is left */
 
 /* Bytes on a device, freed through the engine when refs reach 0. The device may still be using
 ** them: freeing is ordered after queued work. */
@@ -106,8 +106,8 @@ typedef struct fl_node {
                               ** the buffer (STORED) */
   struct fl_node **in;       /* nin inputs; NULL where scal[i] is used instead; = in0 if nin <= 3 */
   struct fl_node *in0[3];     /* valid while PENDING or with an entry; afterwards nin = 0 */
-  struct fl_node *base;       /* PENDING view: the non-view node that it refers to (one of its
-                              ** uses); else NULL */
+  struct fl_node *base;       /* PENDING view: the non-view node that it refers to, which counts
+                              ** it in 'uses'; else NULL */
   fl_scalar scal[4];          /* scalar operands, .d for float operands of the op, else .i; [0] of a
                               ** cast: the source dtype; of a view of all of a cast: the same
                               ** (n_narrowed) */
@@ -137,8 +137,8 @@ fl_node *fl_node_new(struct flame_context *c, int op, int dtype, int device, fl_
 /* A view of 'parent'. layout and offset are already composed with parent's own, so they
 ** count from parent's base (PENDING) or buffer (STORED; the view is then STORED at once and
 ** shares the buffer). shape and layout are consumed, *how is copied. track: attach an entry
-** if builders would (do not call fl_entry_attach on a view); 0: never (detach). Without an
-** entry in[0] is the base. */
+** of the tape if builders would (do not call fl_entry_attach on a view); 0: never (detach). Without
+** an entry in[0] is the base. */
 fl_node *fl_node_view(fl_node *parent, fl_layout *shape, fl_layout *layout, int64_t offset,
                       const fl_attr *how, int track);
 /* A number of the script, owned by the scope: state NUMBER, 0-d, nominal dtype f32 or i64. */

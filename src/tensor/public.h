@@ -1,4 +1,4 @@
-/* What the functions of flame.h that call builders share (public*.c). */
+/* What the functions of flame.h that record nodes (public*.c) share. */
 #ifndef FL_TENSOR_PUBLIC_H
 #define FL_TENSOR_PUBLIC_H
 #include "tensor/build.h"

@@ -50,7 +50,8 @@ flame_tensor *fl_tensor_retain(flame_tensor *t) {
   return t;
 }
 
-/* Entries refer to handles without owning them, so the entry of t's node must forget t. */
+/* Entries of the tape refer to handles without owning them, so the entry of t's node must forget
+** t. */
 static void unname(flame_tensor *t) {
   fl_entry *e = t->node->entry;
   if (e && e->handle == t) e->handle = NULL;

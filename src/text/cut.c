@@ -169,7 +169,8 @@ static flame_status metaspace(fl_tokenizer *t, int64_t pass, fl_pass *s, fl_span
   return s->on[1] ? cut(t, pass, s, out, first) : on(t, pass + 1, out, first);
 }
 
-/* Applies passes from 'pass' on to a piece. Recursion is bounded by their number. */
+/* Applies the passes (pre-tokenizers) from number 'pass' on to a piece. Recursion is bounded by
+** their number. */
 static flame_status on(fl_tokenizer *t, int64_t pass, fl_span piece, int first) {
   if (pass >= t->cut.n && fl_tok_poll(t->c) != FLAME_OK) return t->c->err.code;
   if (pass >= t->cut.n) return t->word ? t->word(t->word_arg, piece) : fl_model_word(t, piece);

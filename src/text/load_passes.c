@@ -1,6 +1,6 @@
 /*
-** Normalisers, pre-tokenizers and decoders of a tokenizer.json: lists of passes, sequences made
-** flat.
+** Reads normalisers, pre-tokenizers and decoders of a tokenizer.json: lists of passes (steps), into
+** which a Sequence is put member by member.
 */
 #include "text/parts.h"
 

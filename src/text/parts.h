@@ -151,13 +151,14 @@ static inline void fl_tok_empty(fl_text *t) {
 /* These return the code of the error in the context. */
 flame_status fl_tok_no_memory(flame_context *c);
 flame_status fl_tok_poll(flame_context *c);
-/* Limits how long passes may make a text of n bytes, since each pass of a long list could multiply
-** its length. */
+/* Limits how long the passes (steps, such as normalisers) may make a text of n bytes, since each of
+** them could multiply its length. */
 void fl_tok_bound(fl_tokenizer *t, size_t n);
 /* Called with the text that a pass wrote: fails if it is too long, or memory was out. */
 flame_status fl_tok_wrote(fl_tokenizer *t, const fl_text *out);
 flame_status fl_tok_normalise(fl_tokenizer *t, fl_span *text);
-/* Passes each word in turn to the model, or to t->word. first: the piece begins the text. */
+/* Cuts the piece into words, and gives each to the model, or to t->word. first: it begins the
+** text. */
 flame_status fl_tok_cut(fl_tokenizer *t, fl_span piece, int first);
 flame_status fl_tok_text(fl_tokenizer *t, fl_span text);       /* a whole text */
 flame_status fl_model_word(fl_tokenizer *t, fl_span word);
