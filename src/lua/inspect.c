@@ -1,5 +1,6 @@
 /*
-** Looking inside: counters, memory, devices, seeds, settings, the last error.
+** Functions that show the library's state, or set it: counters, memory, devices, seeds, settings,
+** the last error.
 */
 #include "lua/binding.h"
 #include "base/env.h"
@@ -334,7 +335,7 @@ static int inputs_of(const fl_node *n, int tape) {
 }
 
 /* Sets the fields about n's autograd state: is it a leaf, can its op be differentiated, did a
-** backward free what it was recorded with. */
+** backward free the record of its op. */
 static void set_facts(lua_State *L, const fl_node *n) {
   lua_pushboolean(L, n->entry != NULL);
   lua_setfield(L, -2, "tracked");

@@ -24,8 +24,8 @@
 */
 #include "lua/kernel.h"
 
-/* Puts a plain list of n in the place of one behind a metatable, which is read once: what it gives
-** may be held by nothing else. */
+/* Replaces the list at 'at', whose n elements a metatable gives, with a plain list of them. It is
+** read only once, since nothing else may hold the elements that it gives. */
 static void settle_list(lua_State *L, int at, lua_Integer n) {
   lua_createtable(L, (int)n, 0);
   for (lua_Integer i = 1; i <= n; i++) {

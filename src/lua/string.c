@@ -138,7 +138,7 @@ static int add_replacement(lua_State *L, luaL_Buffer *out, const fl_match *m, co
   return 1;
 }
 
-/* An empty match at the end of the last one does not count. */
+/* string.gsub. An empty match at the end of the previous match does not count. */
 static int s_gsub(lua_State *L) {
   size_t n;
   const char *s = luaL_checklstring(L, 1, &n), *at = s, *last = NULL;
