@@ -6,7 +6,7 @@ local internal = flame.internal
 local arguments = require "flame.base.arguments"
 local fail, def, is_tensor = arguments.fail, arguments.def, flame.is_tensor
 
--- One example of a batch, x = whole[i] -> { whole =, at = i }, for as long as x is alive.
+-- x, one example of a batch (x = whole[i]) -> { whole =, at = i }; weak, so x can be collected.
 local whole_of = setmetatable({}, { __mode = "k" })
 local examples = setmetatable({}, { __mode = "k" })        -- coroutines that run one
 local CALL <const> = {}                                    -- what they yield first

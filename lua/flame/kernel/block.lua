@@ -168,7 +168,7 @@ local function need_list(what, list, such)
     type(list) == "table" and "none" or arguments.word(list))
 end
 
---- The choices that tune tries, a list of {block =, template =}; and their text, for the key.
+--- The choices that tune tries, a list of {block =, template =}; and as a text, for key_of.
 local function choices_of(list)
   local named = type(list) == "table" and (list.block ~= nil or list.template ~= nil)
   for key in pairs(named and list or {}) do

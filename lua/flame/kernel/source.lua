@@ -220,7 +220,7 @@ local function types(formals, env)
   return table.concat(list, ",")
 end
 
---- The specialisation for the template arguments 'values', or nil. 'formals': of the template.
+--- The specialisation for the template arguments 'values', or nil; formals: the template's.
 local function special(list, env, values, formals)
   local wanted = types(formals, env)
   for _, s in ipairs(list) do

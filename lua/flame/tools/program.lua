@@ -45,7 +45,7 @@ end
 local closer = { __close = function(t) t.f(t.x) end }
 local function closing(f, x) return setmetatable({ f = f, x = x }, closer) end
 
---- Traces one call of f: its text, or nil if it wrote to tensors not known as state before.
+--- Traces a call of f: the program's text; nil if f wrote to tensors not known as state before.
 local function trace(e, inputs)
   local _ <close> = closing(internal.export_cancel, e.x)
   local list, names = results_of(e.f(table.unpack(internal.export_begin(e.x, inputs))))
