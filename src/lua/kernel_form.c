@@ -46,9 +46,9 @@ static void push_form(lua_State *L, const fl_kparam *q, int at, const char *op, 
   if (q->list_of && !list)
     fl_lua_fail(L, op, "%s must be a list of tensors, got %s", q->name, fl_arg_found(L, at));
   if (list && (n < 1 || n > FL_KERNEL_LIST))
-    fl_lua_fail(L, op, n < 1 ? "%s is a list of %d tensors, need 1 to %d"
-                : "%s is a list of %d tensors, need 1 to %d" FL_DO ": join them in one, and give "
-                "the kernel where each begins", q->name, (int)n, FL_KERNEL_LIST);
+    fl_lua_fail(L, op, n < 1 ? "%s is a list of %lld tensors, need 1 to %d"
+                : "%s is a list of %lld tensors, need 1 to %d" FL_DO ": join them in one, and give "
+                "the kernel where each begins", q->name, (long long)n, FL_KERNEL_LIST);
   if (proxy) settle_list(L, at, n);
   if (list || null) lua_pushfstring(L, "%s=%I,", q->name, (LUAI_UACINT)n);
   else lua_pushliteral(L, "");

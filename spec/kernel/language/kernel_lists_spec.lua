@@ -212,6 +212,8 @@ describe("a list of tensors", function()
     near(k(setmetatable({ a, b }, {}), a, 2, N):totable(), (a + b * 2):totable(), "plain")
     assert.matches("xs is a list of 0 tensors, need 1 to 64",
       message(k, setmetatable({}, {}), a, 0, N))
+    local long = setmetatable({}, { __len = function() return (1 << 40) + 2 end })
+    assert.matches("xs is a list of 1099511627778 tensors", message(k, long, a, 2, N))
     assert.matches("xs is a list of 65 tensors",
       message(k, setmetatable({}, { __len = function() return 65 end }), a, 0, N))
     assert.matches("xs%[1%] must be a tensor, got nil",

@@ -357,9 +357,9 @@ static void *target_of(const fl_lane_state *s, const fl_lane_ins *q, int32_t a, 
   const fl_lane_info *i = &s->infos[q->x];
   const fl_lane_view *v = &s->views[q->var];
   const int wide = s->code->arrays[q->var].wide;
-  char *to = v->base + i->first * (wide ? 8 : 4);
   if (!i->row || v->watched || s->now.count != s->n || i->first < 0 || i->first + s->n > v->count)
-    return NULL;
+    return NULL;                       /* ('first' is known of rows only) */
+  char *to = v->base + i->first * (wide ? 8 : 4);
   return spoils(s, to, wide, a) || spoils(s, to, wide, b) || spoils(s, to, wide, c) ? NULL : to;
 }
 
