@@ -402,7 +402,8 @@ static void end(walk *w, flame_status e) {
   keep_lists(w);
 }
 
-/* Gives the caller's reference to n to its scope, which drops it when it ends. */
+/* Hands the reference that this function's caller holds on n to the innermost scope, which drops it
+** at its end. Returns n. */
 static fl_node *lend(flame_context *c, fl_node *n) {
   if (!n) return NULL;
   fl_node **slot = FL_PUSH(&c->mem, &c->borrowed);

@@ -31,7 +31,8 @@ fl_node *fl_zeros_like(fl_node *g, const fl_layout *shape);
 /* Runs the rules of views, gather, scatter, setslice, cat, matmul and custom. */
 flame_status fl_rule_structural(fl_node *y, fl_node *g, fl_node **gin);
 
-/* These are named in ops.def. g has y's shape and dtype; the walk undoes broadcasting. */
+/* Gradient functions that rules in ops.def call. g has y's shape and dtype; the walk undoes
+** broadcasting. */
 fl_node *fl_grad_pow_base(fl_node *g, fl_node *x1, fl_node *x2);
 fl_node *fl_grad_pow_exponent(fl_node *g, fl_node *y, fl_node *x1, fl_node *x2);
 fl_node *fl_grad_extreme(fl_node *g, fl_node *x, fl_node *other, fl_node *y);

@@ -7,7 +7,7 @@ typedef struct item {
   int64_t sequence;
   fl_node *node;                         /* the walk holds one gref of it */
   uint32_t wanted; /* bits of the inputs that need a cotangent, as in entry->tracked */
-  int32_t late;                         /* first of its cotangents that wait for others; -1: none */
+  int32_t late;                         /* index in 'lates' of a waiting cotangent; -1: none */
   int64_t copied;           /* elements to copy to make one product of the waiting cotangents */
   uint8_t needed, done;
 } item;

@@ -1,6 +1,6 @@
 /*
 ** Errors are values: the first error since the last clear stays, with its code, op,
-** message, hint and the script site that recorded the op (0: none). Nothing here
+** message, hint and the script site that recorded the op (0: the current line). Nothing here
 ** prints, aborts or jumps.
 **
 ** A message gives the facts and then, if there is one, the remedy: an imperative that the user can

@@ -70,7 +70,7 @@ flame_status fl_group_open(flame_context *c, double limit) {
                        : n > 1 ? open_wire(c, g) : FLAME_OK;
   if (e != FLAME_OK) free_group(c);
   else c->effect_failed = effect_failed;
-  if (e == FLAME_OK && c->scan) {            /* one rank alone can not run a collective again */
+  if (e == FLAME_OK && c->scan) {            /* no rank can repeat a collective alone */
     c->scan = 0;
     c->anomaly = FL_ANOMALY_NAN;
   }

@@ -194,7 +194,7 @@ void fl_group_begin(flame_context *c, const struct fl_plan *p);
 void fl_group_end(flame_context *c, flame_status e);
 /* Breaks the group for the reason 'why'; the other ranks are told 'word' (NULL: they know). */
 void fl_group_break(fl_group *g, const char *why, const char *word);
-/* The same, since this rank was interrupted. */
+/* Like fl_group_break, for the reason that this rank was interrupted. */
 void fl_group_interrupted(fl_group *g);
 
 /* For a handler of SIGTERM. 1: a collective of c is waiting, and will raise. Async-signal-safe. */

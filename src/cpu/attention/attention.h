@@ -31,7 +31,8 @@ typedef struct fl_attention_fns {
   /* Replaces products with scores: scaled, -inf where hidden, plus the mask. */
   void (*score)(const fl_scores *s);
   /* Replaces scores (n, nr) with exp(score - top), rounded; top: maxima so far, sum: sum of weights
-  ** so far, both updated; fade: the factor for sums of weights so far. */
+  ** so far, both updated; fade: the factor by which earlier sums must be multiplied, since
+  ** top has changed. */
   void (*weigh)(void *c, int64_t n, void *top, void *sum, void *fade);
   /* Multiplies acc (n, nr) by the factor of each lane. */
   void (*fade)(void *acc, int64_t n, const void *factor);
@@ -85,7 +86,7 @@ void fl_attention_tile(const fl_attention_job *j, int64_t k, const char *a, cons
 ** element (0, 0). */
 void fl_attention_scores(const fl_attention_job *j, fl_scores *s, int64_t b, int64_t h, int64_t row,
                          int64_t key, int lanes_are_rows);
-/* Offset in elements of row r of head h, or of a key of head h / group. */
+/* Offset in elements of row r of head h in batch b of an array with these strides. */
 static inline int64_t fl_row_at(const int64_t stride[3], int64_t b, int64_t h, int64_t r) {
   return b * stride[0] + h * stride[1] + r * stride[2];
 }

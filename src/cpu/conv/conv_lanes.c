@@ -93,7 +93,7 @@ static int plan_terms(lanes *q, const fl_conv_pass *p) {
   q->volume = p->kernel[0] * p->kernel[1] * p->kernel[2];
   if (q->taps < 2 || q->volume > MOST_TAPS || p->ax[2].step > 4 || FL_CONV_LDA % p->ax[2].step)
     return 0;
-  q->slots = q->volume | 1;                 /* an even step would make lines share cache sets */
+  q->slots = q->volume | 1;                 /* an even step would make cache lines share sets */
   q->pitch = FL_CONV_LDA / p->ax[2].step;   /* pixels read by neighbouring results of a row are then
                                             ** LDA apart */
   q->channels = fl_min(fl_min(PART, q->pitch / LINE * LINE), SLOTS / q->slots);

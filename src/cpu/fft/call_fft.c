@@ -71,7 +71,7 @@ static void input_lanes(const fl_fft_job *j, int64_t first, int lanes, fl_fft_la
   }
 }
 
-/* Elements beyond the result of a transform are set to zero. */
+/* Sets to zero a transform's elements of the output from number 'from' on, beyond its result. */
 static void clear_rest(const fl_fft_job *j, int64_t transform, int64_t from, int parts) {
   const int64_t size = j->is64 ? 8 : 4;
   char *at = (char *)j->run->out + fl_fft_first(j, transform, j->f.size_out, parts);

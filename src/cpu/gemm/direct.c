@@ -7,7 +7,7 @@
 
 enum { PIECE = 512 };
 
-/* ACC: type of the sums; ADD(s, a, b): s + a b in it; OUT(s): as stored. */
+/* ACC: type of the sums; ADD(s, a, b): s + a b in that type; OUT(s): as stored. */
 #define DIRECT(name, S, ACC, FROM, ADD, OUT) \
   static void name(const fl_matmul *m, const S *a, const S *b, S *c, const S *bias) { \
     ACC sum[PIECE]; \

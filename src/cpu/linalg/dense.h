@@ -5,7 +5,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-/* c (m, n) = a (m, k) b (k, n); c is neither of them. */
+/* c (m, n) = a (m, k) b (k, n); c is neither a nor b. */
 void fl_dense_product(int64_t m, int64_t n, int64_t k, const double *a, const double *b, double *c,
                       const atomic_int *stop);
 /* P a = L U in place with row pivoting: perm[i] is the row of a that is at position i. Returns the

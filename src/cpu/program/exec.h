@@ -8,7 +8,7 @@
 
 typedef struct fl_tile {
   const fl_prog *g;
-  void **reg, **line_at;          /* line_at, in mode COL: 'reg' of LINE at the chunk's start */
+  void **reg, **line_at;          /* line_at (mode COL): what 'reg' was at the chunk's start */
   char *full, *row, *line, *state;       /* areas */
   int64_t *pos;
   int64_t n1, n0, n2;             /* elements of FULL, ROW and LINE registers in this tile */

@@ -172,7 +172,7 @@ fl_prog *fl_prog_new(flame_context *c, fl_mem *m, const fl_vm *vm, const fl_kern
 void fl_prog_free(fl_prog *g);
 /* fuse.c, regs.c (which calls it): 0 when memory is out. */
 int fl_prog_fuse(fl_prog *g);
-/* the registers; how many */
+/* Sets v to the registers that x reads; returns their number. */
 int fl_vop_reads(const fl_prog *g, const fl_vop *x, uint16_t v[FL_CHAIN]);
 int fl_prog_place(fl_prog *g);
 /* For one run: sets addresses and scalars, and decides which stores may be direct. */

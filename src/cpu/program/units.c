@@ -3,9 +3,10 @@
 ** the register pointers, the FULL area, the ROW area, positions of a tile's rows, and the
 ** states of its counter. Nothing here allocates.
 **
-** The counter (plan/kernel.h): part results lie on a stack; after k results the stack has one
-** for each binary digit 1 of k. Groups hold a power of two of parts, so a group's result is
-** a digit of the whole, and combining groups the same way gives the same tree.
+** The counter (plan/kernel.h) fixes in which order the results of a row's parts are combined: they
+** lie on a stack, which after k results has one for each binary digit 1 of k. A group that one
+** worker computes is a power of two of parts, so combining the results of groups in the same way
+** gives the same tree.
 */
 #include "cpu/program/exec.h"
 #include "base/num.h"
@@ -76,8 +77,8 @@ static void map_unit(fl_tile *t, int64_t unit) {
   }
 }
 
-/* Prefetches the lines of a box's operand: hardware prefetching and store buffers do not reach that
-** far. */
+/* Prefetches the cache lines of an operand that the tile t uses: hardware prefetching and store
+** buffers do not reach that far. */
 static void touch_box(fl_tile *t, int operand, int write) {
   const int size = fl_dtype_size(t->g->k->operand[operand].dtype);
   const fl_view v = fl_tile_view(t, operand, 1);
@@ -141,7 +142,8 @@ static void box_unit(fl_tile *t, int64_t unit) {
   }
 }
 
-/* A tile's rows are kept indices (ROW) or outer ones, of 'columns' kept indices each (COL). */
+/* Each row of a tile is for one index of the dims that are not reduced (ROW kernels), or for one
+** index of the outer dims, with 'columns' indices of the innermost dim (COL kernels). */
 static void whole_unit(fl_tile *t, int64_t unit) {
   const fl_prog *g = t->g;
   const int64_t end = fl_min(g->k->rows / g->columns, (unit + 1) * g->unit);
@@ -177,7 +179,8 @@ static void start_state(const fl_prog *g, char *a, int round, int64_t n) {
   }
 }
 
-/* Sets the position of a block: its kept index and, for COL, its columns. */
+/* Sets the position of a block: its first index of the dims that are not reduced and, for COL, the
+** number of its columns. */
 static void at_block(fl_tile *t, int64_t block) {
   const fl_prog *g = t->g;
   if (g->mode == FL_MODE_LONG) {
@@ -258,8 +261,8 @@ static void group_round(fl_tile *t, int round, int64_t block, int64_t group) {
   for (; depth > 1; depth--) merge_top(t, round, depth);
 }
 
-/* Ends the reductions of a round: computes their values, then the level-0 work that depends on
-** them. */
+/* Ends the reductions of a round: computes their values, then the work that depends on them and is
+** done once per row (level 0). */
 static void end_round(fl_tile *t, int round, const char *state) {
   const fl_prog *g = t->g;
   for (int64_t i = 0; i < g->red.n; i++) {

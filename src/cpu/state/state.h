@@ -25,17 +25,18 @@ typedef struct fl_cpu {
   struct fl_lane_shadow *races;       /* memory of the race check of user kernels; NULL: none */
   int width;                          /* workers */
   int64_t worker_bytes, shared_bytes; /* as allocated */
-  char *scratch, *shared;             /* width * worker_bytes; shared_bytes, for all workers */
-  /* used: blocks and scratch; reserved: also the blocks that are kept */
+  char *scratch, *shared;             /* width * worker_bytes; shared_bytes in all */
+  /* used: bytes of blocks and scratch; reserved: also those of freed blocks kept for reuse */
   fl_level used, reserved;
   fl_vm_fault *fault;                 /* one a worker */
   const atomic_int *stop;             /* of the step now run: the interrupt flag, or
                                       ** one that stays 0 */
 } fl_cpu;
 
-/* scratch.c: reserves at least this much for each worker and for all; 0: no memory. */
+/* scratch.c: reserves at least 'worker' bytes of scratch for each worker and 'shared' bytes that
+** all share; 0: no memory. */
 int fl_cpu_reserve(fl_cpu *s, fl_mem *m, int64_t worker, int64_t shared);
-/* Counts 'bytes' more as used, and the blocks that are kept again. */
+/* Adds 'bytes' to 'used' and brings 'reserved' up to date. */
 void fl_cpu_count(fl_cpu *s, int64_t bytes);
 /* Must the step be interrupted? (The flag stays set for the caller of run.) */
 static inline int fl_stopped(const fl_device *dev) {
