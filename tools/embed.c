@@ -121,7 +121,7 @@ static bytes documented(bytes text) {
   bytes b = { 0 };
   int begins = 1, stays = 0, above = 0;          /* no code in this line yet; its comment stays; so
                                                  ** does that of the line above */
-  append(&text, "", 1);                          /* what looks for a character stops at it */
+  append(&text, "", 1);                          /* a NUL, at which searches stop */
   const char *s = (char *)text.p, *end = s + text.n - 1;
   while (s < end) {
     int is_comment;

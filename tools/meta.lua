@@ -259,7 +259,7 @@ local function doc_above(f)
   end
   return {}, declared_at[f] and declared_at[f][1] and declared_at[f][1].file
 end
---- A declaration as an entry: parameters and results of its first form, the texts of all forms.
+--- An entry for a declaration: parameters and results of its first form (signature), all texts.
 local function entry_of_declaration(d)
   local e = { params = {}, returns = {}, forms = {}, options = {},
     all_named = d[1].self or d[1].options_first }
@@ -540,7 +540,7 @@ local function entry_of_plot(name, f)
   return e
 end
 
---- Adds to the entry e of a class of modules its call, and puts the entries of its methods.
+--- Adds to the entry e of a module class the signature of its call; puts entries of its methods.
 local function put_class(put, e, class, prefix)
   local base = e.name:match("[%w_]+$")
   local call = rawget(class, "forward")

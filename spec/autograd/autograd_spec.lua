@@ -239,7 +239,7 @@ describe("cotangents of slices", function()
         expected[p] = expected[p]:clone() + seeds[p] * k
         total = total + (x[p] * (seeds[p] * k)):sum()
       end
-      -- evaluated here, so that the gradient below is computed in an evaluation without it
+      -- evaluated before backward(), so that the gradient is computed in a separate evaluation
       flame.eval(expected)
       total:backward()
       assert.is_true(x.grad:equal(expected), name)

@@ -68,7 +68,7 @@ describe("functions of functions", function()
       twice(function(a)
         return select(2, flame.value_and_grad(function(b) return (a * b):sum() end)(a))
       end))
-    local w = d2({ 2, -1 }):requires_grad_(true)         -- w is a leaf: grad passes w itself
+    local w = d2({ 2, -1 }):requires_grad_(true)         -- a leaf: grad passes w itself to f
     assert.same({ 4, -2 }, flame.grad(function() return (w * w):sum() end)(w):totable())
     assert.same({ 4, -2 },
       select(2, flame.value_and_grad(function() return (w * w):sum() end)({ w }))[1]:totable())

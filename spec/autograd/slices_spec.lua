@@ -1,5 +1,5 @@
--- Cotangents of the slices of one value wait for one another and are joined if the slices divide it
--- (autograd/tiles.c). The gradient is compared with sums of weights that are computed in Lua.
+-- The gradients of slices of one value are collected, and joined into one gradient if the slices
+-- cover the value (autograd/tiles.c). It is compared with sums of weights computed in Lua.
 local flame = require "flame"
 
 local function numbers(x) return x:detach():cpu():double():totable() end

@@ -211,7 +211,7 @@ local function total(f, args)
   return sum
 end
 
--- A function per f64 tensor in args or tables in it: returns the tensor; replaces it if given one.
+-- A function f for each f64 tensor in args or in a table in args: f() is the tensor, f(v) sets it.
 local function places(args)
   local list = {}
   for i = 1, args.n do

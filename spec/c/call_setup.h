@@ -1,6 +1,6 @@
 /*
-** What the tests of the CPU's calls (cpu/calls.h) share: random numbers from a seed, and a context
-** with a CPU device.
+** What the tests of the CPU's calls (cpu/calls.h: sorts, convolutions and other ops that no kernel
+** is generated for) share: random numbers from a seed, and a context with a CPU device.
 */
 #ifndef CALL_SETUP_H
 #define CALL_SETUP_H

@@ -1,6 +1,6 @@
 /*
-** cuDNN's headers, where a machine has them, against src/cuda/api/cudnn.def and cudnn.h. Nothing
-** runs; that it compiles is the test:
+** Compares cuDNN's headers, where a machine has them, with src/cuda/api/cudnn.def and cudnn.h.
+** Nothing runs; the test is that this file compiles:
 **   cc -std=c11 -D_GNU_SOURCE -Isrc -I<toolkit>/include -Werror -Wno-deprecated-declarations
 **   -fsyntax-only spec/c/check_cudnn.c
 */

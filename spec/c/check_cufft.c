@@ -1,6 +1,6 @@
 /*
-** cuFFT's header, where a machine has it, against src/cuda/api/cufft.def and cufft.h. Nothing runs;
-** that it compiles is the test:
+** Compares cuFFT's header, where a machine has it, with src/cuda/api/cufft.def and cufft.h. Nothing
+** runs; the test is that this file compiles:
 **   cc -std=c11 -D_GNU_SOURCE -Isrc -I<toolkit>/include -Werror -fsyntax-only spec/c/check_cufft.c
 */
 #include <cufft.h>

@@ -1,6 +1,6 @@
 /*
-** NCCL's header, where a machine has it, against src/cuda/api/nccl.def and nccl_api.h. Nothing
-** runs; that it compiles is the test:
+** Compares NCCL's header, where a machine has it, with src/cuda/api/nccl.def and nccl_api.h.
+** Nothing runs; the test is that this file compiles:
 **   cc -std=c11 -D_GNU_SOURCE -Isrc -I<toolkit>/include -Werror -fsyntax-only spec/c/check_nccl.c
 */
 #include <nccl.h>

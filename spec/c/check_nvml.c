@@ -1,6 +1,6 @@
 /*
-** NVML's header, where a machine has it, against src/cuda/api/nvml.def and nvml_api.h. Nothing
-** runs; that it compiles is the test:
+** Compares NVML's header, where a machine has it, with src/cuda/api/nvml.def and nvml_api.h.
+** Nothing runs; the test is that this file compiles:
 **   cc -std=c11 -Isrc -I<toolkit>/include -Werror -fsyntax-only spec/c/check_nvml.c
 */
 #include <nvml.h>
@@ -36,8 +36,8 @@ SYMBOL(nvmlInit, "nvmlInit_v2");
 SYMBOL(nvmlDeviceGetHandleByPciBusId, "nvmlDeviceGetHandleByPciBusId_v2");
 SYMBOL(nvmlDeviceGetComputeRunningProcesses, "nvmlDeviceGetComputeRunningProcesses_v3");
 
-/* Our parameter lists are compiled with NVML's types, and its functions assigned to them; an enum
-** is an unsigned number. */
+/* Our parameter lists are compiled with NVML's types, and its functions are assigned to pointers
+** with these lists. Where NVML has an enum, our lists have an unsigned number. */
 #define fl_ml_device nvmlDevice_t
 #define fl_ml_memory nvmlMemory_t
 #define fl_ml_process nvmlProcessInfo_t

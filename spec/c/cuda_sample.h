@@ -1,6 +1,6 @@
 /*
-** What the tests of the CUDA device share, on the fake driver and on a real one: checks, a
-** plan made by hand, and matrix products against plain loops.
+** What the tests of the CUDA device share, on the fake driver and on a real one: checks, a plan (a
+** list of steps for a device) made by hand, and matrix products against plain loops.
 */
 #ifndef CUDA_SAMPLE_H
 #define CUDA_SAMPLE_H

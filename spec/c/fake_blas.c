@@ -1,8 +1,8 @@
 /*
 ** cuBLASLt of the fake driver (fake_driver.h), included by fake_driver.c. Products are computed,
 ** one sum in double precision for each element; while a stream is captured, a product becomes a
-** node of the graph instead. Where fake.ways is set, there are so many algorithms: each writes its
-** number instead of the product and takes the time that a test has set for it.
+** node of the graph instead. If fake.ways is not 0, the library offers that many algorithms: each
+** writes its number instead of the product and takes the time that a test has set for it.
 */
 
 typedef struct fake_layout { unsigned type; int64_t rows, cols, ld,
@@ -75,7 +75,7 @@ static fl_lt_status fake_cublasLtMatmulPreferenceSetAttribute(fl_lt_preference p
   return n == (which == FL_LT_PREF_SPACE ? 8u : 4u) ? FL_LT_OK : 7;
 }
 
-/* The shapes must fit together, as the library demands. */
+/* 1 if the shapes of a, b and c fit together, as the library demands. */
 static int fake_fits(const fake_desc *d, const fake_layout *a, const fake_layout *b,
                      const fake_layout *c) {
   const int64_t m = d->ta ? a->cols : a->rows, k = d->ta ? a->rows : a->cols;

@@ -1,6 +1,6 @@
 /*
-** The fake driver: see fake_driver.h. For every entry point of api.def there is a fake_ (or,
-** for NVRTC and cuBLASLt, fake_<name>) function that does it, and a generated wrapper that
+** The fake driver: see fake_driver.h. For every entry point of api.def there is a function that
+** does its work, for example fake_MemAlloc or fake_nvrtcVersion, and a generated wrapper that
 ** counts the call and makes it fail on request. A release that is made to fail still releases,
 ** since the caller can do no more.
 */

@@ -21,7 +21,7 @@ typedef struct fake_state {
   fl_cu_result code;          /* result of a failing call (a code of the function's library) */
   const char *only;               /* if set, only calls of this function count for fail_at */
   int64_t capacity;               /* bytes of device memory */
-  int busy;                       /* so many event queries answer "not ready"; -1: all of them */
+  int busy;                       /* the next 'busy' event queries say "not ready"; -1: all do */
   int cleared;                    /* new memory is zero */
   int shared;                     /* bytes of shared memory per block; 0 means FAKE_SHARED */
   int idle;                       /* products are not computed, so that only the host takes time */
@@ -35,7 +35,7 @@ typedef struct fake_state {
   void (*on_launch)(void **params);    /* if set, a launch calls it instead of a kernel */
   const char *word;                /* counts the texts for NVRTC that contain this word */
   int texts, with_word;
-  /* number of cuBLASLt's algorithms, which write their number; 0: one, which computes */
+  /* cuBLASLt offers so many algorithms, which only write their number; 0: one, which computes */
   int ways;
   float way_ms[8];                /* the time of each algorithm */
   /* events have the time of the host's clock, not the sum of way_ms of the algorithms that ran */

@@ -1,7 +1,7 @@
 /*
-** What the tests of tensor/ share: a fake engine (device memory is host memory, evaluating stores
-** every root), makers of nodes, and the run of a file's tests. Every test has its own context,
-** and the accounting must be back at zero when it is closed: that is the leak check.
+** What the tests of tensor/ share: a fake engine (device memory is host memory; an evaluation only
+** allocates the results), functions that make nodes, and a runner for a file's tests. Every test
+** has its own context, whose counts of memory must be zero when it is closed: the leak check.
 */
 #ifndef FAKE_ENGINE_H
 #define FAKE_ENGINE_H

@@ -67,7 +67,7 @@ static struct {
   unsigned char *dynamic;         /* DYNAMIC bytes between inaccessible pages. A launch uses the end
                                   ** of it; the rest of its first page must stay as it was filled */
   unsigned shared;                /* dynamic shared memory of the launch, in bytes */
-  int asked;                      /* a fiber polls: a round in which no other runs is no deadlock */
+  int asked;                      /* a fiber polls; that no other fiber runs is then no deadlock */
   char failure[400];
 } gpu;
 
@@ -367,7 +367,7 @@ static void fake_watch(int on) {
     else sigaction(fake_faults[i], &before[i], NULL);
 }
 
-/* After a failure fibers stopped in the middle of kernels; they are made again when next used. */
+/* After a failure fibers are left in the middle of kernels; each is made again when next used. */
 static void fake_forget(void) {
   for (unsigned i = 0; i < FIBERS; i++) gpu.fiber[i].made = 0;
 }

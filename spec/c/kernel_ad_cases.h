@@ -1,6 +1,6 @@
 /* Cases of test_kernel_ad.c. Fields: name, arguments (described in kernel_case.h), source, grid,
 ** block, whether the derived kernels are derived and checked too, the expected refusal or NULL,
-** slot bytes, bytes of dynamic shared memory. */
+** bytes per thread for snapshots of one loop (slot_bytes), bytes of dynamic shared memory. */
 
 /* ---- elementwise, branches ------------------------------------------------------------------- */
 {"saxpy", "Di d9i d9i d9oz I=9",

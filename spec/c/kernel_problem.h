@@ -30,8 +30,8 @@ typedef struct problem {
   int deterministic, slot_bytes;
   /* not 0: central differences are not compared, and reverse and forward mode may differ by this */
   double loose;
-  int races;                     /* run with the race check, which shows that plain += is safe */
-  int gathered;                  /* number of inverted sums in all checks so far */
+  int races;                     /* run with the race check: a plain += must be no race */
+  int gathered;                  /* sums that became gathers, in all checks so far */
   fl_mem *mem;
   fl_karena *arena;
   char why[400];                 /* what went wrong last */
@@ -154,7 +154,7 @@ static inline void write_slots(const slots *s, argument *arg, const double *x) {
 }
 
 /* Where the values of field 'leaf' of argument 'arg' (leaf -1: of the whole argument) begin in a
-** vector over the slots; -1 if it has no slot. */
+** vector of all slots (arguments and fields of floats) in order; -1 if it has no slot. */
 static inline int64_t slot_at(const slots *s, int arg, int leaf) {
   int64_t at = 0;
   for (int i = 0; i < s->n; at += s->at[i].n, i++)

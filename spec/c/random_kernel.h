@@ -57,7 +57,7 @@ typedef struct fuzzer {
   size_t bytes;                  /* of its gen */
   void (*program)(gen *);
   void (*launch)(gen *, problem *);      /* sets arguments, grid, block and options of the check */
-  int gathered;       /* n: at least one in n programs must have its sums inverted; 0: any number */
+  int gathered;       /* n: the sums of 1 in n programs or more must become gathers; 0: of any */
   const char *(*twin)(const gen *);      /* another kernel that must compute the same; or NULL */
   const char *(*formed)(const gen *);    /* forms of the kernel's arguments; or NULL */
 } fuzzer;

@@ -264,7 +264,7 @@ static void launch(gen *g, problem *p) {
        g->size[0], g->size[1], g->size[2]);
 }
 
-/* At least a third of the programs must have sums that were inverted to gathers. */
+/* In at least a third of the programs (1 in 3) the adjoint's atomic sums must become gathers. */
 static const fuzzer fuzz = {"stencil_fuzz", 0x7654321, sizeof(gen), program, launch, 3, NULL};
 
 int main(int argc, char **argv) { return fuzz_main(&fuzz, argc, argv); }

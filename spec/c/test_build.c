@@ -1,7 +1,7 @@
 /*
-** Builders: promotion, numbers, broadcasting, shapes and dtypes of results, error texts,
-** and views (chains of random views of pending and stored values against plain copies).
-** The structure of nodes is checked directly; values are computed by the evaluator in oracle.h.
+** Tests of the functions that build nodes: promotion, numbers, broadcasting, shapes and dtypes of
+** results, error texts, and views (chains of random views of pending and stored values are compared
+** with plain copies). The structure of nodes is checked directly; oracle.h computes values.
 */
 #include "oracle.h"
 

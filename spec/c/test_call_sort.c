@@ -128,7 +128,7 @@ static void verify_sorted(const void *x, int dtype, int64_t n, int64_t k, int de
   }
   check(valid, "positions are distinct and in range");
   check(order, "values are in order and ties stable");
-  if (k < n && k > 0 && valid) {                 /* no value left out may come before these */
+  if (k < n && k > 0 && valid) {                 /* no other value may come before the first k */
     const double last = value(x, dtype, at[k - 1] - 1);
     int rest = 1;
     for (int64_t i = 0; i < n; i++) {

@@ -330,7 +330,7 @@ static void random_space(sample *s) {
 }
 
 /* Adds a reduction to a ROW or COL kernel that has none, since the planner makes no such kernel. In
-** one the device's loops could skip reads whose indices the reference checks. */
+** such a kernel the device could skip reads whose indices the reference checks. */
 static void require_reduction(sample *s) {
   for (int i = 0; i < s->k.ninstr; i++) if (s->instr[i].code == FL_I_REDUCE) return;
   const uint8_t dtype = s->instr[0].dtype;
@@ -530,7 +530,7 @@ static void compare(setup **u, int nu, sample **s, int n, long seed) {
              (long)want.position);
       for (int j = 0; j < n; j++) describe(s[j]);
     }
-    int empty = 0;                      /* with no points, indices may not be read, nor checked */
+    int empty = 0;                      /* without points the device perhaps checks no index */
     for (int j = 0; j < n; j++) empty |= s[j]->k.points == 0;
     check(empty || (fault.site == want.site && (want.site < 0 || fault.position == want.position)),
           "fault", seed);

@@ -342,8 +342,8 @@ static void strike_at_launch(void **params) {
 }
 
 /* A kernel that overwrites a tensor in place, and itself reads whether the checks of indices passed
-** (guard = 1), is queued before the host has read this. An interrupt then waits until it is known
-** whether the kernel wrote. */
+** (guard = 1), is queued before the host has read that. An interrupt then waits until the host
+** knows whether the kernel wrote. */
 static void a_guarded_write_does_not_wait_for_the_host(void) {
   rig *r = open_rig(0, 2);
   fl_text_fault record;
@@ -376,8 +376,8 @@ static void a_guarded_write_does_not_wait_for_the_host(void) {
 
 /* ---- errors ---- */
 
-/* A call whose check nothing waits for writes its report to device memory: the next read or sync
-** raises it, once. */
+/* A call checks its values on the device, and the host does not wait for the report, which is
+** written to device memory: the next read or sync raises the error, once. */
 static void a_late_report_is_told_by_the_next_read(void) {
   static const struct { uint64_t word; const char *text; } reports[] = {
     { (UINT64_C(4) << 16) | 7,

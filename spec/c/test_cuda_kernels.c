@@ -395,7 +395,7 @@ static void real_nvrtc_takes_the_texts(void) {
 
 /* ---- registers that spill ---- */
 
-static fl_nvrtc told;               /* a compiler in whose log 6 and 4 blocks spill registers */
+static fl_nvrtc told;               /* its log says that 6 and 4 blocks per SM spill registers */
 static int tried[8], ntried;
 
 static fl_rtc_result note_blocks(fl_rtc_program p, int n, const char *const *option) {

@@ -103,7 +103,7 @@ static void transforms_are_those_of_the_definition(void) {
     CHECK(call(c, FL_CALL_fft, FLAME_F64, n_in, numbers, n, results, 8, p) == FLAME_OK);
     CHECK(wrong_by(p, numbers, results) < 1e-12 && fake.nlaunch == 0);
   }
-  /* Signals that alternate in memory, several times: large ones take one call per outer index. */
+  /* Large interleaved signals (inner > 1): cuFFT is called once for each of the 2 outer indices. */
   const int64_t large[8] = { 2, 2, 1 << 18, 2, 2, 0, 0, 0 };
   const int64_t before = fake.transforms;
   CHECK(call(c, FL_CALL_fft, FLAME_F32, 1 << 21, numbers, 1 << 21, NULL, 8, large) == FLAME_OK);

@@ -1,5 +1,5 @@
 /*
-** Handles, writes, lifetimes, and memory that runs out, on a fake engine.
+** Tests of tensor handles on a fake engine: writes in place, lifetimes, memory that runs out.
 */
 #include "fake_engine.h"
 

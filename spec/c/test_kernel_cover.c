@@ -2,8 +2,8 @@
 ** Proofs that a kernel writes every element of an output, which then needs no zeros before
 ** (kernel/facts/cover.h). The analysis is applied to each kernel here with many launches and
 ** scalars. Where it finds that all is written, the kernel runs on an output filled with a special
-** value, of which none may be left. 'want' not 0: must be recognised at the launch of usual(). 0:
-** the kernel leaves an element out and must never be recognised.
+** value, of which none may be left. 'want' not 0: the proof must succeed at the launch that usual()
+** makes. 'want' 0: the kernel leaves an element out, and the proof must fail at every launch.
 */
 #include "kernel/facts/cover.h"
 #include "kernel/lanes/lane.h"

@@ -1,9 +1,9 @@
 /*
-** Three optimisations of lane code against the plain interpreter: values that are linear in the
-** thread's index (lane_linear.c), instructions done once per launch (lane_hoist.c), and loads used
-** in place (lane_fuse.c). Random kernels of integers and sums of f32 run twice, the second time
-** with the marks of these files cleared, so that every instruction is done for each lane in each
-** block. Memory and faults must be the same. Sums of products are also compared with C.
+** Three optimisations of lane code (bytecode by which the CPU runs user kernels) against the plain
+** interpreter: values that are linear in the thread's index (lane_linear.c), instructions done once
+** per launch (lane_hoist.c), and loads used in place (lane_fuse.c). Random kernels of integers and
+** sums of f32 run twice, the second time with these optimisations off, so that each instruction is
+** done for each thread. Memory and faults must be the same. Sums of products are compared with C.
 */
 #include "lane_run.h"
 #include "kernel/lanes/lane_code.h"
@@ -164,7 +164,7 @@ static void loop(void) {
   put("}\n");
 }
 
-/* Writes a loop in which each thread handles every so many-th element. */
+/* Writes a loop in which each thread handles elements at a fixed distance, from its index t on. */
 static void sweep(void) {
   put("for (int j%d = t; j%d < %d; j%d += %d) {\n", depth, depth, 20 + draw(200), depth,
       40 + draw(90));

@@ -1,8 +1,8 @@
 /*
-** The race check against a model of it. Random kernels over shared and global arrays run once as
-** lane code and once in the model, thread by thread, which remembers every access. Whether there is
-** a race, its element and lines, and all values must agree. All launches share one table of
-** accesses (fl_lane_shadow), whose time stamps also run out and whose allocations fail.
+** The race check against a model of it. Random kernels over shared and global arrays run once in
+** the CPU's interpreter and once, thread by thread, in the model, which notes every access. Whether
+** there is a race, its element and lines, and all values must agree. All launches share one table
+** of accesses (fl_lane_shadow), whose time stamps also run out and whose allocations fail.
 */
 #include "lane_run.h"
 #include "kernel/lanes/lane_state.h"

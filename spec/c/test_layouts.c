@@ -1,6 +1,6 @@
 /*
-** Layouts: equal ones are one pointer; sizes near the largest int64; reshapes and views of views,
-** checked element by element.
+** Tests of layouts (sizes and strides of tensors): equal layouts are one pointer; sizes near the
+** largest int64; reshapes and views of views, checked element by element.
 */
 #include "fake_engine.h"
 

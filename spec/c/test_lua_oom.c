@@ -207,8 +207,8 @@ static int family_of(const char *name) {
   return i;
 }
 
-/* The next k to try. The C functions that open the module make the first requests, some 800; then
-** the library's files are loaded, where requests are alike, so of them fewer are tried. */
+/* The next k to try. The C functions that open the module make the first requests, about 800; then
+** the library's files are loaded. The later requests are alike, so fewer of them are tried. */
 static long after(long k, int step) { return k + (k < 2000 ? step : 8L * step); }
 
 /* Requests fail while the module is opened and the files that this family needs are loaded. */

@@ -1,5 +1,6 @@
 /*
-** Nodes, the window of pending nodes, scopes and entries of the tape, on a fake engine.
+** Tests of nodes (values that ops compute), of the window (the list of nodes that wait for an
+** evaluation), of scopes and of entries (records on autograd's tape), on a fake engine.
 */
 #include "fake_engine.h"
 

@@ -1,9 +1,9 @@
 /*
-** What a planner may get wrong, one small program each: the order of a write and of readers of the
-** old value, copies for snapshots, results that are also intermediates, scalars that are not part
-** of a plan's key, addresses of intermediates, index ranges that are part of the key. Each program
-** must be right, and must be found wrong when it runs with the planted bug (FL_PLANT_*) of its
-** kind.
+** What a planner (it turns recorded ops into kernels and copies) may get wrong, one small program
+** each: the order of a write and of readers of the old value, copies for snapshots, results that
+** are also intermediates, scalars that are not part of a plan's key, addresses of intermediates,
+** index ranges that are part of the key. Each program must be right, and must be found wrong when
+** it runs with the planted bug (FL_PLANT_*) of its kind.
 */
 #include "base/hooks.h"
 #include "engine/engine.h"

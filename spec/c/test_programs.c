@@ -170,8 +170,8 @@ static void wrong_arguments_are_refused(flame_context *c) {
   flame_free(x);
 }
 
-/* Kernels whose sums do not depend on the order of threads keep that in a loaded program, and their
-** text is the same after saving and reading it again. */
+/* A kernel whose sums do not depend on the order of threads has this property in a loaded program
+** too, and its text is the same after saving and reading it again. */
 static void sums_of_kernels_stay_exact(flame_context *c) {
   flame_program *p = load(c, "sums");
   int exact = 0;

@@ -155,7 +155,7 @@ static void says_why_there_is_none(flame_context *c) {
 }
 
 /* Compiles, launches and differentiates cube while the k-th allocation fails, for every k. Only a
-** failure of compiling leaves no error in the context, since it has none. */
+** failure while compiling leaves no error in the context, since the compiler has no context. */
 static void takes_failing_memory(flame_context *c, flame_tensor *x, flame_tensor *z) {
   int k = 0, ended = 0;
   for (; !ended && k < 3000; k++) {

@@ -1,5 +1,5 @@
--- The prompt on a terminal: keys, entries, interrupts, locals, values. Completion by Tab, history
--- and commands are tested in prompt_tools_spec.lua. Without a terminal the prompt is lua5.4's.
+-- The prompt on a terminal: keys, entries (lines of code), interrupts, locals, values. Completion,
+-- history and commands are in prompt_tools_spec.lua. Without a terminal the prompt is lua5.4's.
 local here = require("flame").default_device()
 local words = require "flame.prompt.words"
 local terminal = dofile "spec/support/terminal.lua"

@@ -508,7 +508,7 @@ describe("the contract, values and writes:", function()
     local b = a * 1
     local c = (b * b):sum()
     b:zero_() c:backward() eq({ 4, 6 }, a.grad)
-    -- stored to one position several times: the last value stays; added: all count
+    -- of several values stored at one position the last one stays; if added, all count
     local z = flame.zeros(3)
     z[i64 { 1, 1, 2 }] = T { 5, 6, 7 } eq({ 6, 7, 0 }, z)
     eq({ 11, 7, 0 }, flame.zeros(3):index_add(1, i64 { 1, 1, 2 }, T { 5, 6, 7 }))

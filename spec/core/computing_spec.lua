@@ -444,7 +444,7 @@ print(hash)]==]
     local same, got = lines ""
     assert.equal(fault, same)
     assert.equal(expected, got)
-    -- on a GPU with less shared memory per block than these kernels need
+    -- a GPU with too little shared memory for these kernels must give the same values
     local _, small = lines "FAKE_CUDA=\"computes=1 shared=101376\""
     assert.equal(expected, small)
     -- a fault in these kernels, which do not load the next row, changes the values
@@ -455,7 +455,7 @@ print(hash)]==]
 
   case("tells no fault of a row that threads without one repeat, where rows are written in place",
   function()
-    -- nine results are written over the values they are computed from; other threads have none
+    -- nine threads write their result over the values that they read; the others have no result
     local script = [==[
 local x = flame.arange(25.0):reshape(1, 1, 5, 5)
 local y, at = flame.fractional_max_pool2d(x, 2, { output_size = 3, return_indices = true,

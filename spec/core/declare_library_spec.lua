@@ -39,7 +39,7 @@ local function core_functions()
   end
   return all
 end
---- All forms of the declaration d, with this name, as one text in the format of docs/ops.md.
+--- All forms (signatures) of the declaration d, with this name, as one text as in docs/ops.md.
 local function texts_of(d, name)
   local texts = {}
   for k, form in ipairs(d) do

@@ -97,7 +97,7 @@ local function random_call()
   return args
 end
 
---- Random arguments that are likely to fit the first form, chosen by the types in its text.
+--- Random arguments that are likely to fit the first form (signature), chosen by types in its text.
 local function likely_call(text)
   local args, o = { n = 0 }, nil
   if text:find("^%w+:") then args = { n = 1, layer } end

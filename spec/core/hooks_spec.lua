@@ -33,7 +33,7 @@ describe("#smoke a test hook", function()
       end)
     end
 
-    -- FLAME_TEST_MACHINE names a folder in which libraries are looked for instead.
+    -- FLAME_TEST_MACHINE names the folder that is searched for libraries, instead of the system's.
     it("FLAME_TEST_MACHINE is in a build for tests", function()
       local pipe = assert(io.popen(("FLAME_TEST_MACHINE=/proc/nowhere '%s' --info 2>&1"):format(
         dofile "spec/support/interpreter.lua")))

@@ -41,7 +41,7 @@ local function one_in(n) return random(n) == 1 end
 local function pick(list) return list[random(#list)] end
 
 -- ---- what can be called -------------------------------------------------------------------------
---- The options that the documentation of an entry names, "{keepdim = false}": {name, default} …
+--- The options in the documentation of a function, such as "{keepdim = false}": {name, default} …
 local function options_of(entry)
   local text, list, seen = table.concat(entry.doc, " "), {}, {}
   for _, p in ipairs(entry.params) do text = text .. " " .. p[2] end
@@ -55,7 +55,7 @@ local function options_of(entry)
 end
 
 local algebras = { clifford.algebra(2), clifford.algebra(3), clifford.algebra { 0, 1, -1 } }
---- A method of Clifford algebras as a function, which chooses an algebra whose size fits the theme.
+--- A method of Clifford algebras as a function, which chooses an algebra that fits theme.shape.
 local function of_algebra(f)
   return function(...)
     local a = algebras[1]
@@ -64,7 +64,7 @@ local function of_algebra(f)
   end
 end
 
---- A random distribution, over the theme's last axis or over single numbers.
+--- A random distribution, over the last axis of theme.shape or over single numbers.
 local function a_distribution()
   local n = theme.shape[#theme.shape] or 1
   local one = flame.ones(n)
@@ -134,7 +134,7 @@ local function a_dtype()
   local n = random(20)
   return n <= 12 and pick(FLOATS) or n <= 18 and pick(INTS) or "bool"
 end
---- Mostly a shape that broadcasts with the theme's: the same, an axis of 1, fewer axes; else any.
+--- Mostly a shape that broadcasts with theme.shape: equal, an axis of 1, fewer axes; else any.
 local function near_shape()
   local shape = table.move(theme.shape, 1, #theme.shape, 1, {})
   local n = random(10)
@@ -427,7 +427,7 @@ function calls.round(seed, trace, before_each)
   list = list or collect()
   local faults = {}
   local left, n = in_folder(round_of, seed, trace, faults, before_each), calls.ROUND
-  -- tensors left: repeated twice, since a first round may fill caches of the library
+  -- if tensors are left, the round is repeated twice: the first may have filled caches
   if left ~= 0 then
     left = in_folder(round_of, seed, false, {}, before_each) > 0
       and in_folder(round_of, seed, false, {}, before_each) or 0

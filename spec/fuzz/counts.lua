@@ -68,7 +68,7 @@ local function planted()
   end)
   return { { name = "planted", call = f, forms = flame.internal.declaration(f) } }
 end
---- All declared functions that take counts: a list of { name, call, forms, class = of modules }.
+--- All declared functions that take counts: a list of { name, call, forms, class = is it in nn }.
 local function collect()
   local list = {}
   for _, e in ipairs(dofile("tools/meta.lua").collect()) do
@@ -131,7 +131,7 @@ local function is_number(p)
   end
   return false
 end
---- Usual arguments of a form: a list, its length, parameter -> position, and a table of options.
+--- Usual arguments of a form (a declared signature): list, length, parameter -> position, options.
 local function arguments_of(form, theme)
   local args, n, at, options = {}, 0, {}, {}
   for k, p in ipairs(form.params) do
@@ -162,7 +162,7 @@ local function run(entry, theme, args, n, options)
   for _, y in ipairs(calls.tensors_in(results, {}, 2)) do flame.eval(y) end
 end
 
---- The first shape, dtype and number with which a call of the form works, or nil.
+--- The first shape, dtype and number with which a call of the form (signature) works, or nil.
 local function theme_of(entry, form)
   local function works(theme)
     calls.follow(theme)
@@ -240,8 +240,8 @@ local function call(entry, form, theme, k, v)
   end, "", 100000)
   run(entry, theme, args, n, options)
 end
---- Calls the form with each count for each of its parameters, and adds faults to the list. Returns
---- the number of calls, and whether usual values work.
+--- Calls a form (a signature) with each count for each parameter, and adds faults to the list.
+--- Returns the number of calls, and whether usual values work.
 local function walk(entry, form, faults)
   local found, made = theme_of(entry, form), 0
   local theme = found or { shape = { 3, 3 }, dtype = "f32", number = 1 }

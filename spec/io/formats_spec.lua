@@ -90,7 +90,7 @@ describe("npy and npz", function()
     local text = read("two.npz")
     local first = text:find("PK\1\2", 1, true)
     local second = text:find("PK\1\2", first + 4, true)
-    -- the directory now has the offset of a for b
+    -- the directory of the zip file now gives the entry b the offset of the entry a
     local same = text:sub(1, second + 41) .. "\0\0\0\0" .. text:sub(second + 46)
     raises("lies over the next one", flame.load, write("same.npz", same))
   end)

@@ -201,7 +201,7 @@ describe("a cache", function()
       local o = { is_causal = true, need_weights = need_weights, key_padding_mask = hidden }
       local y = steps(6, m, x, { 3, 1 }, o)
       o.key_padding_mask = hidden:narrow(2, 1, 4)
-      -- without position 1: in row 2 it sees no key
+      -- position 1 is not compared, since it sees no key in row 2 of the batch
       assert.allclose((m(x, o)):narrow(2, 2, 3), y:narrow(2, 2, 3), CLOSE)
       local free = { need_weights = need_weights }
       assert.allclose((m(x, free)), (steps(6, m, x, { 4 }, free)), CLOSE)

@@ -48,7 +48,7 @@ local function value_of(p)
   if type(v) == "function" and v ~= print then return v() end
   return v
 end
---- Values for the required parameters of a form, as a list and by name.
+--- Values for the required parameters of a form (a declared signature), as a list and by name.
 local function required(form)
   local list, named = {}, {}
   for _, p in ipairs(form.params) do
@@ -231,7 +231,7 @@ local function literal(text)
   end
   return tonumber(text)                         -- nil: an earlier parameter
 end
---- A table of all parameters of a form by name, optional ones with their defaults or false.
+--- All parameters of a form (a declared signature) by name, optional ones as default or false.
 local function all_named(form)
   local _, named = required(form)
   for _, p in ipairs(form.params) do

@@ -94,7 +94,7 @@ describe("generate", function()
         assert.is_true(flame.equal(own, flame.generate(model,
           flame.tensor(p, { dtype = "i64" }), 200)))
       end
-      -- (batch, time) with a mask on any side
+      -- one tensor (batch, time); attention_mask hides padding on either side
       local ids = flame.tensor({ { 1, 5, 9, 0 }, { 0, 0, 0, 7 } }, { dtype = "i64" })
       local mask = flame.tensor({ { 1, 1, 1, 0 }, { 0, 0, 0, 1 } }, { dtype = "i64" })
       local masked = flame.generate(model, ids, 20, { attention_mask = mask })

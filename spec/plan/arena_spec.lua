@@ -95,7 +95,7 @@ describe("a kernel of rows", function()
     near(rows * n * 4, measured(function() return a:matmul(b):softmax(2):matmul(b) end))
   end)
 
-  --- The loss and the gradient of the weights, for which that of the logits is computed.
+  --- The loss and the gradient of the weights, which needs the gradient of the logits.
   local function gradient(a, b, t)
     local w = b:detach():requires_grad_(true)
     local l = flame.cross_entropy(a:matmul(w), t)

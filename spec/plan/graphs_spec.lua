@@ -72,7 +72,7 @@ describe("a training step with labels", function()
 end)
 
 describe("a small result", function()
-  --- Graphs launched by 10 steps: eight layers, a sum after the fourth; then 'between', 'read'.
+  --- Graphs launched by 10 steps: 8 layers, a sum after the 4th, then the code 'between', 'read'.
   local function graphs(between, read)
     local function of(n)
       return tonumber(run(([[

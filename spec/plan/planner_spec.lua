@@ -122,7 +122,7 @@ describe("a launch count", function()
       flame.eval(loss)
     end)
     assert.is_true(s.launches <= 2, s.launches .. " launches")
-    -- the logits once; per row the label in both launches, the label's logit, and a loss that is
+    -- bytes: logits once; per row the label in both launches, the label's logit, and a loss that is
     -- written and read; the sum
     assert.is_true(s.bytes_moved <= 4 * R * C + 16 * R + 4 * R + 8 * R + 4,
       s.bytes_moved .. " bytes")

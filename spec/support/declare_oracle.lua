@@ -2,7 +2,7 @@
 --- language that is described at the head of src/lua/declare.h, and shares nothing with the C code
 --- for it.
 --
----   oracle.read(text, is_tensor, args) -> number of the form, list of parameters (with n), or
+---   oracle.read(text, is_tensor, args) -> number of the form (signature), list of parameters, or
 --- nil, why
 --
 --- 'why' is "many", "type", "missing", "twice", "option" or "key" for one form, "forms" for
@@ -342,7 +342,7 @@ function oracle.read(text, is_tensor, args)
   return nil, #forms == 1 and why or "forms"
 end
 
---- The names that a call of this form may use in its table of options, in the form's order.
+--- The names that a call of this form (signature) may use in its table of options, in its order.
 function oracle.names(text)
   local form, names = form_of(text), {}
   for _, p in ipairs(form.all) do

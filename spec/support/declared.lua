@@ -1,7 +1,7 @@
 local internal = require("flame").internal
 
---- declared(text): a function declared by 'text', one form per line. A call of it returns the
---- number of the form that fits, and the parameters as the function receives them.
+--- declared(text): a function declared by 'text', one form (signature) per line. A call of it
+--- returns the number of the form that fits, and the parameters as the function receives them.
 return function(text)
   local forms = {}
   for _ in text:gmatch("[^\n]+") do

@@ -10,7 +10,7 @@ local function hash(text)
   for i = 1, #text do sum = (sum * 131 + text:byte(i)) % 2147483647 end
   return ("%032d"):format(sum)
 end
--- The signature of a message: HMAC (RFC 2104) for keys of up to 64 bytes, written a second time.
+-- The signature of a message: HMAC (RFC 2104) for keys of up to 64 bytes, without library code.
 local function signed(key, text)
   local function pad(byte)
     local bytes = {}

@@ -21,7 +21,7 @@ local function is_norm(name)
   return name:find "norm%.weight$" or name:find "LayerNorm%.weight" or name:find "layernorm"
     or name:find "%.ln_"
 end
---- A weight of this shape: the seed gives its values, its name and its shape give their size.
+--- A weight of this shape: the seed gives its values, its name and its shape give their scale.
 function cases.weight(seed, name, shape, gain)
   local n = 1
   for _, k in ipairs(shape) do n = n * k end

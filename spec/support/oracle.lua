@@ -286,7 +286,7 @@ for name in pairs(O.folds) do                       -- x:name(d | { d, … } | n
       function(ix) return O.fold(name, at(rows, ix), dtype) end):reshape(kept)
   end
 end
---- A map of positions: a number of ids, a list along axis d or one per position, replaces ix[d].
+--- Maps a position ix: ix[d] becomes an element of ids, a list along axis d or one per position.
 local function by(d, ids)
   return function(ix) return with(ix, d, at(ids.v, #ids.shape == 1 and { ix[d] } or ix)[1]) end
 end

@@ -50,7 +50,7 @@ end
 local give_up = R.eval
 function R.eval(s, _, vars, mode)
   give_up(s, nil, vars)
-  -- no need with a budget of 1: nothing is pending
+  -- with a budget of 1 no op is pending that a collection could drop
   if mode.collector ~= "stop" and mode.budget > 1 then collectgarbage() end
   local list = {}
   for i, k in ipairs(s.list) do list[i] = take(vars, k) end

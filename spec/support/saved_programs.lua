@@ -1,5 +1,5 @@
 --- Functions for specs of export, with weights, example inputs, and inputs of later runs. In
---- spec/golden/programs each of them is a file, exported when the format had the version it has.
+--- spec/golden/programs each has a file, in the version that the format had when it was exported.
 local flame = require "flame"
 local nn, optim = flame.nn, flame.optim
 

@@ -13,7 +13,7 @@ end
 
 local function ints(list) return flame.tensor(list, { dtype = "i32" }) end
 
--- name, body (from x[12] to y[12]; i: the thread), grid, block, integers m and at; 1, 12 and none
+-- name, body (x[12] to y[12]; i: the thread), grid (or 1), block (or 12), integers m, at (or none)
 local cases = {
   -- several threads have one index and store the same value
   { "a quotient and a remainder", "y[i / 4 + i % 4] = x[i / 4 + i % 4] * x[0];" },

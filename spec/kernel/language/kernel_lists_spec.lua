@@ -220,7 +220,7 @@ describe("a list of tensors", function()
       message(k, setmetatable({ a }, { __len = function() return 2 end }), a, 2, N))
   end)
 
-  --- Sums of lists of T, with the elements of a type.
+  --- A kernel for a list of arrays of T; 'value': the expression for xs[j][i] that it sums.
   local function typed(T, value)
     return flame.kernel { shape = { N }, source = ([[
       struct P { float x, y; };

@@ -96,7 +96,7 @@ local rows <const> = {
   "B<double> b(x[i]); y[i] = b.both() + b.dot(b) + b.first();",
 }
 
---- The definitions after the kernel that uses them, or before it.
+--- A kernel's text, with the definitions (DEFINED) after the kernel that uses them, or before it.
 local function source(body, after)
   local kernel = "__global__ void k(const double *x, double *y, int n) {\n  int i = threadIdx.x;\n"
     .. "  if (i < n) {\n" .. body .. "\n  }\n}\n"

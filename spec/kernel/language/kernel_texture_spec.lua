@@ -113,7 +113,7 @@ local function everything(k, t, w)
   return out
 end
 
---- The same bits; on a GPU sums by atomics have any order.
+--- Checks equality: of bits on the CPU, within rounding on a GPU, where atomics add in any order.
 local function same(want, got)
   if flame.default_device() == "cpu" then assert.same(want, got) end
   for i, list in ipairs(want) do

@@ -16,7 +16,7 @@ for _, file in ipairs { "blocks", "warps", "threads", "memory", "functions", "le
   describe("a user's kernel: " .. file .. ":", function()
     for _, case in ipairs(dofile("spec/kernel/users/" .. file .. ".lua")) do
       number = number + 1
-      -- blocks that take positions from a counter do so in any order if they run at the same time
+      -- 'drawn': blocks take positions from a counter, on a GPU in any order; not tested there
       if number % parts == part % parts and not (case.drawn and on_gpu) then
         it(case[1] .. " gives its values", function() run.values(case) end)
         it(case[1] .. (case.refuses and " is refused a gradient" or " has its gradient"), function()

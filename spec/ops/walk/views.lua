@@ -33,8 +33,8 @@ local function copied(t, d, v)
   return out
 end
 
---- kind = function(shape) -> shape of the base, function(base tensor) -> view, function(index of
---- the view) -> index of the base. It returns nil if there is no such view of this shape.
+--- Each kind is a function(shape) that returns the base's shape, function(base) -> view, and
+--- function(index in the view) -> index in the base; nil if there is no such view of this shape.
 V.kinds = {
   contiguous = function(shape)
     return shape, function(x) return x end, function(ix) return ix end
