@@ -1,5 +1,5 @@
---- Prints src/lua/chapters.def: the files of lua/flame that add to flame, to tensors, to the groups
--- (flame.linalg …) and to flame.internal, each with the names that it adds. Run by tools/docs in
+--- Prints src/lua/chapters.def: the files of lua/flame that add to flame, to tensors, to flame's
+-- tables (linalg …) and to flame.internal, each with the names that it adds. Run by tools/docs in
 -- flame-lua itself: each file is loaded, and the names that are new in the tables afterwards belong
 -- to it, except those that a file required by it has added.
 local flame = require "flame"

@@ -482,7 +482,7 @@ local function classes()
   return found
 end
 
---- Calls put(entry) for each function in the table flame and in its groups.
+--- Calls put(entry) for each function in the table flame and in tables in it, such as flame.linalg.
 local function collect_functions(put)
   for name, f in pairs(flame) do
     if type(f) == "function" then

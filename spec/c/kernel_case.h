@@ -11,8 +11,8 @@
 #include "kernel_problem.h"
 #include <stdarg.h>
 
-/* Parses 'text' with these forms of arguments (kernel/front/source.h; or NULL). *why is the reason
-** why its first kernel cannot run, or NULL if it can. */
+/* Parses 'text'. formed: NULL, or what is known of the arguments, such as "bias=0," for a null
+** pointer (kernel/front/source.h). *why: why the first kernel cannot run; NULL if it can. */
 static inline fl_ksource *read_formed(fl_mem *m, const char *text, const char *formed,
                                       const char **why) {
   fl_error e = {0};

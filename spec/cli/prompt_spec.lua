@@ -328,8 +328,8 @@ describe("the prompt on a terminal", function()
   end)
 end)
 
--- docs/prompt.md: the entries of each ```prompt block are typed, and then the screen must show the
--- block. Runs of blanks count as one, "…" stands for any text.
+-- docs/prompt.md: the code after each "> " of a ```prompt block is typed, and then the screen must
+-- show the block. Runs of blanks count as one, "…" stands for any text.
 describe("the page on the prompt", function()
   local file <close> = assert(io.open("docs/prompt.md"))
   local count = 0

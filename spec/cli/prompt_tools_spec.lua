@@ -1,5 +1,5 @@
 -- The prompt on a terminal: completion by Tab, the history, the start-up file and the commands.
--- Keys and entries are tested in prompt_spec.lua.
+-- Keys and entries (lines of code) are tested in prompt_spec.lua.
 local here = require("flame").default_device()
 local terminal = dofile "spec/support/terminal.lua"
 local folder, session, typed = terminal.folder, terminal.session, terminal.typed

@@ -292,7 +292,7 @@ describe("a write at a position out of range, found when it runs,", function()
   local good, bad = ids({ 2 }), ids({ 9 })
   local function line() return debug.getinfo(2, "l").currentline end
   --- The values of x after f has written to it out of range and the first read has raised. stored:
-  --- x is evaluated before; budget: how many nodes may be pending.
+  --- x is evaluated before; budget: how many ops may be pending (recorded, not computed).
   local function after(f, stored, budget)
     local before = internal.budget(budget)
     local x = flame.zeros(3)

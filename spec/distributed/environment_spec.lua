@@ -1,4 +1,4 @@
---- How a process finds its group: by the variables that launchers set, and by MPI's library.
+--- How a process finds the others of its job: by the variables of launchers, and by MPI's library.
 require "spec.support.helper"
 
 describe("the environment of a group", function()

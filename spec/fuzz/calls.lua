@@ -356,7 +356,7 @@ local function complaint(e)
   if e:find("\1", 1, true) then return "the mark before its remedy is left" end
   if last and not last.message:find(last.hint, 1, true) then return "its hint is no part of it" end
   local first = e:match "^[^\n]*"
-  -- this message, for arguments that fit no declared form, names no op first
+  -- this message, for arguments that fit no declared signature, does not begin with an op's name
   if first:find(": can not take (", 1, true) then return nil end
   for _, pattern in ipairs(FOREIGN) do
     if first:find(pattern) then return "its text speaks of " .. pattern end

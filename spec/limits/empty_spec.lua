@@ -7,7 +7,7 @@ local helper = require "spec.support.helper"
 local DTYPES = { "f64", "f32", "f16", "bf16", "i64", "i32", "i16", "i8", "u8", "bool" }
 local function ids(list) return flame.tensor(list, { dtype = "i64" }) end
 local function none(...) return flame.zeros({ ... }, { dtype = "i64" }) end
---- The message that f() raises, or reading its result.
+--- The message that f() raises, or that reading its result raises.
 local function error_of(f)
   local e = helper.message(function() return f():totable() end)
   return e

@@ -127,7 +127,7 @@ describe("two collections free", function()
 end)
 
 describe("a collection keeps", function()
-  --- Checks that backward of the loss that f returns calls the hooks, which only it keeps alive.
+  --- Checks that backward of f's loss calls the hooks, which nothing but the loss keeps alive.
   local function fires(f)
     in_both_modes(function(mode)
       for rounds = 1, 4 do

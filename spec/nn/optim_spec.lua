@@ -1,4 +1,4 @@
--- Optimisers: arguments, groups, closures, state that resumes bit for bit, scaled losses,
+-- Optimisers: arguments, parameter groups, closures, state that resumes bit for bit, scaled losses,
 -- schedules. Their arithmetic is compared with PyTorch in spec/peer/optim.py.
 
 local flame = require "flame"

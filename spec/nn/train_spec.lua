@@ -1,4 +1,4 @@
--- Models learn, optimisers compute what their papers say, and repeated steps use one plan.
+-- Models learn; optimisers compute what their papers say; repeated steps reuse a plan of kernels.
 
 local flame = require "flame"
 local nn, optim, data = require "flame.nn", require "flame.optim", require "flame.data"

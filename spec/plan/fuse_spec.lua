@@ -187,7 +187,7 @@ describe("operations of one trip", function()
         compare(function(stop) return stop(x:to("f32")):sum(dim) end)
         compare(function(stop) return (stop(x:to("f32")) * stop(y:to("f32"))):sum(dim) end)
         compare(function(stop) return stop(x:to("f32")):square():sum(dim) end)
-        compare(function(stop)                  -- a and b: read by a chain and a sum
+        compare(function(stop)                  -- a, b: read by elementwise ops and a sum
           local a, b = stop(x:to("f32")), stop(y:to("f32"))
           return flame.stack({ ((a - b) * a):sum(dim) + b:sum(dim),
             (b:exp() * a):sum(dim) + a:sum(dim) }, 1)

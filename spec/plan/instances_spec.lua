@@ -51,7 +51,7 @@ describe("the norm of many gradients", function()
 end)
 
 describe("an optimiser's step", function()
-  --- The plan for steps of two optimisers, of six parameters of n elements and of 'more'.
+  --- The plan's steps for two optimisers: one has six parameters of n elements, one has 'more'.
   local function maps(n, more)
     local list = {}
     local text = machine.run(folder, ([[

@@ -214,7 +214,7 @@ describe("a training loop", function()
     assert.equal(0, b.copies - a.copies)
   end)
 
-  -- Results that are garbage but not yet collected are stored, which is another plan.
+  -- Results that are garbage but not yet collected are stored too, and that needs another plan.
   it("makes at most one plan more wherever the collector's steps come", function()
     local step, waits = trainer(1e-2), flame.internal.collector_waits
     for _ = 1, 4 do step(8) end

@@ -93,7 +93,7 @@ describe("replay", function()
       opts[k] = optim.SGD(nets[k]:parameters(), { lr = 0.1, momentum = 0.9 })
     end
     local x, labels = flame.randn(8, 12), flame.randint({ 8 }, 1, 5)
-    for i = 1, 40 do                    -- the buffers of each net settle at first
+    for i = 1, 40 do                    -- in the first runs buffers change addresses
       collectgarbage()                  -- as below
       step(nets[i % 2 + 1], opts[i % 2 + 1], x, labels):item()
     end

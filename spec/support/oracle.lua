@@ -240,7 +240,7 @@ function X.pad(x, ends, options)                        -- before and after, las
   return view(x, shape, function(ix) return map(ix, function(i, d) return i - before(d) end) end,
     options.value)
 end
-function O.region(key, shape)                 -- of x[key]: the shape, and from(ix) in x
+function O.region(key, shape)                 -- x[key]'s shape; f: its index -> x's index
   local picks, axis, out = {}, {}, {}
   for d, n in ipairs(shape) do
     local k = type(key[d]) == "number" and { key[d] } or key[d] or {}
