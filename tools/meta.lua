@@ -127,8 +127,8 @@ local function in_order(f)
   end
   return f
 end
---- The library's Lua function for a public function. Declared functions are C
---- closures: it is their first upvalue that is a Lua function.
+--- The library's Lua function for a public function. Declared functions are C closures: there it
+--- is the first upvalue that is a Lua function.
 local function behind(f)
   local info = debug.getinfo(f, "S")
   if info.what ~= "C" then return in_order(f) end

@@ -101,7 +101,7 @@ end
 
 local folders = "src lua/flame kernels docs spec tools examples bench README.md CMakeLists.txt "
   .. "Makefile"
--- Files that are not checked: generated ones, and those that list these phrases.
+-- Files that are not checked: generated ones, and those that list the refused phrases.
 local other = { "^spec/golden/", "^docs/ops%.md$", "^tools/words%.lua$",
   "^spec/docs/words_spec%.lua$", "%.svg$", "%.png$" }
 

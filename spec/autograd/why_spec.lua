@@ -3,7 +3,7 @@ local flame = require "flame"
 local helper = require "spec.support.helper"
 
 local function leaf() return flame.ones(2, { requires_grad = true }) end
---- "why_spec.lua:LINE", where LINE is that of the caller less 'back', as error messages have it.
+--- "why_spec.lua:LINE" as in error messages, where LINE is the caller's line minus 'back'.
 local function here(back)
   return ("why_spec.lua:%d"):format(debug.getinfo(2, "l").currentline - (back or 0))
 end

@@ -138,8 +138,8 @@ SYMBOL(cuFuncSetAttribute, "cuFuncSetAttribute");
 SYMBOL(cuOccupancyMaxActiveBlocksPerMultiprocessor, "cuOccupancyMaxActiveBlocksPerMultiprocessor");
 SYMBOL(cuLaunchKernel, "cuLaunchKernel");
 
-/* Signatures: our parameter lists are compiled with the toolkit's types, and its functions assigned
-** to them. */
+/* Signatures: our parameter lists are compiled with the toolkit's types, and its functions are
+** assigned to pointers with these lists. */
 #define fl_cu_result CUresult
 #define fl_cu_device CUdevice
 #define fl_cu_ptr CUdeviceptr

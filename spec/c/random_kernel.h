@@ -59,7 +59,7 @@ typedef struct fuzzer {
   void (*launch)(gen *, problem *);      /* sets arguments, grid, block and options of the check */
   int gathered;       /* n: the sums of 1 in n programs or more must become gathers; 0: of any */
   const char *(*twin)(const gen *);      /* another kernel that must compute the same; or NULL */
-  const char *(*formed)(const gen *);    /* forms of the kernel's arguments; or NULL */
+  const char *(*formed)(const gen *);    /* what is known of its arguments (kernel_case.h) */
 } fuzzer;
 
 typedef struct tally {

@@ -535,7 +535,7 @@ static double program(flame_context *c, note *n) {
   return v;
 }
 
-/* One run in which the k-th allocation fails (forever: and all after it). 1: there are fewer. */
+/* One run in which the k-th allocation fails (forever: and all after it); 1 if it has fewer. */
 static int with_failure(int64_t k, int forever, double expected) {
   flame_context *c = flame_open(FLAME_OPTIONS(.device = "cpu", .threads = 1));
   note n = { 0 };

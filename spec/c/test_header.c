@@ -30,7 +30,7 @@ static void starve(flame_context *c) {
 }
 
 /* Checks and frees y, the result of a call whose k-th allocation was to fail. Returns 1 if the call
-** made as many allocations, so that the next k is to be tried. */
+** made at least k allocations, so that the next k is to be tried. */
 static int lacked(flame_context *c, int64_t k, flame_tensor *y) {
   const int reached = c->mem.calls >= c->mem.fail_at;
   c->mem.fail_at = 0;

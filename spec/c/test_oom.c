@@ -118,7 +118,7 @@ static flame_context *open_context(void) {
   return flame_open(&options);
 }
 
-/* Runs a family while the k-th allocation fails. Returns 1 if it makes fewer than k. */
+/* Runs a family while the k-th allocation fails. Returns 1 if it makes fewer than k allocations. */
 static int one(int family, double expected, int64_t k, int forever) {
   const char *name = families[family].name;
   flame_context *c = open_context();

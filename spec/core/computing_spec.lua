@@ -399,7 +399,7 @@ print(hash, most < 1 or most)]==]
     for _, replay in ipairs { "", "FLAME_REPLAY=0", "FLAME_REPLAY=2" } do
       assert.equal(expected, line(replay))
     end
-    -- a fault in the loop of these kernels, which leaves rows out, changes the values
+    -- a planted fault, by which the loop of these kernels leaves rows out, changes the values
     assert.not_equal(expected, line(
       "FLAME_CACHE_DIR=off FAKE_CUDA_PLANT='at < end; at += |at < end; at += 64 + '"))
   end)
@@ -447,7 +447,7 @@ print(hash)]==]
     -- a GPU with too little shared memory for these kernels must give the same values
     local _, small = lines "FAKE_CUDA=\"computes=1 shared=101376\""
     assert.equal(expected, small)
-    -- a fault in these kernels, which do not load the next row, changes the values
+    -- a planted fault, by which these kernels do not load the next row, changes the values
     local _, wrong = lines
       "FLAME_CACHE_DIR=off FAKE_CUDA_PLANT='if (row + gridDim.x < rows)|if (false)'"
     assert.not_equal(expected, wrong)

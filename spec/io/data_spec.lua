@@ -307,7 +307,7 @@ describe("data.progress", function()
     assert.truthy(out[1]:find("^step 10/10  loss 1%.000"), out[1])
   end)
 
-  -- What the progress p writes on a terminal for ticks with these losses, if each tick is drawn.
+  -- What the progress bar p writes on a terminal for ticks with these losses, if each is drawn.
   local function drawn(p, losses)
     local out, library = {}, _G.io
     local real = library.write

@@ -303,7 +303,7 @@ describe("norms and products", function()
 end)
 
 describe("products of half types", function()
-  -- -1, 0 and 1, so that every sum is exact. Most rows of 257, 261, … elements begin at addresses
+  -- Elements -1, 0, 1: every sum is exact. Most rows of 257, 261, … elements begin at addresses
   -- that are not multiples of 16 bytes.
   local function whole(...) return flame.randint({ ... }, -1, 1):double() end
 

@@ -128,7 +128,7 @@ describe("convolutions", function()
       { randn(1, 2, 2, 3), randn(2, 2, 3, 3) }, o)
   end)
 
-  -- cuDNN can not express such padding, so on CUDA these cases test kernels of this library.
+  -- cuDNN can not pad one side only, so on CUDA these cases test kernels of this library.
   it("agree with padded inputs where a call pads one side only", function()
     local p = { 2, 4, 6, 2, 1, 5, 6, 1, 3, 2, 1, 2, 6, 1, 2, 1, 0, 1, 1, 1, 1, 1 }
     for dtype, tol in pairs { f64 = 1e-12, f32 = 1e-4, f16 = 3e-2 } do

@@ -85,7 +85,7 @@ describe("a kernel of rows", function()
     flame.eval(t)
     return t
   end
-  --- Checks a size of the arena. It may be up to 4 KB larger, for a number per row.
+  --- Checks a size of the arena. It may be up to 4 KB larger, since a number per row is stored too.
   local function near(expected, got)
     assert.is_true(got >= expected and got < expected + 4096, got)
   end

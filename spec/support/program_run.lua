@@ -359,7 +359,7 @@ local function compare_devices(here, there, want, differs, program)
   end
 end
 
---- The second device, on which programs are run for comparison: the CPU. nil: it is the first.
+--- The second device, on which programs are run for comparison: the CPU; nil if that is the first.
 P.second = flame.default_device() ~= "cpu" and "cpu" or nil
 P.counts = {}
 --- Returns text on why the program fails, or nil. modes: a list of { budget =, collector = }.

@@ -38,7 +38,7 @@ local ordered = {
   "Count c = {2}; b[0] = c[c.n = 4];", "b[2] = (i = 4) + q; b[1] = i;",
 }
 
--- { body, b[0] }: the compiler may choose the order; NVRTC and our CPU code choose the same.
+-- { body, b[0] }: a compiler may choose the order; NVRTC and our CPU code choose the same order.
 local called = {
   { "b[0] = next(&s) - 3 * next(&s);", -507 }, { "b[0] = two(next(&s), next(&s));", 36181 },
   { "b[0] = 1000 * s + next(&s);", 7036 },
