@@ -67,7 +67,6 @@ static struct {
   unsigned char *dynamic;         /* DYNAMIC bytes between inaccessible pages. A launch uses the end
                                   ** of it; the rest of its first page must stay as it was filled */
   unsigned shared;                /* dynamic shared memory of the launch, in bytes */
-  int asked;                      /* a fiber polls; that no other fiber runs is then no deadlock */
   char failure[400];
 } gpu;
 

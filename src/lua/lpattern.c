@@ -175,8 +175,6 @@ typedef struct matcher {
   const char *s, *end;
   fl_match *m;
   int depth, tests;
-  int open[FL_CAPTURES];            /* not used: an item CLOSE has the number of the capture
-                                    ** that it ends */
 } matcher;
 
 /* Charges for n bytes that are examined. */
