@@ -430,6 +430,6 @@ static void launch(gen *g, problem *p) {
   give(p, &g->w.r, "d%di d8i d%doz d%dio d4io d3io i%d%%4 Di I=%d", most, n, n, most, n);
 }
 
-static const fuzzer fuzz = {"kernel_fuzz", 0x1234567, sizeof(gen), program, launch, 0, NULL};
+static const fuzzer fuzz = {"kernel_fuzz", 0x1234567, sizeof(gen), program, launch, 0, NULL, NULL};
 
 int main(int argc, char **argv) { return fuzz_main(&fuzz, argc, argv); }

@@ -341,6 +341,6 @@ static void launch(gen *g, problem *p) {
        WIDTH * BLOCKS * (int)size_of_array(g), g->fresh ? "oz" : "io", WIDTH, WIDTH);
 }
 
-static const fuzzer fuzz = {"parts_fuzz", 0x2468ace, sizeof(gen), program, launch, 0, NULL};
+static const fuzzer fuzz = {"parts_fuzz", 0x2468ace, sizeof(gen), program, launch, 0, NULL, NULL};
 
 int main(int argc, char **argv) { return fuzz_main(&fuzz, argc, argv); }

@@ -265,6 +265,6 @@ static void launch(gen *g, problem *p) {
 }
 
 /* In at least a third of the programs (1 in 3) the adjoint's atomic sums must become gathers. */
-static const fuzzer fuzz = {"stencil_fuzz", 0x7654321, sizeof(gen), program, launch, 3, NULL};
+static const fuzzer fuzz = {"stencil_fuzz", 0x7654321, sizeof(gen), program, launch, 3, NULL, NULL};
 
 int main(int argc, char **argv) { return fuzz_main(&fuzz, argc, argv); }

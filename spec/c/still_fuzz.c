@@ -199,6 +199,6 @@ static void launch(gen *g, problem *p) {
   give(p, &g->w.r, "d8i d8i d8oz d32io d8oz i8%%4 I=%d", pick(g, 4));
 }
 
-static const fuzzer fuzz = { "still_fuzz", 0x13579bd, sizeof(gen), program, launch, 0, NULL };
+static const fuzzer fuzz = { "still_fuzz", 0x13579bd, sizeof(gen), program, launch, 0, NULL, NULL };
 
 int main(int argc, char **argv) { return fuzz_main(&fuzz, argc, argv); }
