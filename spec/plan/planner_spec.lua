@@ -320,4 +320,24 @@ describe("a plan", function()
     end
     assert.equal(120, flame.stats().plans - plans)
   end)
+  -- One kernel of all would take NVRTC minutes: each pass over a row that is in no registers
+  -- computes again what the passes before it have computed.
+  it("has several kernels for a long chain of reductions of rows, with the same bits", function()
+    local x = flame.randn(16, 512)
+    flame.eval(x)
+    local function chain(each)
+      local y = x
+      for _ = 1, 60 do
+        y = y:softmax(2)
+        if each then flame.eval(y) end
+      end
+      flame.eval(y)
+      return y:totable()
+    end
+    local before = flame.stats().launches
+    local together = chain(false)
+    local launches = flame.stats().launches - before
+    assert.is_true(launches >= 8 and launches <= 12, launches)
+    assert.same(chain(true), together)
+  end)
 end)

@@ -96,8 +96,10 @@ int fl_plan_add(fl_planner *P, int32_t g, fl_instr x, fl_ref ref, const fl_map *
   x.pass = pass_of(G, &x);
   const int found = find_op(G, &x);
   if (found >= 0) return found;
-  /* room for finish.c */
-  if (G->instr.n >= FL_MAX_INSTR - 2 * FL_MAX_OPERANDS) return FL_EMIT_REJECT;
+  /* room for finish.c; a pass over long rows computes again what earlier passes computed, so the
+  ** text of a GPU's kernel grows with the square of their number */
+  if (G->instr.n >= FL_MAX_INSTR - 2 * FL_MAX_OPERANDS || x.pass > FL_MAX_PASSES)
+    return FL_EMIT_REJECT;
   if (!FL_RESERVE(P->mem, &G->instr, G->instr.n + 1) ||
       !FL_RESERVE(P->mem, &G->value, G->instr.n + 1))
     return FL_EMIT_MEMORY;
