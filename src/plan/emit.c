@@ -89,6 +89,18 @@ static int find_op(const fl_group *G, const fl_instr *x) {
   return -1;
 }
 
+/* Has the group no room for x? A long chain of reductions, each of a value made from the one before,
+** would otherwise be one kernel that computes everything again in each sweep, and whose text takes
+** NVRTC minutes. */
+static int is_full(const fl_group *G, const fl_instr *x) {
+  const int64_t n = G->instr.n;
+  int pass = x->pass;
+  if (n >= FL_MAX_INSTR - 2 * FL_MAX_OPERANDS) return 1;       /* finish.c needs room */
+  if (G->kind != FL_K_ROW) return 0;
+  for (int64_t i = 0; i < n; i++) if (G->instr.at[i].pass > pass) pass = G->instr.at[i].pass;
+  return n * (pass + 1) > FL_MAX_SWEPT;
+}
+
 /* Appends an instruction whose value is ref (a cell or an external) read through map m, or finds an
 ** equal one. */
 int fl_plan_add(fl_planner *P, int32_t g, fl_instr x, fl_ref ref, const fl_map *m) {
@@ -96,10 +108,7 @@ int fl_plan_add(fl_planner *P, int32_t g, fl_instr x, fl_ref ref, const fl_map *
   x.pass = pass_of(G, &x);
   const int found = find_op(G, &x);
   if (found >= 0) return found;
-  /* room for finish.c; a pass over long rows computes again what earlier passes computed, so the
-  ** text of a GPU's kernel grows with the square of their number */
-  if (G->instr.n >= FL_MAX_INSTR - 2 * FL_MAX_OPERANDS || x.pass > FL_MAX_PASSES)
-    return FL_EMIT_REJECT;
+  if (is_full(G, &x)) return FL_EMIT_REJECT;
   if (!FL_RESERVE(P->mem, &G->instr, G->instr.n + 1) ||
       !FL_RESERVE(P->mem, &G->value, G->instr.n + 1))
     return FL_EMIT_MEMORY;

@@ -93,10 +93,10 @@ typedef struct fl_store { uint16_t value, operand; } fl_store;
 ** wait for each other at a barrier at the end of each round of reductions. */
 enum { FL_WARP_ROW = 1024 };
 
-/* Operands that are read come first, at most FL_MAX_READS of them. FL_MAX_PASSES: the most
-** reductions of which each reads a value that was made from the one before. */
+/* Operands that are read come first, at most FL_MAX_READS of them. FL_MAX_SWEPT: the most
+** instructions times sweeps over a row, of which each may compute all of them again. */
 enum { FL_MAX_INSTR = 1280, FL_MAX_OPERANDS = 160, FL_MAX_READS = 96, FL_MAX_SCALARS = 256,
-       FL_MAX_PASSES = 16 };
+       FL_MAX_SWEPT = 1280 };
 
 typedef struct fl_kernel {
   uint8_t kind, nkept, nred, passes;
