@@ -118,7 +118,7 @@ const fl_declared *fl_declare_parse(lua_State *L, int text);
 ** followed by the function's name: leaves the parameters of the form (parameter list) that fits,
 ** with room for one more value, and returns the form's number. Raises in the function's name.
 ** (declare_read.c) */
-enum { FL_DECL_NAME = -1 };              /* step from an upvalue's index to that of the next */
+enum { FL_DECL_NAME = -1 };              /* the name's upvalue is at holder + FL_DECL_NAME */
 int fl_declare_read(lua_State *L, const fl_declared *d, int holder);
 
 /* Why a form (parameter list) does not accept the arguments; 'at' is a stack index.

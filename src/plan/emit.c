@@ -89,9 +89,9 @@ static int find_op(const fl_group *G, const fl_instr *x) {
   return -1;
 }
 
-/* Has the group no room for x? A long chain of reductions, each of a value made from the one before,
-** would otherwise be one kernel that computes everything again in each sweep, and whose text takes
-** NVRTC minutes. */
+/* Has the group no room for x? A long chain of reductions, each of a value made from the one
+** before, would otherwise be one kernel that computes everything again in each sweep, and whose
+** text takes NVRTC minutes. */
 static int is_full(const fl_group *G, const fl_instr *x) {
   const int64_t n = G->instr.n;
   int pass = x->pass;

@@ -60,7 +60,8 @@ FL_FN float fl_gelu_tanh_f32(float x) {
   return fmaf(0.0f, fl_most_f32(x, -1.0f), a * fl_recip_f32(fmaf(s, s, p)) * s * s);
 }
 
-/* h (1 + x w' (1 - h)), h the gate and 1 - h = p / (s s + p). */
+/* The slope of x h, where h = sigmoid(w) and w = 1.5958 (x + 0.0447 x^3): h (1 + x w' (1 - h)),
+** with h = s s / (s s + p) and 1 - h = p / (s s + p). */
 FL_FN float fl_gelu_tanh_slope_f32(float x) {
   const float b = fl_most_f32(fl_least_f32(x, -11.0f), 5.5f), z = b * b;
   float s;

@@ -52,7 +52,8 @@ int fl_fft_job_of(const fl_call *call, int workers, char *base, fl_fft_job *j, i
 void fl_fft_tables(fl_fft_job *j);
 /* Places the tables from base on (NULL: only counts); returns their bytes. */
 int64_t fl_fft_place_tables(fl_fft_job *j, char *base);
-/* Number of groups of eight columns, with a few more than needed for the widest vectors. */
+/* Number of groups of eight columns. It leaves room beyond the last column, so that the widest
+** vectors may go past it. */
 static inline int64_t fl_fft_groups(const fl_fft_job *j) { return (j->columns + 15) / 8 + 1; }
 
 /* The job's tables, kept ones or newly filled; 'fresh' tells whether the caller must compute

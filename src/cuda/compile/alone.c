@@ -1,6 +1,6 @@
 /*
-** What NVRTC and the cubin cache can tell without a device: whether a text compiles, and what it
-** needs.
+** What is done without a device: asking NVRTC whether a kernel's text compiles, making its image,
+** and counting or clearing the cubin cache on disk.
 */
 #include "base/env.h"
 #include "base/hash.h"

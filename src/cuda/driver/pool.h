@@ -20,7 +20,7 @@ typedef struct fl_pool {
   fl_block **table;               /* blocks in use, by address */
   int64_t ntable, nused;
   fl_level reserved, used;     /* bytes allocated from the driver; of these, bytes in used blocks */
-  fl_mem *room;                 /* memory that counts these bytes and may refuse them; NULL: none */
+  fl_mem *room;                 /* counts the bytes from the driver, may refuse more; or NULL */
   fl_block *bin[2][FL_POOL_BINS]; /* free blocks of small and of large segments, by size */
   uint64_t full[2][FL_POOL_BINS / 64];   /* bit: the bin is not empty */
 } fl_pool;

@@ -127,7 +127,8 @@ static inline int64_t fl_text_once_bytes(int64_t steps) {
   return steps * FEW_THREADS * FEW_VECTOR * 4;
 }
 int64_t fl_text_col_chunk(const fl_kernel *k);
-/* Do the vectors of a draw start at a block of the random generator, which gives four draws? */
+/* o: the operand with the indices of a random draw. Does each vector of four elements begin where a
+** block of the generator does, which gives four numbers? */
 int fl_text_quads_fit(const text_form *f, int o);
 /* Is a row, after its second sweep, needed only through one f32 value that the sweep made? */
 int fl_row_reads_once(text_form *f);

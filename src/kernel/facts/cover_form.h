@@ -40,8 +40,8 @@ struct fl_kcover {
   const fl_kfunc *f;
   fl_kc_store *stores;
   fl_kc_loop *loops;         /* by counter */
-  int32_t n_used, used[FL_KC_USED];     /* the integer parameters in all stores; n_used > USED: too
-                                        ** many */
+  int32_t n_used, used[FL_KC_USED];     /* the integer parameters that occur in any of the
+                                        ** stores; n_used > FL_KC_USED: too many to list */
   fl_kc_memo memo[FL_KC_MEMOS];         /* by parameter, modulo */
 };
 

@@ -4,8 +4,8 @@
 
 typedef struct search {
   const fl_kfunc *f;
-  uint8_t *guess, *compared;     /* guess[site]: the load is a guess; compared[variable]: an
-                                 ** atomicCAS compares with the variable's value */
+  uint8_t *guess, *compared;     /* guess[site]: the load gives what an atomicCAS expects;
+                                 ** compared[variable]: an atomicCAS expects its value */
   struct { const fl_kstmt **at; int64_t n, cap; } swaps;
   int changed, failed;
   fl_mem *mem;

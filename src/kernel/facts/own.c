@@ -1,19 +1,21 @@
 /*
 ** Which thread owns an element? Two threads that compute the same index agree in its value, and in
-** both sides of each equality that holds at the access: "if (lane == 0) y[i / 32] = ...". If they
-** agree in such a sum, they agree in all of its digits, provided that these form a chain (route.h).
-** A sum with quotients a / m, a / n of one a is written with remainders: a is m * (a / m) + a % m.
+** both sides of each equality that holds at the access: "if (lane == 0) y[i / 32] = ...". Both are
+** sums of strides times digits (i, its quotients and remainders). Two threads that agree in a sum
+** agree in each of its digits if the strides form a chain: each is larger than all that the digits
+** before it add up to, as in decimal numbers (route.h). A sum with quotients a / m, a / n of one a
+** is written with remainders: a is m * (a / m) + a % m.
 ** Two threads that agree in the block and in their index in it are the same thread.
 **
 ** Example, with i = blockIdx.x * blockDim.x + threadIdx.x:
 **   if (i % 32 == 0) y[i / 32] = v;
 ** Two threads that write one element of y agree in
 **   i / 32           the index. It is one digit, the quotient, which is known from now on
-**   i - 32 (i / 32)  the condition, 0 for both. With 32 (i / 32) + i % 32 for the unit i the stride
-**                    of the quotient is 32 - 32 = 0, which leaves one digit: i % 32
+**   i - 32 (i / 32)  the condition, 0 for both. With 32 (i / 32) + i % 32 in the place of i the
+**                    quotients cancel, which leaves one digit: i % 32
 ** Quotient and remainder of i by one number give i, the index in the launch: the two threads are
 ** the same. This thread owns the element, whose sum needs no atomic. With "i % 64 == 0" i still
-** follows, since 32 is at most 64; without a condition 32 threads share an element.
+** follows: it is a multiple of 32 as well. Without a condition 32 threads share an element.
 */
 #include "kernel/facts/own.h"
 #include <stdlib.h>

@@ -66,7 +66,7 @@ static inline double ops_erfcx(double x) {
       EACH { const T x = a[i], y = b[i]; out[i] = (R)(v); } \
     } \
   }
-/* For functions: operands are never uniform, unless n = 1. */
+/* For functions of mathematics: uni is ignored, since uniform operands come with n = 1. */
 #define BOTH(name, T, R, v) \
   static void name(ARGS) { \
     (void)c_; (void)uni; \

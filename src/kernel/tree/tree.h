@@ -108,7 +108,8 @@ typedef struct fl_kvar {
   int32_t param;             /* index of the parameter it comes from; -1: none */
   int64_t offset;            /* bytes from the start of the parameter (leaves of structs and
                              ** vectors) */
-  int64_t stride[FL_K_MAX_RANK];   /* bytes between elements along dims, in the parameter */
+  int64_t stride[FL_K_MAX_RANK];   /* of a member that is an array: bytes between
+                                    ** its elements along each of dims */
   const fl_kvalue *data;     /* TABLE: count values */
   void *note;                /* for the current pass (activity, registers); NULL after parsing */
 } fl_kvar;
