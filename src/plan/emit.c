@@ -98,7 +98,7 @@ static int is_full(const fl_group *G, const fl_instr *x) {
   if (n >= FL_MAX_INSTR - 2 * FL_MAX_OPERANDS) return 1;       /* finish.c needs room */
   if (G->kind != FL_K_ROW) return 0;
   for (int64_t i = 0; i < n; i++) if (G->instr.at[i].pass > pass) pass = G->instr.at[i].pass;
-  return n * (pass + 1) > FL_MAX_SWEPT;
+  return n * pass > FL_MAX_SWEPT;
 }
 
 /* Appends an instruction whose value is ref (a cell or an external) read through map m, or finds an
