@@ -119,8 +119,8 @@ static const char *after_lua(const char *s, const char *end, int *is_comment) {
 ** of comment below them: they document functions. */
 static bytes documented(bytes text) {
   bytes b = { 0 };
-  int begins = 1, stays = 0, above = 0;          /* no code in this line yet; its comment stays; so
-                                                 ** does that of the line above */
+  int begins = 1, stays = 0, above = 0;          /* begins: no code in this line yet; stays: its
+                                                 ** comment stays; above: so did the line above's */
   append(&text, "", 1);                          /* a NUL, at which searches stop */
   const char *s = (char *)text.p, *end = s + text.n - 1;
   while (s < end) {

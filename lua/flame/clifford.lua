@@ -121,7 +121,7 @@ end
 --- An algebra's products and norms as multilinear forms: lists of terms for clifford/form.lua.
 local function forms_of(t)
   local size, many = { x = t.size, y = t.size, r = t.size, p = #t.paths }, {}
-  local slot, slots = {}, 0           -- by path: its number among the paths to the same grade
+  local slot, slots = {}, 0           -- by path: its number among those with its result's grade
   for p, path in ipairs(t.paths) do
     many[path[3]] = (many[path[3]] or 0) + 1
     slot[p], slots = many[path[3]], math.max(slots, many[path[3]])

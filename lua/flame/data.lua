@@ -11,7 +11,7 @@ local data = {}
 
 local function fail(op, message, ...) internal.fail(op, message:format(...)) end
 
---- Adds to table t what 'text' declares (src/lua/declare.h); '...': a function per declared form.
+--- Adds to table t what 'text' declares (src/lua/declare.h); '...': a function per signature.
 local function put(t, text, ...) t[text:match("([%w_]+)%(")] = internal.declare(text, "", ...) end
 
 -- ---- random numbers, apart from the script's ----------------------------------------------------
@@ -240,7 +240,7 @@ local function part(self, x, first, count)
   return self.device and y:to(self.device) or y
 end
 
--- Makes the batch after self.made, the last one: {number, part, …}; nil at the end of the epoch.
+-- Makes the batch after number self.made: {its number, part, …}; nil at the end of the epoch.
 local function make(self)
   local first, count = span(self, self.made + 1)
   if not first then return nil end

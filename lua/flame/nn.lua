@@ -371,7 +371,7 @@ local function complaints(wrong, missing, surplus)
   return table.concat(text, "; ")
 end
 
--- The new value of each saved tensor of the module, and the names that only one side has.
+-- The new value of each saved tensor of the module, and names that only it or only 'given' has.
 local function match(self, given)
   local known, also, missing, wrong, pairs_found = {}, {}, {}, {}, {}
   local entries = collect(self, saved_only, function(path, x)

@@ -262,7 +262,7 @@ local function update_one(self, group, p, changed, shared_out)
   return added
 end
 
---- Updates all parameters; returns lists of changed tensors and of divided parameters that changed.
+--- Updates all parameters. Returns lists: changed tensors; parameters that processes share out.
 local function update_all(self)
   local changed, shared_out, added = internal.room(3 * #self.groups[1].params), {}, false
   follow(self)
@@ -464,7 +464,7 @@ local function adam(always)
   end
 end
 
--- The 'run' of make_class: the update of many parameters at once that have a state, in C.
+-- The 'run' of make_class: updates in C, at once, many parameters that have a state already.
 local function adam_run(always)
   return function(group, first, states, changed, mine)
     if group.amsgrad or rawget(group, "capturable") then return first, false end

@@ -24,7 +24,7 @@ local function keep(_, name, v)
   end or _G
 end
 
--- A key of env that no script can name ("local" is a keyword); writes to its fields keep locals.
+-- A key of env that no script can name ("local" is a keyword); writes to its fields call keep.
 local PLACE = "local"
 
 --- Called once, with the environment of entries; can: can the terminal show more than text?

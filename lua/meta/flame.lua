@@ -1231,8 +1231,8 @@ function Module:buffers() end
 ---@return flame.Module[]
 function Module:children() end
 
---- A deep copy: new modules, parameters and buffers with the same values, shared ones
---- shared, hooks that run with the copy. Gradients are not copied; functions are shared.
+--- A deep copy: new modules, parameters and buffers with the same values; what is shared
+--- stays so; hooks run with the copy. Gradients are not copied; functions are shared.
 ---@return flame.Module
 function Module:clone() end
 
@@ -12206,8 +12206,8 @@ Tensor.ones_like = flame.ones_like
 ---@field capturable? boolean  false
 ---@field differentiable? boolean  false
 
---- Polyak and Juditsky 1992: the average of the parameters, in state.ax, of
---- steps that shrink from t0 on.
+--- Polyak and Juditsky 1992: steps that shrink; state.ax is the average of
+--- the parameters from step t0 on.
 ---@param params flame.Tensor|flame.Tensor[]|table[]
 ---@param lr? number|flame.options.optim.ASGD  1e-2
 ---@param lambd? number|flame.options.optim.ASGD  1e-4

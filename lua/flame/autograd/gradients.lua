@@ -110,7 +110,7 @@ end)
 
 -- ---- functions of functions ---------------------------------------------------------------------
 --- The keys of a table in a fixed order. In this order 'collect' lists all tensors of nested
---- tables, and 'rebuild' makes equal nested tables, with give(x) in place of each tensor x.
+--- tables, and 'rebuild' copies the tables, with its argument give(x) in place of a tensor x.
 local function sorted_keys(t)
   local keys = {}
   for k in pairs(t) do keys[#keys + 1] = k end

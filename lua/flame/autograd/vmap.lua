@@ -164,7 +164,7 @@ local function answer(...)
 end
 
 --- What vmap puts in place of a kernel's launch: it yields, so that the examples' calls are made
---- together, or launches at once in a changed grad or autocast mode, a scope, or a C function.
+--- together; it launches at once if f changed grad mode, autocast or scopes, or C called f.
 local function waits(launch, grad, cast, scopes)
   return function(...)
     local g, c, s = modes()

@@ -1,5 +1,5 @@
---- Errors for names that do not exist in the library's tables, options and closed objects, and for
---- too many arguments to functions of the library's tables.
+--- Errors for names that do not exist in the library's tables, options and objects of fixed
+--- fields, and for too many arguments to functions of the library's tables.
 local flame = require "flame"
 local internal = flame.internal
 local methods = internal.methods

@@ -53,7 +53,7 @@ local function scalar(value)
   return value and "T" or "F"
 end
 
---- State of one save: text (out), names and tensors of the file, names in use, tensor -> name.
+--- State of one save: text (out), names and tensors of the file, names taken, tensor -> its name.
 local function new_writer()
   return { out = {}, names = {}, tensors = {}, taken = { ["__metadata__"] = true },
     known = {}, open = {} }

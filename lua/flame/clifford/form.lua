@@ -31,8 +31,8 @@ local function constant(list, dtype, device)
   return made[key]
 end
 
---- The roles other than 'role': all of them, those that are multiplied first (factors), and the
---- last factor or nil. The last one is a shared operand, or else the third role if there are three.
+--- The roles (operands, result) other than 'role': all, those that are multiplied first (factors),
+--- and the last factor or nil. This is a shared operand, or else the third role if there are three.
 local function others_of(form, role)
   local shared, others = form.shared or {}, {}
   for _, q in ipairs(form.order) do if q ~= role then others[#others + 1] = q end end
@@ -152,7 +152,7 @@ local function plan_of(form, role)
   return plan
 end
 
---- Computes the role of a plan from the tensors xs of the other roles, in the order of plan.others.
+--- Computes the result, or an operand's gradient, by its plan. xs: the tensors of plan.others.
 local function run(name, plan, xs)
   local rank, dtype, list = 0, xs[1].dtype, {}
   for _, x in ipairs(xs) do rank = math.max(rank, x.ndim) end
@@ -177,8 +177,8 @@ end
 
 local made = setmetatable({}, { __mode = "k" })         -- form -> role -> function
 
---- The function that computes a role ("r": the form itself) from the tensors of all other roles, in
---- the order of the form's 'order', "r" last. Tensors of one dtype; shapes agree.
+--- The function that computes a role ("r": the form; else that operand's gradient) from the tensors
+--- of the other roles, in the form's 'order', "r" last. Tensors of one dtype; shapes agree.
 local function contract(form, role)
   made[form] = made[form] or {}
   if made[form][role] then return made[form][role] end

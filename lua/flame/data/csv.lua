@@ -73,7 +73,7 @@ return function(data, shared)
     return n
   end
 
-  --- Reads a file: a list of rows that are not blank, as lists of fields; a list of their lines.
+  --- Reads a file: its rows that are not blank, as lists of fields; a list of their line numbers.
   local function rows_of(path, separator)
     local text = internal.io_read(path, "csv"):gsub("^\xEF\xBB\xBF", "") .. "\n"
     local rows, lines, at, number = {}, {}, 1, 1

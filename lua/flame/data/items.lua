@@ -115,10 +115,10 @@ function kinds.tokens(r)
   end
 end
 
---- The function get(i, random) for a recipe: it returns the parts of item i.
+--- The function get(i, random) of a recipe's dataset: it returns the parts of item i.
 function items.get_of(recipe) return kinds[recipe.kind](recipe) end
 
---- A recipe for another Lua state (data/cross.lua); raises if a function in it can not be sent.
+--- A dataset's recipe for another Lua state (data/cross.lua); raises if a function can not be sent.
 function items.portable(r)
   if r.kind == "call" then
     return { kind = "call", n = r.n, given = r.given,

@@ -27,7 +27,7 @@ return function(data, shared)
     fail(op, "column '%s' must be a tensor or a list, got %s", name, arguments.word(v))
   end
 
-  --- The recipe for {name = tensor or list, …}: item i is {name = element i of each}.
+  --- The recipe of the dataset {name = tensor or list, …}: item i is {name = element i, …}.
   local function columns_recipe(op, t)
     local first, n
     local names = {}

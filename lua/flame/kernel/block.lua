@@ -19,7 +19,7 @@ local function copy(k)
 end
 
 --- The kernel k for these forms: which arguments are nil, how long its lists of tensors are
---- (src/lua/kernel_form.c). All kernels that differ in geometry only share one parse of the text.
+--- (src/lua/kernel_form.c). All kernels that differ only in geometry share one parse of the text.
 function internal.kernel_formed(k, forms)
   local config = internal.kernel_info(k).config
   local read, own = config.formed, config.own or {}

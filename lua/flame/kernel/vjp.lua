@@ -153,7 +153,7 @@ local function track_all(p, results, args, geometry, n, rule)
   return table.unpack(tracked_results)
 end
 
---- Called by src/lua/kernel_call.c for tracked results. rule: the derived one (FLAME_CHECK=grad).
+--- Called by src/lua/kernel_call.c for tracked results. rule: a derived gradient to compare with.
 function internal.kernel_given(k, results, args, geometry, n, rule)
   local p = internal.kernel_info(k)
   local list, out, from, at = table.pack(track_all(p, results, args, geometry, n, rule)), {}, 0, 0

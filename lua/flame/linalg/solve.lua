@@ -1,7 +1,7 @@
 --- Linear algebra: equations, triangular factorisations, determinants. All work
 -- on batches: the last two axes are a matrix. f32 and f64; other dtypes raise, as in PyTorch.
--- Calls (ops by a routine in C or CUDA: src/tensor/calls.def) compute the numbers. One with several
--- results returns one flat tensor, of which these are views. Gradients are written in terms of
+-- Calls (ops by a routine in C or CUDA: src/tensor/calls.def) compute the numbers. A call with
+-- several results returns one flat tensor; they are views of it. Gradients are written in terms of
 -- functions that have gradients themselves, so they can be differentiated again. The functions are
 -- in flame.linalg as well; singular values and eigenvalues are in linalg/spectrum.lua, norms in
 -- linalg/norm.lua, products in linalg/product.lua.
@@ -333,7 +333,7 @@ def("linalg.lu(x: T, pivot = true) -> P: T, L: T, U: T @neutral", function(x, pi
 end)
 
 -- ---- determinants -------------------------------------------------------------------------------
---- Is x on a GPU? Then matrix products are faster than calls that only the host computes.
+--- Is x on a GPU? Then matrix products are faster than routines that only the host has.
 local function on_device(x) return x.device ~= "cpu" end
 
 local function largest_column(x) return x:abs():sum(-2):amax(-1) end

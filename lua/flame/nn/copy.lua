@@ -67,8 +67,8 @@ return function(nn, shared)
     return own
   end
 
-  --- A deep copy: new modules, parameters and buffers with the same values, shared ones
-  --- shared, hooks that run with the copy. Gradients are not copied; functions are shared.
+  --- A deep copy: new modules, parameters and buffers with the same values; what is shared
+  --- stays so; hooks run with the copy. Gradients are not copied; functions are shared.
   put(Module, "Module:clone() -> Module", function(self) return copy(self, {}) end)
 
   -- ---- calls with other values ------------------------------------------------------------------

@@ -144,7 +144,7 @@ end
 
 -- Sets of names and of tensors are bits of integers. A plan is a tensor's number, or a product of
 -- two plans: {plan, plan, want = the names of axes that are needed outside of it}.
--- Up to EXACT tensors every order is tried, which costs 3^n splits of sets for n tensors
+-- Up to EXACT tensors every order is tried, which costs 3^n splits of sets for n tensors.
 local EXACT = 8
 
 --- Terms and result as sets of names, and a function: set of names -> product of their sizes.

@@ -1,4 +1,4 @@
---- Sorting, selecting, counting and running sums. Positions come from ops of calls.def;
+--- Sorting, selecting, counting and running sums. Routines (calls.def) compute positions;
 -- values are gathered by them, so their gradients are gather's. The gradients of scans (running
 -- sums and so on) are scans, so they have derivatives of every order. NaN is above every number; of
 -- equal values the first position is taken; positions are 1-based.

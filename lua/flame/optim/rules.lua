@@ -118,8 +118,8 @@ return function(_, shared)
       state.prev:copy_(used)
     end)
 
-  --- Polyak and Juditsky 1992: the average of the parameters, in state.ax, of
-  --- steps that shrink from t0 on.
+  --- Polyak and Juditsky 1992: steps that shrink; state.ax is the average of
+  --- the parameters from step t0 on.
   make_class([[optim.ASGD(params: T|T[]|table[], lr = 1e-2, lambd = 1e-4, alpha = 0.75, t0 = 1e6,
     weight_decay = 0, OPTIONS) -> Optimizer]],
     function(group, p, g, state)

@@ -26,7 +26,7 @@ local function strokes_of(a, b, c, d, level)
   if s then return s[1], s[2] end
 end
 
--- links: edge that a curve crosses -> the edges that strokes join it to; list of all such edges.
+-- Returns links (edge that a curve crosses -> the edges that strokes join to it), a list of edges.
 local function links_of(rows, h, w, level)
   local links, order = {}, {}
   local function link(e, f)

@@ -233,7 +233,7 @@ end
 
 -- ---- source, adjoint ----------------------------------------------------------------------------
 
--- The Lua functions to show for f: init and forward of a class, or each form of a function.
+-- The Lua functions to show for f: init and forward of a class, or one for each signature.
 local function functions_of(f)
   local class = type(f) == "table" and (rawget(f, "init") and f or getmetatable(f))
   if type(class) == "table" then

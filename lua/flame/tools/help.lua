@@ -83,7 +83,7 @@ local function declaration_of(name)
   return type(f) == "function" and internal.declaration(f) or nil
 end
 
---- The declaration of the function 'name' as text, one line for each form; nil: it has none.
+--- The declaration of the function 'name' as text, one line per signature; nil: it has none.
 local function declared(name)
   local d, forms = declaration_of(name), {}
   if not d then return nil end
