@@ -262,7 +262,7 @@ local function update_one(self, group, p, changed, shared_out)
   return added
 end
 
---- Updates all parameters. Returns lists: changed tensors; parameters that processes share out.
+--- Updates all parameters. Returns lists of changed tensors and of changed ones with parts.of[p].
 local function update_all(self)
   local changed, shared_out, added = internal.room(3 * #self.groups[1].params), {}, false
   follow(self)

@@ -249,7 +249,7 @@ local function columns_of(list, at)
 end
 
 --- The batch of the items with the numbers 'at', {n =, part, …}; raises {item =, why =} or a text.
---- how(list, …) makes the batch's parts from a list for each part of the items; nil: collate.
+--- how(list, …) gets one list per part of an item, and gives the batch's parts; nil: collate.
 function items.batch(get, how, at, seed, epoch)
   local list = {}
   for k, i in ipairs(at) do list[k] = items.parts(get, i, seed, epoch) end

@@ -43,7 +43,7 @@ return function(nn, shared)
   end
 
   -- ---- weights computed from other parameters ---------------------------------------------------
-  -- module -> name -> {hook =, run =, undo =}
+  -- module -> name of a weight -> {hook =, run = sets the weight, undo = what its removal calls}
   local made = setmetatable({}, { __mode = "k" })
   shared.made = made
 
