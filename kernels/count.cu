@@ -23,7 +23,7 @@ typedef u8 S;
 
 /* ---- searchsorted: one thread per value ---- */
 
-/* Maps elements to integers in the same order; NaN has none. */
+/* Maps elements to integers in the same order; a NaN has no such integer (is_nan finds it). */
 #if KIND == 0
 #define SIGN ((u64)1 << (BITS - 1))
 #if BITS == 64

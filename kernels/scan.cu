@@ -234,7 +234,8 @@ struct tile {
   state before[PIECES];
 };
 
-/* left: the number of elements of the row from the thread's first one on. */
+/* The state of element q of the thread's vector in piece j; start() after the row's end. left: the
+** number of elements of the row from the thread's first one on. */
 FN state lift_at(const tile &t, int j, int q, int left, long long k) {
   return j * PIECE + q < left ? lift(t.x[j].e[q], OP == 5 ? t.x2[OP == 5 ? j : 0].e[q] : (S)0, k)
                               : start();

@@ -149,7 +149,7 @@ extern "C" __global__ void __launch_bounds__(256) small(const __grid_constant__ 
   for (int s = 0; s < stages; s++) {
     const float *from = shared + s % STAGES * 2 * PART;
     wait_stage();
-    /* into the space of the stage before, which all warps have read */
+    /* requests a stage into the space of the previous one, which all warps have read by now */
     request(s + STAGES - 1);
     multiply(sum, from, from + PART);
   }

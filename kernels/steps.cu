@@ -1,8 +1,8 @@
 /*
 ** Kernels for the steps of a plan that need no generated text: scatter, and the matrix products
-** that no library does (integers, f64, general strides). After prelude.cu.
-** src/cuda/text/text_steps.c chooses the kernel and fills its parameter struct; its structs must
-** match these.
+** that no library does (integers and general strides; all of them where there is no library). After
+** prelude.cu. src/cuda/text/text_steps.c chooses the kernel and fills its parameter struct; its
+** structs must match these.
 */
 
 /* ---- scatter -----------------------------------------------------------------------------

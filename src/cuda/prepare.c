@@ -78,7 +78,8 @@ static fl_prepared *new_prepared(fl_cuda *s, int32_t count) {
   return r;
 }
 
-/* The group of an instance with this key; a new one if there is none. NULL: no memory. */
+/* The launch group for instances (kernels of a step) whose text has this key; a new one if there is
+** none. NULL: no memory. */
 static fl_launch_group *group_of(fl_prepared *r, fl_text *key) {
   const char *k = fl_text_str(key);
   if (!k) return NULL;

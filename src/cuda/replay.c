@@ -167,7 +167,7 @@ static void count_bytes(fl_plan *p) {
   r->counted = (int64_t)bytes;
 }
 
-/* ---- frozen addresses (replay.h), which all recordings of a plan have ---- */
+/* ---- frozen addresses: those that graphs hold as constants (replay.h) ---- */
 
 static int freeze(fl_replay *r, const fl_place *p) {
   if (p->where == FL_AT_ARENA) return 1;
@@ -275,7 +275,7 @@ static fl_recording **room_for(fl_replay *r) {
 
 /* ---- parameters ---- */
 
-/* Is an operand of the kernel elsewhere than the graphs have it? */
+/* Is an operand of the kernel at another address than in the graphs? */
 static int has_moved(const fl_recording *w, const fl_plan *p, const fl_kernel *k,
                      const fl_binding *b) {
   const fl_binding was = { w->bound, w->bound + p->next, w->arena, w->scalar };
@@ -397,7 +397,8 @@ static int make_table(fl_cuda *s, fl_recording *w, const fl_step *step, const fl
          fl_stage_upload(s, t->at, t->rows, bytes) == FLAME_OK;
 }
 
-/* Makes the tables with this binding for all groups of several instances. */
+/* Makes the device tables of parameters, with the addresses of this run, for all groups of several
+** instances. */
 static int make_tables(fl_cuda *s, fl_recording *w, const fl_plan *p) {
   for (int32_t i = 0; i < p->nstep; i++) {
     const fl_prepared *r = p->step[i].kind == FL_S_KERNEL ? p->step[i].prepared : NULL;

@@ -43,8 +43,8 @@ static flame_status look(fl_cuda *s, int written, fl_fault *fault) {
   return e;
 }
 
-/* The step, from 'first' on, whose index check has this site (which stands for a line of the
-** script). */
+/* The step, from 'first' on, one of whose index checks has this number (an index in
+** plan->fault). */
 static int32_t step_of_site(const fl_plan *p, int32_t first, int32_t site) {
   for (int32_t i = first; i < p->nstep; i++)
     for (int32_t j = 0; p->step[i].kind == FL_S_KERNEL && j < p->step[i].count; j++) {
@@ -109,7 +109,7 @@ static flame_status tell_call(fl_cuda *s, const fl_plan *p, int32_t open, fl_fau
   fl_fault earlier = { .site = -1 };
   const fl_call_step *t = p->step[*done].call;
   flame_status e = FLAME_OK;
-  unseen u = { open, 0 };          /* checks that may report come before writes */
+  unseen u = { open, 0 };          /* 0: an interrupt may end the wait for these checks */
   if (open >= 0) e = send_fault(s);
   if (open >= 0 && e == FLAME_OK) e = look_at(s, p, &u, &earlier, done);
   if (e != FLAME_OK || earlier.site >= 0) *fault = earlier;

@@ -113,7 +113,8 @@ static int suspected(flame_context *c, int mode, fl_node *n, suspect *s) {
   return 1;
 }
 
-/* Checks the nodes recorded since 'mark', in order: c->borrowed holds them from there on. */
+/* Checks the nodes that c->borrowed holds from index 'mark' on, in the order in which they were
+** recorded. */
 flame_status fl_anomaly_check(flame_context *c, int64_t mark) {
   const int64_t last = c->borrowed.n, most = last - mark;
   if (c->evaluating || c->flushing || most <= 0) return FLAME_OK;

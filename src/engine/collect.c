@@ -30,8 +30,9 @@
 #include <time.h>
 
 enum {
-  PAID = 10,            /* ops before a full collection, per KB of heap: a tenth of the time */
-  EVALUATION = 16,         /* ops in the time that an evaluation takes beside its own ops */
+  PAID = 10,            /* ops before a full collection, per KB of heap: collecting then takes a
+                        ** tenth of the time */
+  EVALUATION = 16,         /* the fixed cost of an evaluation, counted in ops */
   OP = 250,                /* ns: time of an op, and of storing a small value */
   TIMED = 32,             /* one of this many steps is timed, and each one after an expensive one */
   SURE = 4,                /* expensive steps in a row before a step is delayed */
@@ -101,7 +102,8 @@ static int64_t thread_time(void) {
          ? (int64_t)t.tv_sec * 1000000000 + t.tv_nsec : 0;
 }
 
-/* Does a step. The next one waits until 'kept' reaches 'least'. */
+/* Does a step of the host's collector. The step after it waits until 'kept' (values and KB pending
+** at evaluations) reaches 'least'. */
 static void step(flame_context *c, int64_t heap) {
   fl_collecting *k = &((fl_engine *)c->engine)->collect;
   const fl_collector *host = &c->collector;

@@ -89,7 +89,8 @@ flame_status fl_dry_begin(flame_context *c) {
   y->rng = c->rng;
   y->stats = c->stats;
   y->scan = c->scan;
-  c->scan = 0;                                   /* it would read memory that was not written */
+  c->scan = 0;                                   /* no looking for NaN: it would read memory that
+                                                 ** was not written */
   e->dry = y;
   for (int i = 0; i < FL_MAX_DEVICES; i++) if (e->open[i]) fl_dry_attach(e, &e->device[i]);
   return FLAME_OK;

@@ -48,7 +48,8 @@ int fl_device_index(flame_context *c, const char *name) {
 }
 
 /* Notes about a hundredth of a GPU's free memory: so many bytes may be held before a full
-** collection is due (collect.c). With a higher limit results would always be put in new memory. */
+** collection is due (collect.c). With a higher limit so many dead values would be held that results
+** would always be put in new memory. */
 static void note_room(fl_engine *e, fl_device *d) {
   fl_usage u;
   d->table->memory(d, &u);

@@ -7,8 +7,8 @@ enum { SECTION = 256, MOST_SHARED = 227 * 1024 };
 
 #define FAIL(l, ...) FL_FAIL((l)->c, FLAME_BAD_ARGUMENT, (l)->name, __VA_ARGS__)
 
-/* Does not clear the large arrays, which takes time: recording a call takes less than a
-** microsecond. */
+/* Begins a launch of k. The struct's large arrays are not cleared, which would take too long:
+** recording a call takes less than a microsecond. */
 void fl_launch_begin(fl_launch *l, flame_context *c, fl_kfunction *k) {
   l->c = c;
   l->k = k;
@@ -98,8 +98,8 @@ int fl_launch_each(fl_launch *l, int i, int held) {
   return 0;
 }
 
-/* Sizes are bounded so that neither their sum nor 8 times that, which is packed with the kind,
-** overflows. */
+/* Sizes are bounded so that neither their sum overflows nor 8 times the sum, to which the kind of
+** the argument is added. */
 flame_status fl_launch_output(fl_launch *l, int i, int dtype, int rank, const int64_t *size,
                               int input) {
   char text[192];
@@ -244,7 +244,7 @@ static int64_t own_result(const fl_launch *l, int i) {
 }
 
 /* Finds the results that this launch is proven to write completely, which need no initial value.
-** While checks are on all results have one. */
+** While checks are on all results have an initial value. */
 static void find_whole(fl_launch *l) {
   for (int i = 0; i < l->p[FL_KP_COUNT_ARGS]; i++) {
     const int64_t bytes = own_result(l, i);

@@ -5,17 +5,18 @@
 **
 ** In place: if a kernel reads a cell for the last time, each element at the point where
 ** it stores an element of another cell, that other cell takes its memory (the gradient of logits
-** takes that of the logits). It may also gather elements of the row itself. Values per row have
-** separate memory: they are small, and lanes beyond the last row read its values too. A run that is
-** repeated begins at its first step, so old values need not be kept for it.
+** takes that of the logits). The kernel may also gather elements of the row that it stores. Values
+** per row (results of reductions) have separate memory: they are small, and lanes beyond the last
+** row read the values of the last row, too. A run that is repeated begins again at its first step,
+** so old values need not be kept for it.
 */
 #include "base/hooks.h"
 #include "base/num.h"
 #include "plan/planner.h"
 #include <string.h>
 
-/* LATE_LEAST: bytes from which a fill is delayed; COPY_MOST: copies of fewer elements are
-** delayed. */
+/* LATE_LEAST: a fill is moved to right before the scatter that adds to it, if it has at least so
+** many bytes. COPY_MOST: copies of fewer elements are moved to a later stage. */
 enum { LATE_LEAST = 1 << 20, COPY_MOST = 1 << 18, COPY_INSTR = 4 };
 
 /* ---- a stack with holes ---------------------------------------------------------------------- */
@@ -187,8 +188,8 @@ static int is_in_row(const fl_group *G, const fl_access *w, int64_t access) {
   return n > FL_WARP_ROW && a->gstride == stride && a->extent <= n && is_per_row(G, access);
 }
 
-/* Does the group read the cell at the points of w alone, by access r, or in the rows that it
-** stores? */
+/* Does the group read the cell of access r only where w stores: at the same point (access r
+** itself), or gathered from the same row (all its other accesses)? */
 static int reads_in_place(const fl_group *G, const fl_access *w, int64_t r) {
   for (int64_t i = 0; i < G->access.n; i++)
     if (i != r && touches_ref(&G->access.at[i], G->access.at[r].ref) && !is_in_row(G, w, i))
@@ -196,7 +197,7 @@ static int reads_in_place(const fl_group *G, const fl_access *w, int64_t r) {
   return 1;
 }
 
-/* heir[a] = b: b takes the memory of a, and from[b] = a; -1: none. */
+/* Fills heir and from. heir[a] = b: b takes the memory of a, and from[b] = a; -1: none. */
 static void share(const fl_planner *P, const fl_turn *turns, int64_t n, int32_t *heir,
                   int32_t *from) {
   for (int64_t i = 0; i < n; i++) {

@@ -55,7 +55,8 @@ static int one_batch(const fl_layout *l, const fl_layout *out) {
   return 1;
 }
 
-/* On a GPU many small products must be one call, which requires the same distance between all of
+/* Can a matrix product read input i as it lies in memory, without a copy? On a GPU many small
+** products must be one call of the library, which requires the same distance between all of
 ** them. */
 int fl_plan_reads_as_is(const fl_program *p, const fl_node *n, int i) {
   const fl_layout *l = n->in[i]->layout;
@@ -71,7 +72,8 @@ static int wants_memory(const fl_planner *P, const fl_node *n, int i) {
 }
 
 /* A node that is written in pieces (a cat; a form, see form.c) needs memory if its consumer n reads
-** more than one piece or needs its input in memory. A form reads its inputs by component. */
+** more than one piece or needs its input in memory. Forms as consumers are exempt: they read their
+** inputs one component at a time. */
 static void anchor_pieced(fl_planner *P, const fl_node *n) {
   for (int i = 0; i < n->nin && n->op != FL_OP_form; i++) {
     int64_t offset;
@@ -248,8 +250,8 @@ static void measure(fl_planner *P, int32_t t) {
   }
 }
 
-/* If t is awaited (it, or a cell made from it, is broadcast) or broadcast, marks its inputs as
-** awaited. */
+/* A cell is awaited if it, or a cell made from it, is broadcast. If t is awaited, marks the inputs
+** of the same size as awaited, too. */
 static void note_awaited(fl_planner *P, int32_t t) {
   fl_cell *cell = &P->cell.at[t];
   const fl_node *n = cell->node;

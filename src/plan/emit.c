@@ -1,7 +1,8 @@
 /*
 ** Emission: appends the expression of a cell, read through a map (planner.h), to the instructions
 ** of a group. Deferred inputs are appended recursively: their depth is bounded by FL_COST_LIMIT,
-** not by the window. Nothing is undone here; place.c cuts the lists back after a refusal.
+** not by the number of recorded ops. Nothing is undone here; place.c cuts the lists back after a
+** refusal.
 */
 #include "plan/planner.h"
 #include <assert.h>
@@ -162,7 +163,8 @@ int fl_plan_depend(fl_planner *P, int32_t g, fl_ref t) {
   return 0;
 }
 
-/* Notes that group g reads a stored cell or an external, and the stage that g needs for that. */
+/* Notes that group g reads a stored cell or an external (a stored input of the plan), and the stage
+** that g needs for that. */
 static int note_read(fl_planner *P, int32_t g, fl_ref ref) {
   if (ref < 0) return 0;
   if (P->cell.at[ref].group < 0) return FL_EMIT_ANCHOR - ref;
@@ -298,8 +300,8 @@ int fl_plan_absent(fl_planner *P, int32_t g, int dtype) {
   return v < 0 ? v : emit_cast(P, g, v, FLAME_I64, dtype, INT32_MIN, NULL);
 }
 
-/* Emits scalar 0 + scalar 1 * linear index, in i64 or f64; for a count (FL_IOTA_COUNT) the index
-** itself. */
+/* Emits an arange: the node's scalar 0 (first) + its scalar 1 (step) * linear index, in i64 or f64;
+** for a count (FL_IOTA_COUNT) the index itself. */
 static int emit_arange(fl_planner *P, int32_t g, int32_t t, const fl_map *m) {
   const fl_node *n = P->cell.at[t].node;
   const int wide = fl_is_float(n->dtype) ? FLAME_F64 : FLAME_I64;

@@ -141,7 +141,8 @@ static void free_step(fl_mem *m, fl_step *s) {
   if (s->call) fl_free(m, s->call, sizeof *s->call);
 }
 
-/* Makes equal kernels of one stage instances of one launch. b is emptied. */
+/* Adds the kernel of step b to the equal kernels of step a, as one more instance of their launch. b
+** is left empty. */
 static int merge(fl_mem *m, fl_step *a, fl_step *b) {
   const size_t had = room_of(a->count), need = room_of(a->count + 1);
   fl_kernel *k = need == had ? a->kernel

@@ -98,8 +98,9 @@ static int open_inputs(writer *w, int32_t t, const fl_map *m) {
   return 0;
 }
 
-/* Gives value v the name (t, m): the component of form t that map m reads. The value of an input
-** has a name already, so a copy of it gets this one. */
+/* Labels value v with (t, m), the component of form t that map m reads, so that later readers find
+** it. The value of an input has another label already: then v is copied by an added instruction,
+** and the copy gets this label. */
 static int name_value(writer *w, int v, int32_t t, const fl_map *m) {
   if (v < 0) return v;
   fl_group *G = fl_plan_group(w->P, w->g);

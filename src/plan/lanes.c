@@ -16,7 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SOON = 64 };                      /* most steps beside collectives that one may wait for */
+enum { SOON = 64 };                      /* a collective is delayed by at most this many other
+                                         ** steps */
 
 int fl_plan_is_collective(const fl_planner *P, int32_t g) {
   const fl_group *G = &P->group.at[g];
@@ -137,7 +138,7 @@ static int by_need(const void *a, const void *b) {
 }
 
 /* Orders steps i … end - 1, which are of one stage and not collectives, by the last collective, up
-** to 'newest', that each waits for. from, t: memory for that many. */
+** to 'newest', that each waits for. from, t: scratch arrays with room for that many steps. */
 static void order_stretch(fl_plan *plan, int32_t i, int32_t end, int32_t newest, fl_step *from,
                           turn *t) {
   const int32_t n = end - i;
@@ -148,7 +149,8 @@ static void order_stretch(fl_plan *plan, int32_t i, int32_t end, int32_t newest,
   for (int32_t k = 0; k < n; k++) plan->step[i + k] = from[t[k].step];
 }
 
-/* Within a stage, and between two collectives, steps that wait for less come first. */
+/* Within a stage, and between two collectives, puts steps that wait for earlier collectives, or for
+** none, first. */
 static int order(fl_plan *plan) {
   const size_t bytes = (sizeof(turn) + sizeof(fl_step)) * (size_t)plan->nstep;
   fl_step *from = fl_alloc(plan->mem, bytes);
@@ -171,8 +173,8 @@ int fl_plan_order_lanes(fl_plan *plan) {
 }
 
 void fl_plan_note_lanes(fl_plan *plan) {
-  int32_t done = -1, newest = -1;        /* the last collective that was waited for; the last one
-                                         ** before step i */
+  int32_t done = -1, newest = -1;        /* done: the last collective that was waited for; newest:
+                                         ** the last one before step i */
   for (int32_t i = 0; i < plan->nstep; i++) {
     fl_step *s = &plan->step[i];
     plan->checks |= checks(s);

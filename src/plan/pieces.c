@@ -139,8 +139,8 @@ static int piece_value(fl_planner *P, int32_t g, int32_t t, int piece, const fl_
                                                     : FL_EMIT_REJECT;
 }
 
-/* An input of n that is not anchored: it can be stored, so that a piece needs fewer instructions;
-** -1: none. */
+/* An input of n that is not anchored (its readers recompute it): anchoring it, which stores it in
+** memory, makes a piece need fewer instructions; -1: none. */
 static int32_t deferred_input(const fl_planner *P, const fl_node *n, int piece) {
   for (int i = 0; i < n->nin; i++) {
     const int32_t t = n->op == FL_OP_form || i == piece ? fl_plan_source(P, n->in[i]) : -1;

@@ -5,9 +5,9 @@
 **
 ** Joining pays when something is shared: a load, or a value the group computes. Then the cell
 ** costs no separate pass. An array that the cell itself reads twice counts as well: that brings
-** equal work of several stages together (the squares of all gradients, an optimiser's step), of
-** which a GPU gets the parts (split.c). Equal groups of one stage without anything in common
-** become instances of one launch later (finish.c).
+** equal work of several stages together in one group (the squares of all gradients, an optimiser's
+** step); for a GPU, split.c divides such a kernel into parts again. Equal groups of one stage
+** without anything in common become instances of one launch later (finish.c).
 */
 #include "plan/place.h"
 #include "base/hash.h"
@@ -190,8 +190,8 @@ static fl_map results_of(const fl_group *G, uint32_t red) {
   return out;
 }
 
-/* Reads the input of reduction n at each point m of the group's space; for rows of no elements it
-** reads nothing. */
+/* Reads the input of reduction n at each point of the group's space, through map m; for rows of no
+** elements it reads nothing. */
 static int pull_row(fl_planner *P, int32_t g, const fl_node *n, const fl_map *m) {
   const fl_group *G = fl_plan_group(P, g);
   const fl_node *q = n->in[0];

@@ -6,7 +6,8 @@
 #include "tensor/call_collective.h"
 
 /* Makes a closed MAP group over 'space' that reads 'ref' by strides over the space and stores it
-** into cell t at 'to'. Returns what fl_place_own does; *made: the group. */
+** into cell t at 'to'. 1: done, and *made is the group; 0: *first must be placed before; -1: no
+** memory. */
 static int store_group(fl_planner *P, const fl_layout *space, fl_ref ref, const int64_t *stride,
                        int64_t offset, int32_t t, const int64_t *to_stride, int64_t to_offset,
                        int32_t *first, int32_t *made) {
@@ -182,7 +183,8 @@ static int32_t copy_cell(fl_planner *P, fl_ref ref, const fl_node *q, int64_t of
   return (int32_t)P->cell.n - 1;
 }
 
-/* Finds, or makes, input i of matmul n in memory: *ref. Returns what fl_place_own does. */
+/* Finds, or makes, input i of matmul n in memory: *ref. 1: done; 0: *first must be placed before;
+** -1: no memory. */
 static int matmul_input(fl_planner *P, const fl_node *n, int i, fl_ref *ref, int32_t *first) {
   int64_t off;
   *ref = fl_plan_target(P->p, n->in[i], &off);
@@ -210,8 +212,8 @@ int fl_place_matmul(fl_planner *P, int32_t t, int32_t *first) {
   fl_ref reads[3];
   for (int i = 0; i < n->nin; i++) {
     const int made = matmul_input(P, n, i, &reads[i], first);
-    if (made <= 0) return made;                    /* (the copy for the first input will be found
-                                                   ** again) */
+    if (made <= 0) return made;                    /* the next try finds the copy of the first
+                                                   ** input */
   }
   const int r = step_group(P, FL_G_MATMUL, t, reads, n->nin);
   if (r > 0) {
@@ -240,7 +242,8 @@ static int follow(fl_planner *P, int32_t g, fl_ref before) {
   return 1;
 }
 
-/* The inputs are row-major already (n_call), so they only have to be in memory. */
+/* The inputs are row-major already, as n_call has recorded them, so they only have to be in
+** memory. */
 int fl_place_call(fl_planner *P, int32_t t, int32_t *first) {
   const fl_node *n = P->cell.at[t].node;
   const fl_call *k = n->attr->call;

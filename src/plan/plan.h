@@ -42,7 +42,7 @@ typedef struct fl_scatter {
   int64_t dst_numel;
 } fl_scatter;
 
-/* A copy of a node's call, with the places of its arrays. */
+/* A copy of a node's call (a step such as a sort, tensor/call.h), with the places of its arrays. */
 typedef struct fl_call_step {
   fl_call call;                    /* holds its callee; call.scalar is NULL */
   fl_place in[FL_CALL_INPUTS], out;
@@ -56,7 +56,8 @@ typedef enum { FL_S_KERNEL, FL_S_MATMUL, FL_S_SCATTER, FL_S_COPY, FL_S_CALL } fl
 typedef struct fl_step {
   uint8_t kind;
   uint8_t commits;              /* it writes a home (a handle's buffer): is not stopped half-way */
-  uint8_t looks;                   /* made by scan.c: not part of the program, and not counted */
+  uint8_t looks;                   /* a step that looks for a NaN (scan.c): not part of the program,
+                                   ** and not counted */
   int32_t joins;                   /* 1 + the last collective, which ends a bucket (one call of
                                    ** NCCL), that must have ended before this step; 0: only those
                                    ** that earlier steps wait for too (lanes.c) */
@@ -83,8 +84,8 @@ typedef struct fl_out {
   void *last;                    /* its address in the last run, used again if that is free */
 } fl_out;
 
-/* Where faults point: the program's node whose INDEX reported. Faults are numbered in the order
-** of the steps that report them: of several in a run, the lowest counts. */
+/* Where faults point: the program's node whose check of an index (FL_I_INDEX) failed. Faults are
+** numbered in the order of the steps that report them: of several in a run, the lowest counts. */
 typedef struct fl_fault_site { int32_t node; } fl_fault_site;
 
 enum { FL_PLAN_READS = 4 };

@@ -33,9 +33,10 @@ enum {
   FL_FORM_LIMIT = 600,     /* longest expression of a component of a form (form.c) */
   FL_LEAF_LIMIT = 48,      /* most values that such an expression reads */
   FL_JOIN_LIMIT = 800,     /* most instructions of a group that several cells join */
-  /* a group of rows or columns with this many instructions is a long one */
+  /* a cell adds at most FL_ROW_JOIN_MOST instructions to a group of rows or columns that then has
+  ** more than this many */
   FL_ROW_JOIN_LIMIT = 400,
-  FL_ROW_JOIN_MOST = 64, /* most instructions that a cell may add to a group of FL_ROW_JOIN_LIMIT */
+  FL_ROW_JOIN_MOST = 64, /* see FL_ROW_JOIN_LIMIT */
   FL_REPEAT_LIMIT = 24,    /* longest expression that several consumers may each repeat */
   FL_REPEAT_READS = 3,     /* an expression that reads this many arrays of its size (in bytes) is
                            ** stored, not recomputed */
@@ -213,7 +214,7 @@ int fl_plan_emit_cell(fl_planner *P, int32_t g, int32_t cell, const fl_map *m, i
 int fl_plan_input(fl_planner *P, int32_t t, int i, fl_ref *ref, int64_t stride[FL_MAX_AXES],
                   int64_t *offset);
 /* The linear map of a row-major array of 'shape' over a group's dims: over all of them, or over the
-** kept dims if the sizes are only those. 0: neither. *level 1: all dims. */
+** kept dims alone if 'shape' has only their sizes. 0: neither fits. *level 1: all dims. */
 int fl_plan_natural(const fl_group *G, const fl_layout *shape, fl_map *m, int *level);
 /* form.c: emits a component of form t, read through m. */
 int fl_plan_emit_form(fl_planner *P, int32_t g, int32_t t, const fl_map *m, int depth);
@@ -250,7 +251,7 @@ void fl_plan_note_lanes(fl_plan *plan);
 int fl_plan_scan(fl_plan *plan);
 /* Removes the newest cell, which is a copy. */
 void fl_plan_drop_copy(fl_planner *P);
-/* May matmul n read its input i where it is? Otherwise the planner makes a row-major copy. */
+/* May matmul n read its input i where it is? Otherwise the planner makes a copy of it. */
 int fl_plan_reads_as_is(const fl_program *p, const fl_node *n, int i);
 /* The node that step t reads as its input i: for a scatter that checks its index, the node from
 ** which the index was made. */

@@ -47,8 +47,8 @@ static const void *memory_of(const fl_planner *P, const fl_place *at) {
   return o->home >= 0 ? (const void *)P->p->homes.at[o->home] : (const void *)o;
 }
 
-/* What uses one memory stays together: a value may take the memory of one that is read at the same
-** point, and slices of one array are read while they are in a cache. */
+/* Instructions that use the same memory stay in one part: a value may take the memory of one that
+** is read at the same point, and slices of one array are read while they are in a cache. */
 static void unite_by_memory(const fl_planner *P, parts *p) {
   const fl_kernel *k = p->k;
   const void *memory[FL_MAX_OPERANDS];
@@ -115,8 +115,8 @@ static uint16_t operand_in(const fl_kernel *k, uint16_t o, fl_kernel *out, uint1
   return (uint16_t)(to[o] - 1);
 }
 
-/* Copies the instructions, operands and scalars of the part that begins at 'first'. A draw has two
-** scalars. */
+/* Copies the instructions, operands and scalars of the part that begins at 'first'. An FL_I_RANDOM
+** has two scalars. */
 static void fill(const parts *p, uint16_t first, fl_kernel *out) {
   const fl_kernel *k = p->k;
   uint16_t to[FL_MAX_INSTR] = { 0 }, operand[FL_MAX_OPERANDS] = { 0 };      /* + 1 */

@@ -1,9 +1,8 @@
 /*
 ** Tiles, flat sums and dot products of convolutions, rows of pooling (gemm_conv.h), included once
-** per type with T, V (vector of T), MR (most rows), N(x) (the name of x for T), ONE(x), FMA(a, b,
-** c)
-** Vectors are read and written one by one: an array of them would be copied through memory by
-** halves, and then each load of a whole vector waits for two stores.
+** per type with T, V (vector of T), MR (most rows), N(x) (the name of x for T), ONE(x) (all lanes
+** x) and FMA(a, b, c). Vectors are read and written one by one: an array of them would be copied
+** through memory by halves, and then each load of a whole vector waits for two stores.
 */
 static inline __attribute__((always_inline)) void
 N(body)(const int rows, const int nv, int64_t k, const T *a, const T *b, const int32_t *off,

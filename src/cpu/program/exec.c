@@ -115,8 +115,8 @@ enum { SHORT = 64, FAR_POINTS = 1 << 16 };
 /* Is a register not in its own buffer, but in the memory that is read or written? */
 static int is_aimed(const fl_tile *t, uint16_t v) { return t->reg[v] != fl_tile_own(t, v); }
 
-/* Does a register hold bf16? Registers computed in a store's memory hold values of the register's
-** type. */
+/* Does a register hold bf16? It does if a load by reference made it point at bf16 in memory; not if
+** it points at a store's memory, which holds values of the register's type. */
 static int is_half(const fl_tile *t, uint16_t v) {
   return t->g->reg.at[v].halves && is_aimed(t, v);
 }
@@ -258,7 +258,7 @@ static void check_index(fl_tile *t, const fl_vop *x, int64_t n) {
 }
 
 /* The number of elements from one row to the next of an operand. Bits 0 and 4 of 'uni' say that it
-** has one element per row, bit 4 alone that all rows share one. */
+** has one element per row, bit 4 alone that one row serves for all rows, so that the step is 0. */
 static int64_t row_step(const fl_tile *t, int uni) {
   const int bits = uni & 17;
   return bits == 0 ? t->cols : bits == 17;

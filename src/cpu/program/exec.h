@@ -11,7 +11,8 @@ typedef struct fl_tile {
   void **reg, **line_at;          /* line_at (mode COL): what 'reg' was at the chunk's start */
   char *full, *row, *line, *state;       /* areas */
   int64_t *pos;
-  int64_t n1, n0, n2;             /* elements of FULL, ROW and LINE registers in this tile */
+  int64_t n1, n0, n2;             /* elements in this tile of FULL registers (one per point), of ROW
+                                  ** ones (one per row) and of LINE ones (one per reduced index) */
   int64_t pt1, pt0, pt2;          /* first point in tile order, first kept index, first reduced
                                   ** index */
   int64_t rows, cols;             /* size of a tile: FULL = rows x cols */
@@ -30,8 +31,8 @@ void *fl_tile_own(const fl_tile *t, uint16_t v);        /* a register's own plac
 fl_view fl_tile_view(fl_tile *t, int operand, int level);
 char *fl_tile_origin(const fl_tile *t, int operand, const fl_view *v);
 void fl_tile_run(fl_tile *t, const fl_section *s);
-/* Writes the values of a reduction's states as a ROW register: positions become 1-based, half types
-** are rounded. */
+/* Writes the values of a reduction's states as a ROW register (one element per row): positions
+** become 1-based, half types are rounded. */
 void fl_tile_finish(const fl_prog *g, const fl_red *r, void *out, const void *val,
                     const int64_t *pos, int64_t n);
 #endif

@@ -30,8 +30,10 @@ typedef struct lower {
   uint8_t *pass;                /* number of reduction rounds before the value is known */
   uint8_t *need;                /* marks for the current section */
   uint8_t *late;                /* per IOTA: is it computed only to report a bad index? */
-  uint16_t *fill[3];            /* per level and UNI value: the register filled with it; 0: none */
-  uint16_t *spread;             /* per ROW value: its full copy in the current section */
+  uint16_t *fill[3];            /* per level and UNI value (one element for the whole kernel): the
+                                ** register filled with it; 0: none */
+  uint16_t *spread;             /* per ROW or LINE value (one element per row, or per reduced
+                                ** index): its copy to each point, in the current section */
 } lower;
 
 enum { LINE_ROW = 16, LOAD_ROW = 512 };
@@ -101,8 +103,8 @@ static uint16_t filled(lower *b, uint16_t v, int level) {
   return b->fill[level][v] = f;
 }
 
-/* Is v a LINE value of WHOLE rows that are processed one by one? Then its register holds one
-** row. */
+/* Is v a LINE value (one element per reduced index) in mode WHOLE, where rows are processed one by
+** one? Then its register holds one row. */
 static int is_one_line(const lower *b, uint16_t v) {
   return b->g->one_line && v < b->k->ninstr && b->kind[v] == FL_KIND_LINE;
 }
@@ -179,9 +181,9 @@ static void emit_op(lower *b, int sec, int level, int i) {
     emit_round(b, sec, level, (uint16_t)i, x->dtype);
 }
 
-/* May a load be by reference, with the operand's memory as its register? In LONG and COL a ROW
-** value must stay valid for longer than the unit; a value that is stored unchanged must not be
-** overwritten by an earlier store of the tile. */
+/* May a load be by reference, with the operand's memory as its register? In the modes LONG and COL
+** (program.h) a ROW value (one per row) must stay valid for longer than the unit; a value that is
+** stored unchanged must not be overwritten by an earlier store of the tile. */
 static int by_reference(const lower *b, int sec, int level, int i) {
   const fl_kernel *k = b->k;
   if (b->g->vm->round[k->instr[i].dtype] || sec == FL_SEC_BIND) return 0;

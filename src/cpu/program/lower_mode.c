@@ -129,8 +129,9 @@ static void choose_rows(fl_prog *g, const fl_kernel *k, const uint8_t *kind, int
   g->slots = 10;
 }
 
-/* Columns of a block. For plain rows all columns, which are contiguous, if each worker has work
-** then. For other rows fewer if there are few rows, but not fewer than are worth another worker. */
+/* Columns of a block. For plain rows (stored in the format of registers) all columns, which are
+** contiguous, if each worker has work then. For other rows fewer if there are few rows, but not
+** fewer than are worth another worker. */
 static int64_t col_width(const fl_prog *g, const fl_kernel *k, int64_t columns, int workers,
                          int plain) {
   const int64_t parts_of_block = fl_ceil_div(k->n, FL_VM_CHUNK) * (columns ? k->rows / columns : 1);

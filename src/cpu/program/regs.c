@@ -1,7 +1,9 @@
 /*
-** Where registers are. FULL registers of a section share buffers: one is free again after the last
-** operation that reads it, and elementwise work may overwrite an operand that is not read again.
-** ROW registers and fills keep their place for a whole unit (ROW: for a whole block of rounds).
+** Where registers are. FULL registers (one element per point) of a section (a list of operations)
+** share buffers: one is free again after the last operation that reads it, and elementwise work may
+** overwrite an operand that is not read again. ROW registers (one element per row) and fills
+** (copies of one number to all elements) keep their place for a whole unit (ROW: for a whole block
+** of rounds).
 **
 ** A stored value may be computed directly in the store's memory if that holds register values (no
 ** rounding or conversion) and nothing read later in the tile can be there; the latter depends on

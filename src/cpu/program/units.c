@@ -201,8 +201,8 @@ static void long_tile(fl_tile *t, int round, int64_t block, int64_t i) {
   fl_tile_run(t, &t->g->sec[FL_SEC_FULL(round)]);
 }
 
-/* Computes the LINE values of the n reduced indices from i on. move_lines then makes the tile begin
-** at the r-th of them. */
+/* Computes the LINE values (one per reduced index) of the n reduced indices from i on. move_lines
+** then makes the tile begin at the r-th of them. */
 static void start_lines(fl_tile *t, int64_t i, int64_t n) {
   const fl_prog *g = t->g;
   if (!g->line_bytes) return;
@@ -237,13 +237,14 @@ static void col_chunk(fl_tile *t, int round, int64_t block, int64_t i) {
   }
 }
 
-/* Combines the two results on top of the counter. */
+/* Combines the two results on top of the counter (the stack of partial results). */
 static void merge_top(fl_tile *t, int round, int64_t depth) {
   char *a = t->state + (depth - 2) * t->g->state_bytes;
   merge(t->g, a, a + t->g->state_bytes, round, t->n0);
 }
 
-/* Does round 'round' for one group of a block; the result is in slot 0 of the counter. */
+/* Does round 'round' for one group of a block; the result is the lowest on the counter (the stack
+** of partial results). */
 static void group_round(fl_tile *t, int round, int64_t block, int64_t group) {
   const fl_prog *g = t->g;
   const int64_t part = g->mode == FL_MODE_LONG ? g->full : FL_VM_CHUNK;

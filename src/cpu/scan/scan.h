@@ -10,7 +10,8 @@ enum { FL_SCAN_SUM, FL_SCAN_PRODUCT, FL_SCAN_LSE, FL_SCAN_MAX, FL_SCAN_MIN, FL_S
 /* State of a log-sum-exp: the sum so far is s times e to the power m. */
 typedef struct fl_scan_lse { double m, s; } fl_scan_lse;
 
-/* TAKE: the elements of x at the positions x2 (i64) of its running extremes. */
+/* FL_SCAN_TAKE stores the elements of x at the positions x2 (i64), which are those of its running
+** extremes. */
 /* A walk along 'lanes' lanes, 'lane' elements apart, in n steps of 'step' elements; step < 0 walks
 ** backwards. across: lanes are neighbours. acc: a state for each lane, or (same) one for all lanes,
 ** which is not meaningful afterwards; MAX, MIN and TAKE need none and go forwards. */

@@ -3,7 +3,8 @@
 ** of sums is fixed by plan/kernel.h.
 */
 #if IS_FLOAT
-/* Sums blocks into lanes (vm_pair_loops.h). */
+/* fl_some_sum and fl_some_prod of vm_pair_loops.h reduce each block to FL_VM_LANES partial
+** results. */
 #define SIDE(name) \
   extern void FL_ISA_NAME(FN(fl_some_##name))(T *lane, const T *x, int64_t blocks, int64_t n); \
   static inline void FN(some_##name)(T *lane, const T *x, int64_t blocks, int64_t n) { \

@@ -135,7 +135,7 @@ static divider divider_of(int64_t d) {
   return (divider){ (uint32_t)d, (uint32_t)((((INT64_C(1) << s) - d) << 32) / d + 1), s };
 }
 
-/* Has the fields of the kernels' struct of this name. */
+/* Has the same fields as struct pool_dividers of kernels/pool.cu. */
 struct pool_dividers { divider in[3], out[3], stride[3], elements, results; };
 static struct pool_dividers dividers_of(const fl_pooling *v) {
   struct pool_dividers by;

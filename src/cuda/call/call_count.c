@@ -106,7 +106,8 @@ flame_status fl_cuda_call_histogram(fl_cuda *s, const fl_call_run *r) {
 
 typedef struct sides { int64_t rank, size[8]; } sides;     /* as in count.cu */
 
-/* The number of blocks of 8 warps, and the elements per warp: at most 8 * FL_SORT_BLOCKS chunks. */
+/* Divides n elements into chunks, one for each warp, at most 8 * FL_SORT_BLOCKS of them. Returns
+** the number of blocks (of 8 warps); *chunk: the elements of a chunk. */
 static int64_t cut(int64_t n, int64_t *chunk) {
   int64_t block, blocks;
   fl_sort_cut(1, n, 4096, &block, &blocks);

@@ -14,7 +14,8 @@
 #include <string.h>
 
 enum { ROOM = 64 * 1024, MODE_KERNEL = 3, THREADS = 256, BLOCKS = 132 * 16 };
-static const int64_t LOOP_WORK = 1 << 19;     /* elements from which a separate launch pays off */
+static const int64_t LOOP_WORK = 1 << 19;     /* elements per outer index from which a separate run
+                                              ** of the plan for each outer index pays off */
 
 /* struct job of kernels/fft.cu. */
 typedef struct job {

@@ -41,7 +41,7 @@ void fl_sort_cut(int64_t rows, int64_t n, int64_t tile, int64_t *chunk, int64_t 
 
 /* ---- what a sort of rows needs ---- */
 
-/* Bytes and bits of a key, and how rows are divided, with offsets in scratch. */
+/* The bytes and bits of a key, and how rows are divided into chunks and tiles. */
 typedef struct plan {
   fl_cuda *s;
   char defines[FL_SORT_DEFINES];
@@ -67,8 +67,9 @@ static flame_status start(const plan *p, const char *entry, int64_t blocks, unsi
   return fl_sort_launch(p->s, file, p->defines, entry, blocks, threads, params);
 }
 
-/* Sorts rows in shared memory: the first k positions of each (mode 0) and, if requested, their
-** values, or one position (sort.cu). keys and at NULL: they are made from x. */
+/* Sorts rows in shared memory. mode 0: writes the first k positions of each row and, if requested,
+** their values; other modes: one position of each (sort.cu). keys and at NULL: they are made from
+** x. */
 static flame_status short_rows(const plan *p, const void *x, void *keys, void *at, void *out,
                                void *values, int64_t n, int64_t k, int mode) {
   int count = (int)n, pad = 1, first = (int)k, items = (count + 255) / 256;
@@ -83,8 +84,8 @@ static flame_status short_rows(const plan *p, const void *x, void *keys, void *a
   return start(p, "sort_rows", fl_ceil_div(rows, elements / pad), (unsigned)elements / 2, params);
 }
 
-/* Bytes for the starts of digits, the counters from which tiles of a pass take their numbers, and
-** the states of tiles. */
+/* starts_bytes: for the starts of digits, and for the counters from which tiles of a pass take
+** their numbers; tiles_bytes: for the states of tiles. */
 static int64_t starts_bytes(const plan *p) {
   return fl_round_up(p->rows * p->passes * 256 * 4, 256) + 256;
 }
@@ -177,8 +178,8 @@ static void *take(choice *l, char *scratch, int64_t bytes) {
   return p;
 }
 
-/* Places the arrays in scratch; with scratch NULL only its size is computed. k 0: nothing is
-** collected. */
+/* Places the arrays in scratch; with scratch NULL only its size is computed. k 0: only the k-th key
+** is sought; no keys and positions are collected. */
 static choice choice_of(const plan *p, char *scratch, int64_t k) {
   choice l = { .bytes = 0 };
   l.hist = take(&l, scratch, p->rows * 256 * 4);

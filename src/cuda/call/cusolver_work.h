@@ -65,8 +65,9 @@ flame_status fl_linalg_copy(const fl_linalg_work *w, void *to, const void *from,
 flame_status fl_linalg_turn(const fl_linalg_work *w, char *to, const char *from, int64_t rows,
                             int64_t columns, int64_t ld_from, int64_t ld_to, int64_t across,
                             int64_t over, int64_t count, int only);
-/* Copies 'count' matrices for an iteration; 'at' is the number of the first. One with NaN or Inf
-** gets a status, and zeros in place of these values, so that the iteration ends. */
+/* Copies 'count' matrices, to be the input of an iterative method; 'at' is the number of the first.
+** One with NaN or Inf gets a status, and zeros in place of these values, so that the iteration
+** ends. */
 flame_status fl_linalg_guard(const fl_linalg_work *w, char *to, const char *from, int64_t at,
                              int64_t count);
 /* Sets the statuses of matrices: those with info != 0 have no result, because of 'why'. */

@@ -29,8 +29,8 @@ static int64_t total(const fl_kfunction *k, const fl_call *c) {
   return n;
 }
 
-/* Scratch holds the table, the peaks (largest magnitudes), then the high, special and low words of
-** all sums. */
+/* Scratch holds the table that describes the sums (fixed), the peaks (largest magnitudes), then the
+** high, special and low words of all sums. */
 int64_t fl_ordered_scratch(const fl_kfunction *k, const fl_call *c) {
   if (!k->sums) return 0;
   const int64_t n = total(k, c);

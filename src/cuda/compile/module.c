@@ -2,7 +2,7 @@
 ** Compiled kernels, found by a key (the bytes of fl_text_key): in memory as long as the context
 ** exists, on disk (cache.c), or compiled now (nvrtc.c). Needed kernels are queued first and built
 ** together, so that they compile in parallel. Text is made only for a kernel that is not in memory.
-** The hand-written entries of kernels/steps.cu are one more module.
+** The hand-written kernels of kernels/steps.cu are further modules, each for one dtype.
 */
 #include "base/nvtx.h"
 #include "cuda/driver/explain.h"

@@ -82,8 +82,8 @@ static int spilled(const fl_nvrtc *rtc, fl_rtc_program program) {
   return at ? atoi(at) : 0;
 }
 
-/* Compiles a program; again with a lower FL_TEXT_BLOCKS if registers are spilled, which costs a row
-** kernel more than fewer blocks at a time. */
+/* Compiles a program; again with a lower FL_TEXT_BLOCKS (blocks that a multiprocessor should hold)
+** if registers are spilled, which costs a row kernel more than fewer blocks at a time. */
 static void compile_one(crew *w, fl_compile *j) {
   static const char define[] = "#define " FL_TEXT_BLOCKS " ";
   const char *option[FL_NVRTC_OPTIONS + 1], *set = j->user ? NULL : strstr(j->text, define);

@@ -122,7 +122,8 @@ void *fl_disk_get(fl_disk *d, const uint8_t key[32], size_t *size) {
   }
   void *p = trusted(fd, S_IFREG, &st) ? read_payload(d, fd, st.st_size, size,
                                                      &bad) : NULL;
-  if (p) futimens(fd, NULL);                /* sets its time to now: it is removed late */
+  if (p) futimens(fd, NULL);                /* sets its time to now: the oldest files are removed
+                                            ** first */
   else if (bad) unlinkat(d->folder, name, 0);
   close(fd);
   return p;

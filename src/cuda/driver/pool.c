@@ -272,7 +272,8 @@ void *fl_cuda_pool_alloc(fl_pool *p, int64_t bytes, fl_cu_result *r) {
   const int64_t segment = size > least ? fl_round_up(size, LARGE_STEP) : least;
   fl_block *b = segment_or_trim(p, large, p->cached ? segment : size, r);
   if (!b && p->cached && segment > size && *r == FL_CU_OUT_OF_MEMORY)
-    b = segment_new(p, large, size, r);           /* there is no memory for a whole segment */
+    b = segment_new(p, large, size, r);           /* no memory for a segment of the usual size: asks
+                                                  ** for one that is just large enough */
   return b ? hand_out(p, b, size) : NULL;
 }
 

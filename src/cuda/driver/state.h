@@ -124,7 +124,7 @@ typedef struct fl_cuda {
   uint32_t soon_turn, ran_turn;   /* number of those that were made */
   uint8_t late_pending;           /* a call was queued that may report after its run */
   void *late;                /* FL_LATE_NONE, or a report (device memory, after the fault record) */
-  /* pinned copy of *late, which is queued after each call that may report */
+  /* pinned memory to which *late is copied after each call that may report */
   volatile uint64_t *late_host;
 } fl_cuda;
 

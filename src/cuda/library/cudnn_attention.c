@@ -105,7 +105,7 @@ static fl_dnn_item point(graph *g, int mode, int type, int64_t axis, const fl_dn
 static fl_dnn_item into(graph *g, int mode, fl_dnn_item x, fl_dnn_item b, fl_dnn_item y) {
   return point(g, mode, FL_DNN_F32, -1, (fl_dnn_item[]){ x, b, NULL }, y);
 }
-/* Like into(); the result is an f32 array of this size that exists only between operations
+/* y = mode(x, b), where y is a new f32 array of this size that exists only between operations
 ** (virtual). */
 static fl_dnn_item apply(graph *g, int mode, fl_dnn_item x, fl_dnn_item b, const int64_t *size) {
   return into(g, mode, x, b, between(g, FL_DNN_F32, size));

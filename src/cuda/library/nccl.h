@@ -56,7 +56,8 @@ typedef struct fl_nccl {
   uint8_t spent;
   struct { fl_nccl_kept *at; int64_t n, cap; } kept;
   fl_header first;                       /* of the first kept */
-  const fl_call *last;                   /* the last collective, kept or of no bytes */
+  const fl_call *last;                   /* the newest collective: one that is kept, or one of no
+                                         ** bytes, which is not */
   fl_nccl_slot slot[FL_NCCL_SLOTS];      /* a ring */
   int oldest, flying;
   int pending;                        /* 1: the newest call may still be waiting to be queued on the

@@ -49,8 +49,8 @@ static void put_entry(text_writer *w, const char *name) {
                    W_FAULT);
 }
 
-/* Can the kernel be written? Not if it has more words than a parameter can hold, or uses a value
-** before it is computed. */
+/* Can the kernel be written? Not if it has more words than a parameter can hold, or more
+** instructions, operands or dims than there is room for. */
 static int supported(const text_form *f) {
   return f->words <= FL_TEXT_MAX_WORDS && f->k->ninstr <= FL_MAX_INSTR &&
          f->k->noperand <= FL_MAX_OPERANDS && f->ndim <= FL_MAX_AXES;

@@ -130,7 +130,8 @@ int64_t fl_text_col_chunk(const fl_kernel *k);
 /* o: the operand with the indices of a random draw. Does each vector of four elements begin where a
 ** block of the generator does, which gives four numbers? */
 int fl_text_quads_fit(const text_form *f, int o);
-/* Is a row, after its second sweep, needed only through one f32 value that the sweep made? */
+/* Is a row, after its second sweep, needed only through one f32 value per element, which that sweep
+** computed? */
 int fl_row_reads_once(text_form *f);
 void fl_text_row_plan(text_writer *w);       /* decides f->persist, f->threads, f->blocks */
 void fl_text_col_plan(text_writer *w);       /* decides f->blocks */

@@ -38,8 +38,8 @@ int fl_row_loads(const text_form *f, const uint8_t *need);
 void fl_row_late_loads(const row_writer *r, const uint8_t *need, uint8_t *late);
 /* How many vectors of late loads are in flight at once. */
 int fl_row_late_batch(const text_form *f);
-/* The number of elements of a row that fit into registers; the bytes that an element of value v
-** takes there. */
+/* fl_row_room: the elements of a row, rounded up to whole vectors of all lanes. fl_row_size: the
+** bytes that an element of value v takes where it is kept. */
 int fl_row_room(const text_form *f);
 int fl_row_size(const text_form *f, int v);
 
