@@ -401,8 +401,9 @@ describe("a group in which something is wrong", function()
 end)
 
 describe("ranks that meet over TCP", function()
-  --- Starts processes that call init, each with its environment: a list of what they print.
-  local function meet(processes, limit)
+  --- Starts processes that call init, each with its environment: a list of what they print. The
+  -- first one is 'other', if that is given, another program.
+  local function meet(processes, limit, other)
     local program, out, pipes = dofile("spec/support/interpreter.lua"), {}, {}
     -- a name of the job that no other run of these specs uses
     local job = os.tmpname()
@@ -412,7 +413,7 @@ describe("ranks that meet over TCP", function()
         limit or 20)
       pipes[k] = assert(io.popen(
         ("env TORCHELASTIC_RUN_ID=%s MASTER_ADDR=127.0.0.1 %s %s -e '%s' 2>&1"):format(job, with,
-        program, text)))
+        k == 1 and other or program, text)))
     end
     for k, pipe in ipairs(pipes) do
       out[k] = pipe:read("a")
@@ -431,6 +432,26 @@ describe("ranks that meet over TCP", function()
       "RANK=1 WORLD_SIZE=2 MASTER_PORT=18231 TORCHELASTIC_RUN_ID=other" }, 1)
     has(out[2], "rank 1 is not at MASTER_ADDR and MASTER_PORT: another job is at this address and port")
   end)
+  it("refuse another version", function()
+    local f <close> = assert(io.open(dofile("spec/support/interpreter.lua"), "rb"))
+    local other = os.tmpname()
+    local g = assert(io.open(other, "wb"))
+    g:write((f:read("a"):gsub("0%.1%.0", "0.1.9")))
+    g:close()
+    os.execute("chmod +x " .. other)
+    local out = meet({ "RANK=0 WORLD_SIZE=2 MASTER_PORT=18221",
+      "RANK=1 WORLD_SIZE=2 MASTER_PORT=18221" }, 2, other)
+    os.remove(other)
+    has(out[2], "init: rank 1 runs flame 0.1.9, and this rank " .. flame.version)
+    has(out[1], "did not come within the time limit: rank 2")
+  end)
+  it("refuse more of them than there can be sockets", function()
+    has(meet({ "RANK=0 WORLD_SIZE=1000000 MASTER_PORT=18241" })[1],
+      "WORLD_SIZE is 1000000, and there can be 4096 ranks: each has a socket to each other")
+    local few <const> = [[sh -c 'ulimit -n 100; exec "$@"' - env ]]
+    has(meet({ few .. "RANK=0 WORLD_SIZE=80 MASTER_PORT=18241" })[1],
+      "WORLD_SIZE is 80, and there can be 68 ranks")
+  end)
   it("say who is not there when the time is over", function()
     local out = meet({ "RANK=0 WORLD_SIZE=4 MASTER_PORT=18251",
       "RANK=2 WORLD_SIZE=4 MASTER_PORT=18251" }, 1)
@@ -438,25 +459,48 @@ describe("ranks that meet over TCP", function()
     has(meet({ "RANK=1 WORLD_SIZE=2 MASTER_PORT=18271" }, 0.5)[1],
       "rank 1 is not at MASTER_ADDR and MASTER_PORT: Connection refused")
   end)
-  it("pass by a port that something else has", function()
+  --- Calls f while a program of Python runs, once that has called ready().
+  local function beside(text, f)
     local file = os.tmpname()
-    local other = assert(io.popen(("python3 -c 'import socket, time; s = socket.socket(); " ..
-      "s.setsockopt(1, 2, 1); s.bind((\"127.0.0.1\", 18291)); s.listen(); " ..
-      "open(%q, \"w\").write(\"x\"); time.sleep(6)' 2>&1"):format(file)))
+    local other = assert(io.popen(("python3 -c 'import socket, sys\n%s\nopen(%q, \"w\").write(\"x\")\n"
+      .. "sys.stdin.read()' 2>&1"):format(text, file), "w"))
     for _ = 1, 200 do
-      local f <close> = assert(io.open(file))
-      if f:read("a") == "x" then break end
+      local g <close> = assert(io.open(file))
+      if g:read("a") == "x" then break end
       os.execute("sleep 0.02")
     end
-    local out = meet { "RANK=0 WORLD_SIZE=2 MASTER_PORT=18291",
-      "RANK=1 WORLD_SIZE=2 MASTER_PORT=18291" }
-    assert.same({ "true\t1\t2\n", "true\t2\t2\n" }, out)
+    f()
     other:close()
     os.remove(file)
+  end
+  it("pass by a port that something else has", function()
+    beside("s = socket.socket(); s.setsockopt(1, 2, 1); s.bind((\"127.0.0.1\", 18291)); s.listen()",
+      function()
+        local out = meet { "RANK=0 WORLD_SIZE=2 MASTER_PORT=18291",
+          "RANK=1 WORLD_SIZE=2 MASTER_PORT=18291" }
+        assert.same({ "true\t1\t2\n", "true\t2\t2\n" }, out)
+      end)
+  end)
+  it("do not wait longer than the limit where nothing answers, a firewall or a full queue", function()
+    beside("c = []\n" ..
+      "for port in range(18311, 18327):\n" ..
+      " s = socket.socket(); s.setsockopt(1, 2, 1); s.bind((\"127.0.0.1\", port)); s.listen(0)\n" ..
+      " c.append(s)\n" ..
+      " for k in range(2):\n" ..
+      "  q = socket.socket(); q.setblocking(False); q.connect_ex((\"127.0.0.1\", port)); c.append(q)",
+      function()
+        local before = os.time()
+        local out = meet({ "RANK=1 WORLD_SIZE=2 MASTER_PORT=18311" }, 1)
+        has(out[1], "rank 1 is not at MASTER_ADDR and MASTER_PORT: Connection timed out")
+        assert.is_true(os.time() - before < 10)     -- the system gives up after minutes
+      end)
   end)
   it("need an address and a port", function()
     has(meet({ "RANK=0 WORLD_SIZE=2 MASTER_PORT=" })[1],
-      "MASTER_ADDR='127.0.0.1' MASTER_PORT='': need where rank 1 is met")
+      "MASTER_ADDR='127.0.0.1' MASTER_PORT='': need where rank 1 is met, a port from 1 to 65519")
+    for _, port in ipairs { "29500x", "65520", "0", "-3" } do
+      has(meet({ "RANK=0 WORLD_SIZE=2 MASTER_PORT=" .. port })[1], "MASTER_PORT='" .. port .. "'")
+    end
     has(meet({ "RANK=0 WORLD_SIZE=2 MASTER_PORT=18300 MASTER_ADDR=no.such.host.invalid" })[1],
       "can not listen at MASTER_ADDR and MASTER_PORT: no.such.host.invalid")
   end)

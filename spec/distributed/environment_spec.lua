@@ -14,7 +14,19 @@ describe("the environment of a group", function()
     assert.equal("1\t1\n", said_with("RANK=0 WORLD_SIZE=1 LOCAL_RANK=0", show))
     assert.equal("1\t1\n", said_with("SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=1 SLURM_LOCALID=0", show))
     assert.is_truthy(said_with("RANK=2 WORLD_SIZE=2", show):find(
-      "RANK='2' WORLD_SIZE='2' LOCAL_RANK='': need a rank from 0, below the size", 1, true))
+      "RANK='2' WORLD_SIZE='2' LOCAL_RANK='': need a size, at most 1048576, and a rank from 0, below"
+      .. " it", 1, true))
+    for with, want in pairs {
+      ["WORLD_SIZE=2"] = "RANK='' WORLD_SIZE='2'", ["RANK=1"] = "RANK='1' WORLD_SIZE=''",
+      ["RANK=0 WORLD_SIZE=99999999999999999999"] = "WORLD_SIZE='99999999999999999999'",
+      ["RANK=-1 WORLD_SIZE=2"] = "RANK='-1'", ["RANK=0 WORLD_SIZE=0"] = "WORLD_SIZE='0'",
+      ["RANK=0 WORLD_SIZE=2 LOCAL_RANK=x"] = "LOCAL_RANK='x'",
+    } do
+      local said = said_with(with, show)
+      assert.is_truthy(said:find(want, 1, true), said)
+    end
+    -- in a script of sbatch, outside of srun
+    assert.equal("1\t1\n", said_with("SLURM_PROCID=0 SLURM_NTASKS=4", show))
     assert.is_truthy(said_with("RANK=x WORLD_SIZE=2", show):find("RANK='x'", 1, true))
   end)
   it("says which package has MPI, where there is none, and of another what it lacks", function()

@@ -87,7 +87,8 @@ static int disagree(fl_turn *t, const fl_header *a, int ra, const fl_header *b, 
 }
 
 static int unsound(fl_turn *t, int rank) {
-  snprintf(t->fault, FL_CALL_FAULT, "rank %d runs another version of flame", rank + 1);
+  snprintf(t->fault, FL_CALL_FAULT, "rank %d runs another version of flame than this, " FLAME_VERSION,
+           rank + 1);
   fl_group_break(t->g, t->fault, NULL);
   return 0;
 }

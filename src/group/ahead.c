@@ -8,10 +8,15 @@
 #include <stdio.h>
 #include <string.h>
 
+int64_t fl_group_form(void) {
+  const uint64_t parts = sizeof(fl_header) << 32 | FLAME_DTYPE_COUNT << 16 | FL_COLLECT_COUNT;
+  return (int64_t)fl_hash64(FLAME_VERSION, strlen(FLAME_VERSION), parts);
+}
+
 fl_header *fl_group_head(fl_group *g, const char *what, int64_t kind) {
   fl_header *h = &g->header[g->launch.rank];
   memset(h, 0, sizeof *h);
-  h->form = (int64_t)sizeof *h << 32 | FLAME_DTYPE_COUNT << 16 | FL_COLLECT_COUNT;
+  h->form = fl_group_form();
   h->number = g->number;
   h->count = 1;
   h->p[FL_COLLECT_WHAT] = kind;

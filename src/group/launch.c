@@ -14,19 +14,23 @@ static const variables known[] = {
   { "srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID" },
 };
 
+enum { MOST = 1 << 20 };
+
 /* A count in the environment; -1: not set, -2: not a count. */
 static long count_of(const char *name) {
   const char *s = getenv(name);
   char *end;
   if (!s || !*s) return -1;
   const long v = strtol(s, &end, 10);
-  return *end || v < 0 || v > 1 << 20 ? -2 : v;
+  return *end || v < 0 || v > MOST ? -2 : v;
 }
 
+static const char *text_of(const char *name) { return getenv(name) ? getenv(name) : ""; }
+
 static int refuse(char *why, size_t bytes, const variables *v) {
-  const char *rank = getenv(v->rank), *size = getenv(v->size), *local = getenv(v->local);
-  snprintf(why, bytes, "%s='%.20s' %s='%.20s' %s='%.20s': need a rank from 0, below the size",
-           v->rank, rank, v->size, size, v->local, local ? local : "");
+  snprintf(why, bytes, "%s='%.20s' %s='%.20s' %s='%.20s': need a size, at most %d, and a rank from"
+           " 0, below it", v->rank, text_of(v->rank), v->size, text_of(v->size), v->local,
+           text_of(v->local), MOST);
   return 0;
 }
 
@@ -36,6 +40,9 @@ int fl_launch_read(fl_launch *l, char *why, size_t bytes) {
   for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
     const variables *v = &known[i];
     const long rank = count_of(v->rank), size = count_of(v->size), local = count_of(v->local);
+    /* each process of torchrun with one of the two would train by itself; a job of Slurm has a rank
+    ** and no step outside of srun */
+    if (i == 0 && (rank == -1) != (size == -1)) return refuse(why, bytes, v);
     if (rank == -1 || size == -1) continue;
     if (rank < 0 || size < 1 || rank >= size || local == -2) return refuse(why, bytes, v);
     *l = (fl_launch){ v->by, (int)rank, (int)size, (int)(local < 0 ? rank : local),

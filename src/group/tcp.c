@@ -5,10 +5,12 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 enum { FORM = 0x666c3031 };              /* "fl01" */
+enum { OTHER_FILES = 32 };               /* that a process may have open beside its sockets */
 
 static fl_tcp *of(fl_wire *w) { return (fl_tcp *)w; }
 
@@ -235,8 +237,22 @@ static const fl_wire_table table = {
   .name = "tcp", .post = post, .test = test, .probe = probe, .cancel = cancel, .close = close_wire,
 };
 
+/* How many ranks there can be: a process has a socket to each, and some other files. */
+static int64_t most_ranks(void) {
+  struct rlimit r;
+  const int known = getrlimit(RLIMIT_NOFILE, &r) == 0 && r.rlim_cur < FL_TCP_RANKS + OTHER_FILES;
+  return known ? (int64_t)r.rlim_cur - OTHER_FILES : FL_TCP_RANKS;
+}
+
 fl_wire *fl_tcp_open(flame_context *c, const fl_launch *l, double limit, char *why,
                      size_t bytes) {
+  const int64_t most = most_ranks();
+  if (l->size > most) {
+    snprintf(why, bytes, "WORLD_SIZE is %d, and there can be %lld ranks: each has a socket to each"
+             " other (see ulimit -n)%s", l->size, (long long)most,
+             most == FL_TCP_RANKS ? "; start more with mpirun" : "");
+    return NULL;
+  }
   fl_tcp *t = fl_zalloc(&c->mem, sizeof *t);
   const size_t n = sizeof *t->peer * (size_t)l->size;
   if (t) *t = (fl_tcp){ { &table, l->rank, l->size, 0, "" }, &c->mem, fl_zalloc(&c->mem, n) };

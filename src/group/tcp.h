@@ -13,6 +13,7 @@
 #include "group/wait.h"
 
 enum { FL_TCP_BOX = 512, FL_TCP_OUT = 4096 };
+enum { FL_TCP_RANKS = 4096 };            /* at most: each has a socket to each, and 8 KB for it */
 
 typedef struct fl_tcp_frame { int32_t form, channel; int64_t bytes; } fl_tcp_frame;
 

@@ -10,6 +10,7 @@
 #include "base/hash.h"
 #include "group/tcp.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -31,6 +32,7 @@ typedef struct {
   int64_t form;
   uint64_t job;
   int32_t rank, size, port, spare;
+  char version[16];
 } hello;
 enum { REFUSED, WELCOME, OTHER_JOB };
 typedef struct { char magic[8]; int32_t ok; char text[180]; } answer;
@@ -113,14 +115,29 @@ static int listen_at(const struct sockaddr *at, socklen_t n, int most) {
   return -1;
 }
 
+/* Connects a socket before 'end', and leaves it blocking. Returns 0, or the reason as errno. */
+static int connect_at(meeting *m, int fd, const struct addrinfo *to, double end) {
+  int e = 0;
+  socklen_t n = sizeof e;
+  fcntl(fd, F_SETFL, O_NONBLOCK);
+  if (connect(fd, to->ai_addr, to->ai_addrlen) != 0) {
+    if (errno != EINPROGRESS && errno != EINTR) return errno;
+    if (!ready(m, fd, POLLOUT, end)) return ETIMEDOUT;
+    getsockopt(fd, SOL_SOCKET, SO_ERROR, &e, &n);
+  }
+  fcntl(fd, F_SETFL, 0);
+  return e;
+}
+
 /* Connects to a host; its name may have several addresses, and the first that works is used. */
-static int connect_to(const char *host, int port, char *why, size_t bytes) {
+static int connect_to(meeting *m, const char *host, int port, double end, char *why, size_t bytes) {
   struct addrinfo *found = look_up(host, port, why, bytes);
   int fd = -1;
   for (struct addrinfo *a = found; a && fd < 0; a = a->ai_next) {
     fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd >= 0 && connect(fd, a->ai_addr, a->ai_addrlen) == 0) break;
-    snprintf(why, bytes, "%s", strerror(errno));
+    const int e = fd < 0 ? errno : connect_at(m, fd, a, end);
+    if (!e) break;
+    snprintf(why, bytes, "%s", strerror(e));
     if (fd >= 0) close(fd);
     fd = -1;
   }
@@ -145,8 +162,8 @@ static int port_of(int fd) {
 }
 
 static hello my_hello(const meeting *m, int port) {
-  hello h = { .form = (int64_t)sizeof(fl_header) << 16 | FL_COLLECT_COUNT, .job = m->job,
-              .rank = m->l->rank, .size = m->l->size, .port = port };
+  hello h = { .form = fl_group_form(), .job = m->job, .rank = m->l->rank, .size = m->l->size,
+              .port = port, .version = FLAME_VERSION };
   memcpy(h.magic, magic, sizeof magic);
   return h;
 }
@@ -155,7 +172,7 @@ static hello my_hello(const meeting *m, int port) {
 static const char *refusal(const meeting *m, const hello *h) {
   const hello mine = my_hello(m, 0);
   if (h->job != mine.job) return "another job is at this address and port";
-  if (h->form != mine.form) return "rank 1 runs another version of flame";
+  if (h->form != mine.form) return "rank 1 runs flame " FLAME_VERSION;
   if (h->size != mine.size) return "rank 1 was started with another number of ranks";
   if (h->rank < 0 || h->rank >= h->size || h->rank == mine.rank) return "this rank is taken";
   return NULL;
@@ -177,7 +194,9 @@ static void welcome(meeting *m, int fd) {
   const char *no = refusal(m, &h);
   if (no) {
     a.ok = h.job != m->job ? OTHER_JOB : REFUSED;
-    snprintf(a.text, sizeof a.text, "%s", no);
+    const int other = h.job == m->job && h.form != fl_group_form();
+    snprintf(a.text, sizeof a.text, "%s%s%.15s", no, other ? ", and this rank " : "",
+             other ? h.version : "");
   }
   if (!write_all(fd, &a, sizeof a) || no || getpeername(fd, (struct sockaddr *)&from, &n)) {
     close(fd);
@@ -245,7 +264,8 @@ static int try_port(meeting *m, int port, int *listener) {
   struct sockaddr_storage own = { .ss_family = AF_INET };
   socklen_t n = sizeof own;
   answer a;
-  const int fd = connect_to(m->host, port, why, sizeof why);
+  const double soon = fl_group_now() + answer_wait;
+  const int fd = connect_to(m, m->host, port, soon < m->end ? soon : m->end, why, sizeof why);
   if (fd < 0) return m->why[0] ? 0 : fail(m, why, "");
   int ok = getsockname(fd, (struct sockaddr *)&own, &n) == 0;
   if (own.ss_family == AF_INET) ((struct sockaddr_in *)&own)->sin_port = 0;
@@ -287,7 +307,7 @@ static int join(meeting *m) {
   for (int r = 1; ok && r < me; r++) {
     const hello h = my_hello(m, 0);
     m->list[r].host[sizeof m->list->host - 1] = 0;
-    const int fd = connect_to(m->list[r].host, m->list[r].port, m->why, m->bytes);
+    const int fd = connect_to(m, m->list[r].host, m->list[r].port, m->end, m->why, m->bytes);
     m->t->peer[r].fd = fd;
     ok = fd >= 0 && write_all(fd, &h, sizeof h);
   }
@@ -319,14 +339,15 @@ int fl_tcp_meet(fl_tcp *t, const fl_launch *l, double limit, const atomic_int *s
                 size_t bytes) {
   const char *host = getenv("MASTER_ADDR"), *port = getenv("MASTER_PORT"),
              *store = getenv("TORCHELASTIC_USE_AGENT_STORE");
-  const int first = port ? atoi(port) : 0;
-  if (!host || !*host || first < 1 || first > 65535 - PORTS) {
-    snprintf(why, bytes, "MASTER_ADDR='%.60s' MASTER_PORT='%.20s': need where rank 1 is met",
-             host ? host : "", port ? port : "");
+  char *rest = "";
+  const long first = port ? strtol(port, &rest, 10) : 0;
+  if (!host || !*host || *rest || first < 1 || first > 65535 - PORTS) {
+    snprintf(why, bytes, "MASTER_ADDR='%.60s' MASTER_PORT='%.20s': need where rank 1 is met, a port"
+             " from 1 to %d", host ? host : "", port ? port : "", 65535 - PORTS);
     return 0;
   }
   const size_t n = sizeof(address) * (size_t)l->size;
-  meeting m = { t, l, host, first + (store && !strcmp(store, "True")), job_of(),
+  meeting m = { t, l, host, (int)first + (store && !strcmp(store, "True")), job_of(),
                 fl_group_now() + limit, stop, why, bytes, fl_zalloc(t->mem, n) };
   const int ok = !m.list ? fail(&m, "out of host memory", "") : l->rank == 0 ? lead(&m) : join(&m);
   fl_free(t->mem, m.list, n);

@@ -5,7 +5,7 @@
 
 /* Describes the collective that a rank calls, for comparison by the others. */
 typedef struct fl_header {
-  int64_t form;                          /* version of this struct and of the data sent after it */
+  int64_t form;                          /* fl_group_form() */
   int64_t number, dtype, lane;
   int64_t count, digest;                 /* number of collectives from this one to the plan's end,
                                          ** and a digest of them */
@@ -50,7 +50,9 @@ int fl_group_choice(fl_group *g, const uint8_t key[32], void *data, size_t bytes
 ** made. */
 void fl_group_answer(fl_group *g, int waits);
 
-/* ahead.c. Begins this rank's header, which is returned, with the name 'what' and the kind
+/* ahead.c. Differs between versions of flame, and where ranks would read headers differently. */
+int64_t fl_group_form(void);
+/* Begins this rank's header, which is returned, with the name 'what' and the kind
 ** FL_COLLECT_*. */
 fl_header *fl_group_head(fl_group *g, const char *what, int64_t kind);
 /* Sets t->mine to a header that describes the collective k, which this rank calls. */
