@@ -370,8 +370,9 @@ static void tidy(fl_kad_state *d) {
   fl_kad_roles(d, d->source->n_params, 0);
 }
 
-/* Runs the passes once. *again: 0, or 1 + an array (index of a variable): f has to be derived again
-** with that array in in_thread (arrays of which threads keep in registers what they have read). */
+/* Derives f: runs each pass once. in_thread: by variable: 1: an array of which each thread keeps in
+** registers what it has read. *again: 1 + the variable of a further array that has to be marked in
+** in_thread before f is derived again; 0: none. */
 static fl_kad *adjoint(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r,
                        const uint8_t *in_thread, int32_t *again) {
   static const fl_kad_pass passes[] = {
@@ -382,7 +383,7 @@ static fl_kad *adjoint(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r,
     { "activity", fl_kad_activity, 0 },        /* what carries a derivative */
     { "refusals", fl_kad_refuse_early, 0 },
     { "marks", fl_kad_need, 0 },        /* values of the forward code that the reverse code reads */
-    { "sums", fl_kad_modes, 0 },               /* how gradients are added up, which are cleared */
+    { "sums", fl_kad_modes, 0 },   /* how gradients are added up, and which of them are cleared */
     { "zeros", fl_kad_strong, 0 },             /* where 0 times infinity is 0 */
     { "synthesis", synthesise, 1 },   /* makes the code, with a strategy for each loop */
     { "tidying", tidy, 1 },
@@ -393,7 +394,8 @@ static fl_kad *adjoint(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r,
   return res;
 }
 
-/* Derives f again until no further array has to be in in_thread (see 'adjoint'). */
+/* Derives f. As long as the result asks for it ('again'), marks one more array in in_thread (what
+** threads read of it they keep in registers) and derives f again. */
 static fl_kad *settled(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r) {
   int32_t again = 0;
   fl_kad *res = adjoint(a, f, r, NULL, &again);

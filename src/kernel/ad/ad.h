@@ -43,7 +43,8 @@ typedef struct fl_kad_request {
                              ** are kept in any case); 0: 256 */
 } fl_kad_request;
 
-/* What a parameter of the derived kernel is. Element types are fl_kad_param.type. */
+/* What a parameter of the derived kernel is. "tangent:", "adjoint:" and "gather:" name the kind of
+** derived kernel that has such parameters. Element types are fl_kad_param.type. */
 typedef enum {
   FL_KAD_ORIGINAL,      /* the argument of the original launch, as it was before the launch: scalar,
                         ** struct, or array that the derived kernel only reads */
@@ -66,8 +67,9 @@ typedef enum {
   FL_KAD_GRAD_SCALAR,   /* adjoint: gradient of a scalar or of a struct's member, given as zeros:
                         ** 'count' elements (more than 1 if the member is an array) */
   FL_KAD_TANGENT,       /* tangent: array of tangents of an input array, only read */
-  FL_KAD_TANGENT_SCALAR,/* tangent: of a scalar or a scalar member of a struct, by value */
-  FL_KAD_TANGENT_ARRAY, /* tangent: of an array member of a struct: 'count' elements, only read */
+  FL_KAD_TANGENT_SCALAR,/* tangent: the tangent of a scalar or of a struct's scalar member */
+  FL_KAD_TANGENT_ARRAY, /* tangent: the tangents of a struct's array member: 'count' elements, only
+                        ** read */
   FL_KAD_TANGENT_RESULT,/* tangent: array given with the tangents of the contents before the launch
                         ** (zeros for FRESH or not INPUT); afterwards those after the launch */
   FL_KAD_SHARED,        /* I64 scalar: bytes of dynamic shared memory of the original launch,
@@ -91,9 +93,10 @@ typedef struct fl_kad_param {
                         ** access analysis finds that all are written, the array need not be
                         ** zeroed */
   int32_t param;        /* parameter of the source's signature; -1: none */
-  int32_t leaf;         /* index in that parameter's fields (fl_kfield); -1: not a leaf */
+  int32_t leaf;         /* index among the fields (fl_kfield) of a parameter that is a struct;
+                        ** -1: the parameter is no member of a struct */
   int64_t count;        /* GRAD_SCALAR, TANGENT_ARRAY: elements; SHARED: the factor, LAUNCH: which
-                        ** number (see there); else 0: as many elements as the array has */
+                        ** number (see FL_KAD_LAUNCH); else 0: as many elements as the array has */
 } fl_kad_param;
 
 typedef struct fl_kad {

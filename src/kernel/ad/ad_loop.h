@@ -20,7 +20,7 @@ typedef struct fl_kloop {
   fl_kset writes;            /* variables assigned when the loop is run again in the reverse code */
   fl_kset all;                   /* all variables assigned in the loop */
   fl_kset reads;                 /* values read before the iteration assigns them */
-  fl_kset state;                 /* those of 'reads' that the loop assigns, except counters */
+  fl_kset state;                 /* variables in 'reads' that the loop assigns, except counters */
   struct { int32_t var, start; const fl_kexpr *by; int op; } counter[FL_KLOOP_COUNTERS];
   int n_counters;
   uint8_t *final;                /* by variable: 1: an array that needs no snapshot, only its values

@@ -136,7 +136,7 @@ static int see_settling(void *arg, fl_kstmt *s) {
   return 1;
 }
 
-/* Do all reads of v in the loop find what it holds after the loop? */
+/* Does each read of v in the loop find the value that v has after the loop? */
 static int reads_final_values(const fl_kloop *l, int v) {
   const int kind = l->d->f->vars[v].kind, memory = kind == FL_KV_POINTER || kind == FL_KV_SHARED;
   settled c = {l, v, l->s->label >= 0 && l->s->label < 64 && !l->barrier && memory};

@@ -71,7 +71,8 @@ typedef struct fl_kad_state {
   fl_kad_gone gone[FL_KAD_GONE];
   int32_t n_gone;
   uint8_t leave;             /* some threads may have returned: shared work is done by the others */
-  uint8_t returns;      /* threads may have returned before the end: no sums over the block there */
+  uint8_t returns;      /* threads may have returned before the kernel ends: the code at its end
+                        ** makes no sums over the block */
   uint8_t top;               /* all threads reach the statement that is being derived */
   uint8_t keep_forward, keep_reverse;   /* the replay, the reverse code need barriers */
   fl_kset taken_back;        /* arrays that the enclosing loop restores iteration by iteration

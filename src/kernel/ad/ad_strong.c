@@ -9,8 +9,8 @@
 typedef struct walk {
   fl_kad_state *d;
   fl_kset read, assigned, chosen;          /* chosen: integers that depend on reals */
-  int32_t *lost, *inside;  /* number of assignments in the IF that lose an old value; number of all
-                           ** assignments in the IF */
+  int32_t *lost, *inside;  /* by variable: how many of its assignments in the IF lose an old value;
+                           ** how many assignments it has in the IF */
   int changed;
 } walk;
 

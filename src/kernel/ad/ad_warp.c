@@ -1,6 +1,7 @@
 /*
 ** Shuffles, forward and reverse: a lane receives the derivatives of all lanes that read its value.
-** A lane is read only if it is active: named in the mask and not returned, as a ballot tells.
+** A lane is read only if it is active: named in the mask and not returned, as a ballot tells. A
+** group is 'width' lanes of the warp, within which the shuffle stays.
 **
 ** If all lanes shift by the same distance, each lane knows which lane read its value, and one
 ** shuffle is enough. If all read one lane, that lane receives the sum over the group. Otherwise
@@ -177,8 +178,9 @@ static fl_kexpr *searched_back(back *w) {
   return kx_var(d, sum);
 }
 
-/* The adjoint of a shuffle by XOR. XOR is its own inverse while it stays in the group; for a
-** distance that may leave the group the lanes are searched. */
+/* The adjoint of a shuffle by XOR. XOR is its own inverse while it stays in the group of
+** 'width' lanes; if the distance may lead out of the group, the lanes that read this one are found
+** by a search. */
 static fl_kexpr *exchanged_back(back *w) {
   fl_kad_state *d = w->d;
   fl_kexpr *by = kx_op(d, FL_KO_AND, w->by, i32(d, 31)), *from = kx_op(d, FL_KO_XOR, w->self, by);

@@ -40,8 +40,8 @@ static int see_load(void *arg, fl_kexpr *x) {
   return 1;
 }
 
-/* Statements are visited in the order of the text. From the first loop on, each array that is
-** written counts as read after that write (late). */
+/* Visits statements in the order of the text. 'late' marks arrays that are read after a write. From
+** the first loop on every array that is written is marked: a later iteration may read it. */
 static int see_statement(void *arg, fl_kstmt *s) {
   survey *x = arg;
   fl_kgathering *g = x->g;
@@ -307,8 +307,9 @@ static measure measure_of(const fl_kfunc *f) {
   return m;
 }
 
-/* Does the gather kernel read only memory that the adjoint does not write? Given cotangents, which
-** the adjoint overwrites in its copy, are allowed if it reads no element after it wrote one. */
+/* Does the gather kernel read only memory that the adjoint does not write? It may also read
+** the given cotangents (the adjoint overwrites only its copy of them) if the adjoint reads no
+** cotangent after it has written one. */
 static int reads_inputs(fl_kgathering *g) {
   fl_kad_touched now;
   if (!fl_kad_find_touched(&g->d, &now)) return 0;

@@ -174,7 +174,8 @@ static int chain_of_index(const fl_kdigits *x, fl_kchain *c) {
   return ok;
 }
 
-/* Splits the shift into digits of the chain. The site is 'near' only if they are constants. */
+/* Splits the shift, by which the site's index differs from the thread's index, into digits of the
+** chain (s->by). The site is 'near' only if all of them are constants. */
 static void take_shift_apart(fl_ksite *s, const fl_kchain *c) {
   int ok;
   s->near = s->digits.scale == 1;
@@ -327,8 +328,9 @@ static void carry(fl_kgathering *g, fl_kblock *b, int v, int m, int above, int u
   kx_set(d, &s->body, above, kg_op(g, on, above, kg_int(g, 1)));
 }
 
-/* Digit i of j minus the site's shift, before carries. Moduli are made positive, so the shift's
-** digit is multiplied by the signs of the moduli of all lower digits. */
+/* Digit i of j - shift, before carries: the digit of j (index of the element) minus that of the
+** number by which the access at the site shifts the thread's index. Moduli are made positive, so
+** the shift's digit is multiplied by the signs of the moduli of all lower digits. */
 static fl_kexpr *near_digit(fl_kgathering *g, const fl_ksite *s, const fl_kchain *c, int i) {
   fl_kexpr *b = kx_var(&g->d, c->b[i]), *by = kg_int(g, s->by[i]);
   int signs = 0;
@@ -398,7 +400,8 @@ int fl_kg_is_short(const fl_kgathering *g, const fl_kpoly *p) {
   return 1;
 }
 
-/* j - shift: exact in I64, for short shifts in U32, for small constants in I32. */
+/* Index j of the element minus 'shift': exact in I64, for short shifts (fl_kg_is_short) in U32, for
+** small constants in I32. */
 fl_kexpr *fl_kg_number(fl_kgathering *g, const fl_kpoly *shift, int type) {
   fl_kad_state *d = &g->d;
   fl_kexpr *x = fl_kexpr_cast(d->a, type, kx_var(d, g->element));

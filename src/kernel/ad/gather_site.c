@@ -209,7 +209,8 @@ static void one_digit(thread *y, fl_kblock *b, fl_kexpr *t) {
   run_thread(y, &in->body);
 }
 
-/* Finds the digits of t where they are unique: each is below its modulus. */
+/* Adds the code for an index t with unique digits (each is below its modulus): finds the digits and
+** runs the adjoint of the one thread that has them. */
 static void unique_digits(thread *y, fl_kblock *b, fl_kexpr *t) {
   fl_kgathering *g = y->g;
   const fl_kdigits *x = &y->site->digits;
@@ -224,8 +225,8 @@ static void unique_digits(thread *y, fl_kblock *b, fl_kexpr *t) {
   run_thread(y, &in->body);
 }
 
-/* Loops over all (d0, d1) with d0 + m * d1 = t: if m is positive, from the d1 with the smallest d0
-** upwards; otherwise over all d1. */
+/* Adds a loop over all threads whose digits (d0, d1) give d0 + m * d1 = t: if m is positive, from
+** the d1 with the smallest d0 upwards; otherwise over all d1. */
 static void all_digits(thread *y, fl_kblock *b, fl_kexpr *t) {
   fl_kgathering *g = y->g;
   fl_kad_state *d = &g->d;

@@ -16,7 +16,8 @@ typedef struct reads {
   uint8_t *only;              /* by variable: an array of reals, only read, that has a gradient */
   uint8_t *written;              /* by variable: an array that is written */
   uint8_t *assigned;             /* by variable: the current statement assigns to it */
-  int32_t *count, next, most;  /* by id, in the order of the walk: how often the load is repeated */
+  int32_t *count, next, most;  /* count: by id of a load: how often it is repeated; next: the id of
+                               ** the next load of the walk; most: the number of ids */
   int n_vars, rewrite;
   first at[MOST_READS];          /* whose index is unchanged up to here */
   int n;

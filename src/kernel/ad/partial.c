@@ -6,8 +6,8 @@
 
 typedef struct put { fl_karena *a; fl_kexpr *const *by; int n; } put;
 
-/* A copy of x with variable k replaced by by[k]. The text is from builtins.def, so its depth is
-** small. */
+/* A copy of x with variable k replaced by by[k]. x is parsed from a text of builtins.def,
+** so the recursion is not deep. */
 static fl_kexpr *substitute(const put *s, const fl_kexpr *x) {
   if (x->kind == FL_KX_VAR) return x->var < s->n ? s->by[x->var] : NULL;
   fl_kexpr *y[FL_K_MAX_ARGS] = { NULL };

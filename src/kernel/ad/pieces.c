@@ -90,8 +90,8 @@ static fl_kexpr *below_top(splitter *y, fl_kexpr *x, fl_kexpr *top) {
   return e;
 }
 
-/* x % by, where x splits into D + r + k * by with k >= 0; NULL: it does not, or has too many
-** steps. */
+/* x % by as a choice of sums, if x is D + r + k * by with 0 <= D < by (an index of the thread), a
+** small constant r and k >= 0; NULL: x is not of this kind, or r is too large. */
 static fl_kexpr *wrapped(splitter *y, fl_kexpr *x, fl_kexpr *by) {
   fl_karena *a = y->f->arena;
   fl_kpoly d = poly_of(y, x), m = poly_of(y, by);
@@ -143,8 +143,8 @@ static fl_kexpr *leaf(splitter *y, fl_kexpr *x, fl_kexpr *const *k) {
                                : fl_kexpr_binary(a, x->op, k[0], k[1]);
 }
 
-/* Does P = D + c or P = D - m + c have one value wherever the comparison 'op' of P with 0 holds?
-** Then that value; else 1. */
+/* p is D + c with D >= 0, or D - m + c with 0 <= D < m (c a constant). If p can have only one value
+** where "p op 0" holds (as D has where D <= 0), returns that value; else 1. *symbol: the term D. */
 static int64_t value_of(splitter *y, fl_kpoly p, int op, fl_kterm *symbol) {
   fl_kpoly d = p;
   fl_kterm m;
@@ -168,8 +168,8 @@ static int64_t value_of(splitter *y, fl_kpoly p, int op, fl_kterm *symbol) {
   return 1;
 }
 
-/* The value e of a branch of a choice. If the condition allows only one value for D (x > 0 ? … :
-** 0), adds D minus that value, which is 0, to e. */
+/* The value e of a branch of a choice. If the condition c allows only one value there of an index D
+** of the thread (D > 0 ? … : 0), adds D minus that value, which is 0, to e. */
 static fl_kexpr *pinned(splitter *y, fl_kexpr *c, int truth, fl_kexpr *e) {
   if (!e || e->kind == FL_KX_SELECT || c->kind != FL_KX_BINARY || c->op < FL_KO_LT ||
       c->op > FL_KO_NE

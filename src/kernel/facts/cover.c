@@ -108,7 +108,8 @@ static int add_comparison(walk *w, const fl_kexpr *x, int truth, guards *g) {
   }
 }
 
-/* Adds the guards that make x true (or false) to *g. Returns 0 if they are not known. */
+/* Adds to *g the guards (inequalities a < b) under which x is true ('truth' 0: is false). Returns 0
+** if they are not known. */
 static int guards_of(walk *w, const fl_kexpr *x, int truth, guards *g) {
   if (!x || x->type != FL_KT_BOOL) return 0;
   switch (x->kind) {
@@ -147,7 +148,7 @@ static void forget(walk *w, fl_kstmt *s) {
   for (; s; s = s->next) fl_kwalk_stmt(&v, s);
 }
 
-/* ---- statements: each returns the outermost construct that may be left by a jump ------ */
+/* ---- statements: each function returns the outermost construct that a jump may leave --- */
 
 static int block(walk *w, fl_kstmt *s);
 

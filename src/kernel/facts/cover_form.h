@@ -8,12 +8,13 @@
 #include "kernel/facts/form.h"
 
 enum { FL_KC_GUARDS = 12 };
-/* The polynomials here have symbols of the launch (FL_KSYM_GLOBAL + axis after joining), COUNTER +
-** k: counter k (loops[k]), and VAR + v: variable v, an integer parameter as it was given. None is
-** 'unsure', so the magnitudes of a polynomial's terms sum to a bound for all steps of computing it;
-** if it is 'narrow' (computed in 32 bits) that bound must stay below 2^31. */
-enum { FL_KC_ROOM = 1 << 15 };   /* a guard p + 1 may have lost a constant of p that the kernel
-                                 ** computes with; it is at most this large */
+/* The polynomials here have symbols of the launch (GLOBAL + axis where blockIdx * blockDim and
+** threadIdx are joined), COUNTER + k: counter k (loops[k]), and VAR + v: variable v, an integer
+** parameter as it was given. None is 'unsure', so the magnitudes of a polynomial's terms sum to a
+** bound for all steps of computing it; if it is 'narrow' (computed in 32 bits) that bound must stay
+** below 2^31. */
+enum { FL_KC_ROOM = 1 << 15 };   /* in a guard p + 1 a constant of p may have cancelled that the
+                                 ** kernel computes with; it is at most this large */
 typedef struct fl_kc_guard { const fl_kpoly *a, *b; } fl_kc_guard;      /* a < b */
 
 /* Threads for which all guards hold store to element 'at' of the variable, whatever else they do;

@@ -33,7 +33,7 @@ static int is_size(const void *arg, int32_t s) {
 
 /* ---- numbers ------------------------------------------------------------------------- */
 
-/* The value of the integer parameter; 0: unknown, or negative. */
+/* Sets *out to the value of an integer parameter. Returns 0 if that is unknown, or negative. */
 static int parameter(const ask *q, int32_t var, int64_t *out) {
   const fl_kvar *v = &q->c->f->vars[var];
   const char *at = q->l->argument(q->l->arg, v->param);
@@ -59,8 +59,8 @@ static int uniform_symbol(const ask *q, int32_t s, int64_t *out) {
   return 1;
 }
 
-/* value_of: the value of a term without digits; constant: that of such a polynomial. 0: it is
-** unknown, or overflows. */
+/* value_of: finds the value of a term that has only sizes of the launch and parameters in it;
+** constant: that of a polynomial of such terms. Both return 0 if it is unknown or overflows. */
 static int value_of(const ask *q, const fl_kterm *t, int64_t *v) {
   int64_t x;
   *v = t->c;
@@ -142,7 +142,7 @@ static int range_of(ask *q, digit *d) {
 
 /* Applies the guards to the n digits d of the index: a guard on one digit limits its range, and a
 ** guard on no digit must hold. For a digit that is not in the index it is enough that some value
-** passes: if any does, 0 does. 0: a guard is not understood, or never true. */
+** passes: if any does, 0 does. Returns 0 if a guard is not understood, or never true. */
 static int limit(ask *q, digit *d, int n) {
   for (int g = 0; g < q->s->n_guards; g++) {
     const fl_kc_guard *x = &q->s->guard[g];

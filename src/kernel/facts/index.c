@@ -76,8 +76,8 @@ static int cover(const route *r, int32_t s, coverage *c) {
   return 1;
 }
 
-/* Splits p into digits and a shift that is the same in all threads; 0: a term has two digits, or a
-** digit that is not an index of the thread. */
+/* Splits p into digits (indices of the thread, each with a stride) and a shift that is the same in
+** all threads. Returns 0 if a term has two digits, or one that is not an index of the thread. */
 static int split(const route *r, const fl_kpoly *p, digit *d, int *n, coverage *c,
                  fl_kpoly *shift) {
   *n = 0;

@@ -77,7 +77,8 @@ static void add_sum(search *w, const fl_kpoly *p) {
 
 /* ---- sums as digits --------------------------------------------------------------------- */
 
-/* p / s for the terms with a factor s, which are removed from p; 0: a term has s twice. */
+/* Removes the terms with a factor s from p, and sets *r to their sum divided by s. Returns 0 if a
+** term has the factor twice. */
 static int take_factor(fl_kpoly *p, int32_t s, fl_kpoly *r) {
   *r = (fl_kpoly){ 0 };
   for (int i = p->n - 1; i >= 0; i--) {
@@ -91,7 +92,8 @@ static int take_factor(fl_kpoly *p, int32_t s, fl_kpoly *r) {
   return 1;
 }
 
-/* The multiple of 'unit' in p, found by the unit's first term. That multiple is removed from p. */
+/* Finds the multiple *r * unit that p holds, by the terms of p that are multiples of the unit's
+** first term, and removes it from p. Returns 0 if *r or the rest of p is no polynomial. */
 static int take_unit(fl_kpoly *p, const fl_kpoly *unit, fl_kpoly *r) {
   *r = (fl_kpoly){ 0 };
   if (unit->n == 1 && unit->t[0].n == 1 && unit->t[0].c == 1)
@@ -222,7 +224,8 @@ static int is_nonzero(const search *w, const fl_kterm *t) {
   return t->c != 0;
 }
 
-/* The two threads that are compared agree in sum i: adds its digits to what is known. */
+/* The two threads that are compared agree in sum i: adds its digits to what is known (equal in both
+** threads). */
 static void use_sum(search *w, int i) {
   fl_kdigit d[FL_KPOLY_TERMS];
   int n;
@@ -248,8 +251,8 @@ static int move_alike(const search *w, const fl_kpoly *a, const fl_kpoly *b) {
   return 0;
 }
 
-/* If a / m and b % n are known, where b - a is known and m <= n, then a and all its quotients are
-** known. */
+/* If a / m and b % n are known (equal in both threads), where b - a is known and m <= n, then a and
+** all its quotients are known. */
 static void join_rests(search *w) {
   for (int i = 0; i < w->n_rests; i++) {
     const rest *x = &w->rests[i];
@@ -268,9 +271,10 @@ static void join_rests(search *w) {
   }
 }
 
-/* A known counter makes known where it began, if its start is less than its step. In for (v = b + c
-** * n; …; v += c * m) with an index n < m of the thread and a known b, v is b + c * (n + k * m) and
-** makes n known; in for (v = a % m; …; v += m) v makes a % m known. */
+/* A counter that is known (equal in both threads) makes known where it began, if its start is less
+** than its step. In for (v = b + c * n; …; v += c * m) with an index n < m of the thread and a
+** known b, v is b + c * (n + k * m) and makes n known; in for (v = a % m; …; v += m) v makes a % m
+** known. */
 static void use_counter(search *w, int32_t var) {
   fl_kpoly first, step, a;
   fl_kterm m;
@@ -506,7 +510,8 @@ static int changes(const fl_kindices *k, int32_t s, int32_t loop) {
 ** counter. */
 typedef struct moving { int32_t counter; fl_kterm times, step; } moving;
 
-/* Is p an index that changes with the loop ('moving')? The loop is directly around r's place. */
+/* Is p an index that changes with the loop ('moving')? The loop is directly around the place of the
+** access, w->r.at. */
 static int is_moving(const search *w, const fl_kpoly *p, int32_t loop, moving *m) {
   int n = 0;
   for (int i = 0; i < p->n; i++)

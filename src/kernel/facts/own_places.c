@@ -29,7 +29,8 @@ static int is_no_counter(const void *f, int32_t s) {
          (s < FL_KSYM_QUOTIENT && ((const fl_kfunc *)f)->vars[s - FL_KSYM_VAR].param >= 0);
 }
 
-/* The symbol of a's place that corresponds to symbol s of b's place; -1: there is none. */
+/* The symbol of a's place that corresponds to symbol s of b's place: s itself, or a counter that
+** begins and steps as s does; -1: there is none. */
 static int32_t twin(const search *a, const search *b, int32_t s) {
   const fl_kindices *k = a->r.k;
   if (s >= FL_KSYM_QUOTIENT) {

@@ -99,7 +99,8 @@ static void spread(fl_kuniform *u, fl_kblock b, const way *up) {
   }
 }
 
-/* Gives 'place' and the declarations their numbers: statements are counted as in 'spread'. */
+/* Sets u->place and u->decl to the numbers of the statement 'place' and of the declarations.
+** Statements are numbered in the order of the text, as 'spread' numbers them too. */
 static void number(fl_kuniform *u, fl_kblock b, const fl_kstmt *place) {
   for (const fl_kstmt *s = b.first; s; s = s->next) {
     u->order++;

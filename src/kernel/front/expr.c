@@ -384,7 +384,8 @@ static fl_cvalue assign_pointer(fl_front *p, fl_cvalue to, fl_cvalue from, int32
     move_to(p, s, &from, line);
   } else if ((s->v.var != from.var || s->v.linear != from.linear || s->v.unit != from.unit ||
               !fl_ctype_same(s->v.type, from.type))) {
-    fl_turn_wanted(p, &s->v, &from);       /* the body may be read again with turns (turn.c) */
+    fl_turn_wanted(p, &s->v, &from);       /* the body may be read again, with pointers into
+                                           ** one of several arrays (turn.c) */
     fl_refuse(p, line, "pointer '%s' would point into another array than before", s->name);
   } else if (!p->b) fl_refuse(p, line, "an assignment in a constant expression");
   else move_to(p, s, &from, line);

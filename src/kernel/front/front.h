@@ -27,7 +27,7 @@ typedef enum {
 ** are indexed so far (NULL: 0). LINEAR: all scalars are in one variable; idx counts scalars. */
 typedef struct fl_cvalue {
   uint8_t kind, linear, is_const, rvalue;
-  uint8_t null, list;   /* it is null; length of the list of pointers (from var on), or 0 */
+  uint8_t null, list;   /* is it null? number of pointers in a list (from var on); 0: no list */
   uint8_t torn;              /* PLACE: an argument that another one changes: x in f(x, x++). It may
                              ** be bound to a reference; reading it gives the value that it had, in
                              ** 'e' or 'parts'; if that is NULL it may not be read */
@@ -50,7 +50,7 @@ typedef enum {
                     ** index, or -1 (never assigned again); v.type NULL: no value yet */
   FL_SYM_REFERENCE, /* another name of v */
   FL_SYM_CONSTANT,  /* v.e is a constant */
-  FL_SYM_TABLE,     /* a constant array or struct: 'data' per leaf; its first use makes variables */
+  FL_SYM_TABLE,     /* a constant array or struct, values in 'data'; variables come at first use */
   FL_SYM_MEMORY,    /* variable of file scope: a further parameter of kernels that use it */
   FL_SYM_DYNAMIC,   /* extern __shared__ at file scope: elements of 'type' */
   FL_SYM_SHARED,    /* __shared__ at file scope */
@@ -120,7 +120,7 @@ typedef struct fl_kmembers {
   int64_t at;                    /* its first token after the name */
   const struct fl_kmembers *around;  /* members of the enclosing struct, visible here; or NULL */
   const struct fl_ktemplate *of; /* the template that it is an instance of; NULL: none */
-  int n_args;  /* symbols that begin 'inner': template arguments, of partial specialisations too */
+  int n_args;  /* 'inner' begins with n_args arguments of the (partially specialised) template */
 } fl_kmembers;
 #define FL_MAKER "()"
 #define FL_CONVERTS "operator T"      /* to its result */
@@ -169,7 +169,7 @@ struct fl_symbol {
   uint8_t kind;
   fl_cvalue v;
   int32_t offset, may_be_null;  /* POINTER: variable of its index; 1: assigning it sets v.when */
-  const fl_ctype *type;      /* TABLE, TYPE: its type; FUNCTION: type of its name, or NULL */
+  const fl_ctype *type;      /* TABLE, TYPE: its type; FUNCTION: its type as a value, or NULL */
   const fl_kvalue *const *data;
   const fl_kfunc *of;        /* TABLE: variables from v.var on exist in this function */
   fl_kdevice *device;
@@ -195,7 +195,7 @@ typedef struct fl_front {
   int64_t at;
   fl_ktok end;               /* the token that is read after a refusal */
   struct { fl_symbol *at; int64_t n, cap; } syms;
-  int64_t globals, frame;    /* symbols of the file; first symbol of the current function */
+  int64_t globals, frame;    /* number of symbols of the file; first symbol of this function */
   const fl_kscope *up;       /* symbols of the scopes around a lambda, searched after its own */
   fl_kfunc *f;               /* kernel being read; NULL: file scope */
   fl_kblock *b;              /* statements are added here; NULL: nothing with effects is allowed */
@@ -223,14 +223,14 @@ typedef struct fl_front {
   int64_t scope;             /* first symbol of the block being read */
   int pack;                  /* 1 + the element of packs (T... v) that is being expanded; 0: none */
   fl_kstored *stored;        /* objects whose elements have another type than declared (view.c) */
-  int restored, as_declared; /* must the body be read again with 'stored'? is it as declared? */
+  int restored, as_declared; /* is the body read again with 'stored'? is it read as declared? */
   int angle;            /* inside <…>, outside of brackets there: '>' and '>>' end the expression */
   int spaces;                /* there are namespaces, so a name may stand for two things */
   int bare;                  /* fl_ktype of floating literals without suffix; VOID: f64 */
   struct fl_kturn *turns;    /* pointers into one of several arrays (turn.c) */
   fl_kheld *held;            /* pointers that are members (held.c) */
   const char *forms;         /* of source.h */
-  int turning, turn_wanted;  /* is the body read with turns (turn.c)? must it be? 2: structs too */
+  int turning, turn_wanted;  /* pointers into several arrays: allowed? needed? 2: structs too */
   const fl_ctype *vectors[64]; int n_vectors;
 } fl_front;
 

@@ -84,8 +84,9 @@ fl_kblock fl_order_cut(const fl_kmark *m) {
   return cut;
 }
 
-/* Which effects are collected: only those on variables below 'first', which existed before. which =
-** PLAIN: effects of called functions are left out; ALL: they are not. */
+/* A search for effects (writes to variables). first: only variables with lower numbers count, those
+** from before the operands were read. which: PLAIN: effects of called functions are left out; ALL:
+** they are not. meet: called for each effect; if it returns true the search ends. */
 enum { PLAIN = 1, ALL };
 typedef struct effects {
   int32_t first; int which, found; int (*meet)(void *with, effect *e); void *with;

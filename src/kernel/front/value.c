@@ -364,8 +364,9 @@ static int writable(fl_front *p, fl_cvalue v, int32_t line) {
   return !p->failed;
 }
 
-/* Writes volatile memory of a block: all threads of a warp that run in step have read before any of
-** them stores, and see the store afterwards. */
+/* Before a store of e to volatile memory of a block: computes index and value, then adds a barrier
+** of the lanes of the warp, so that lanes that run in step have all read before any of them
+** stores. */
 static fl_kexpr *in_step(fl_front *p, fl_cvalue *to, fl_kexpr *e, int32_t line) {
   to->idx = fl_val_stable(p, to->idx);
   e = fl_val_stable(p, e);
