@@ -104,7 +104,8 @@ typedef enum {
   FL_KARG_IN,                /* a = input */
   FL_KARG_OUT,               /* b = byte offset in the result, which is zeroed before the launch */
   FL_KARG_COPY,           /* a = input, which is copied to byte b of the result before the launch */
-  FL_KARG_VALUE,             /* a = first scalar slot, b = bytes of the argument */
+  FL_KARG_VALUE,             /* a = first of its words in 'scalar' of the call, b = bytes of the
+                             ** argument */
   FL_KARG_RAW,         /* like OUT, but not zeroed: it is proven that the launch writes all of it */
   FL_KARG_IN_EACH            /* like IN, with a part for each launch of the batch */
 } fl_karg_kind;

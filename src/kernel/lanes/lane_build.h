@@ -4,8 +4,8 @@
 #include "kernel/lanes/lane_code.h"
 #include <stddef.h>
 
-/* A value that is in a register. An expression with an equal key uses that register, while the
-** versions are current. */
+/* A value that is in a register. An expression with an equal key uses that register as long as the
+** versions are current, that is, none of its operands has been assigned since. */
 typedef struct fl_lane_known {
   int32_t key[4], version[3];   /* the function (or ~op), its operands; their versions */
   int32_t reg, reg_version;

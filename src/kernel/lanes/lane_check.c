@@ -135,8 +135,9 @@ int fl_lane_touched(fl_lane_state *s, const fl_lane_ins *p, int64_t lane, int64_
 
 /* ---- many lanes at once -------------------------------------------------------------- */
 
-/* Did all recorded accesses to these elements happen before the present ones, by lanes from 'lane'
-** on? */
+/* Did all recorded accesses to the n elements from 'first' on certainly happen before the present
+** ones? Now lane 'lane' accesses the first element, the next lane the next one, and so on; NO_LANE:
+** no lane has an element to itself. */
 static int all_ordered(const fl_lane_state *s, const fl_lane_ins *p, int64_t first, int64_t n,
                        int64_t lane, int how) {
   const fl_lane_view *v = &s->views[p->var];

@@ -168,7 +168,8 @@ enum { FL_LANE_COPY = FL_KO_COUNT, FL_LANE_CAST, FL_LANE_SELECT, FL_LANE_LEAST, 
 typedef struct fl_lane_reg {
   uint8_t uniform, wide, temporary;
   uint8_t fixed;           /* uniform, and one value in a launch */
-  uint8_t kept;            /* a linear function of the block: set before its instructions */
+  uint8_t kept;            /* a linear function of the block's position: set before the block
+                           ** runs */
   int32_t slot;            /* index of its cell, or its index among the vectors of its width */
 } fl_lane_reg;
 

@@ -194,7 +194,7 @@ int32_t fl_lane_binary(fl_lane_builder *b, int op, int type, int32_t x, int32_t 
   return test ? r : rounded(b, type, r);
 }
 
-/* Is it a cast that does not change the slot? */
+/* Does a cast from type 'from' to type 'to' leave the contents of a register's slot as they are? */
 static int is_same_slot(int from, int to) {
   if (from == to) return 1;
   if (from == FL_KT_BOOL) return fl_kt_is_int(to) && !is_wide(to);

@@ -15,7 +15,7 @@
 /* ---- at compile time ----------------------------------------------------------------- */
 
 /* The kind of the result of p, given the kinds of all registers ('known'): one value in the launch,
-** a form, or neither. */
+** a form (linear in the positions of thread and block), or neither. */
 static fl_lane_hoist kind_of(const fl_lane_ins *p, const uint8_t *known, int *cls, int *to) {
   const int32_t operand[3] = { p->a, p->b, p->c };
   int fixed = p->once;
@@ -74,7 +74,8 @@ static int64_t extent(const fl_lane_state *s, int axis) {
   return axis < 3 ? s->launch->block[axis] : s->launch->grid[axis - 3];
 }
 
-/* Finds the range of form f; sets f->on to 0 if its numbers are too large for exact sums. */
+/* Finds the range of f, a linear function of the positions of thread and block; sets f->on to 0 if
+** its numbers are too large for exact sums. */
 static void set_range(const fl_lane_state *s, fl_lane_form *f) {
   int64_t low = 0, high = 0, v;
   f->on = fl_lane_fits(FL_LC_I64, f->u, f->u);
@@ -119,7 +120,8 @@ static void multiply(fl_lane_form *a, const fl_lane_form *b) {
   if (bad) a->on = 0;
 }
 
-/* Finds the form of the result of p, or of the difference that it tests; 0: there is none. */
+/* Finds the form (linear function of positions) of the result of p, or of the difference that p
+** tests; 0: there is none. */
 static int form_of(fl_lane_state *s, const fl_lane_ins *p) {
   int cls, to;
   const int kind = fl_lane_linear_kind(p, &cls, &to);

@@ -427,8 +427,8 @@ int fl_lane_classify(const fl_lane_state *s, int64_t x, int64_t y, int64_t z, fl
   return q->row | q->rows | q->flat;
 }
 
-/* Classifies a linear index as fl_lane_do_index does, without reading its lanes; 0: it is not
-** linear. */
+/* Finds the pattern of a linear index (consecutive in all lanes, in rows …), as fl_lane_do_index
+** does, without reading its lanes; 0: it is not linear. */
 int fl_lane_index_linear(fl_lane_state *s, const fl_lane_ins *p, fl_lane_info *q) {
   const fl_lane_linear *l = &s->linear[p->a];
   if (!l->on || !fits(p->type, l->low, l->high)) return 0;

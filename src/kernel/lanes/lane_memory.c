@@ -217,7 +217,8 @@ int fl_lane_do_load(fl_lane_state *s, const fl_lane_ins *p, void *out) {
 
 /* ---- stores -------------------------------------------------------------------------- */
 
-/* Stores lane by lane and compares with the previous values. */
+/* Stores lane by lane. Compares each value with the one that it replaces, since the race check
+** treats a store of the same value differently. */
 static int store_watched(fl_lane_state *s, const fl_lane_ins *p, const int64_t *at, int64_t step) {
   const fl_lane_array *a = &s->code->arrays[p->var];
   const int64_t size = element_size(a), slot = a->wide ? 8 : 4;

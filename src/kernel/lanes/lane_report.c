@@ -14,8 +14,8 @@ static void who(fl_text *t, const fl_lane_report *r, const fl_lane_place *p) {
                  b.y, b.z);
 }
 
-/* Writes "1024 of 'out' (1024 elements)" or "[3][40] of 'tile' (32 x 33)". If a flat index is out
-** of range, the first of several indices is too large. */
+/* Writes "1024 of 'out' (1024 elements)" or "[3][40] of 'tile' (32 x 33)". If the flat index of an
+** array of several dimensions is out of range, the first of its indices is too large. */
 static void element(fl_text *t, const fl_lane_report *r) {
   if (r->rank < 2) {
     fl_text_printf(t, "%lld of '%s' (%lld element%s)", (long long)r->index, r->name,

@@ -95,7 +95,8 @@ typedef struct fl_lane_state {
   void *spare;                       /* n slots of 8 bytes */
   int64_t *at, *starts;              /* n indices; those of the rows */
   char *shared;
-  uint8_t *shared_set, *local_set;   /* UNINIT: by byte of shared memory, by element of ARRAYs */
+  uint8_t *shared_set, *local_set;   /* UNINIT: was it set? by byte of shared memory; by element of
+                                     ** ARRAYs */
   int32_t *tracks;                   /* n entries for each tracked variable */
   int64_t *shared_cells, n_shared_cells;      /* RACE: marks of shared memory */
   int64_t shared_bytes, block, steps, n;
@@ -133,7 +134,8 @@ int fl_lane_do_linear(fl_lane_state *s, const fl_lane_ins *p);
 void fl_lane_spread(fl_lane_state *s, int32_t reg);
 void fl_lane_spread_operands(fl_lane_state *s, const fl_lane_ins *p);
 int fl_lane_index_linear(fl_lane_state *s, const fl_lane_ins *p, fl_lane_info *q);
-/* Classifies the index u + x i + y j + z k, for any u, in *q. 1: its lanes need not be written. */
+/* Fills *q with the pattern (consecutive, in rows …) of the index u + x i + y j + z k, whatever u
+** is. 1: its lanes need not be written to the register. */
 int fl_lane_classify(const fl_lane_state *s, int64_t x, int64_t y, int64_t z, fl_lane_info *q);
 /* Do values from low to high fit into a class of arithmetic (fl_lane_class)? */
 int fl_lane_fits(int cls, int64_t low, int64_t high);
