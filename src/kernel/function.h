@@ -106,8 +106,10 @@ typedef enum {
   FL_KARG_COPY,           /* a = input, which is copied to byte b of the result before the launch */
   FL_KARG_VALUE,             /* a = first of its words in 'scalar' of the call, b = bytes of the
                              ** argument */
-  FL_KARG_RAW,         /* like OUT, but not zeroed: it is proven that the launch writes all of it */
-  FL_KARG_IN_EACH            /* like IN, with a part for each launch of the batch */
+  FL_KARG_RAW,         /* like OUT (b = byte offset in the result), but not zeroed: it is proven
+                       ** that the launch writes all of it */
+  FL_KARG_IN_EACH            /* like IN (a = input), with a part of the input for each launch of the
+                             ** batch */
 } fl_karg_kind;
 /* Argument i of a launch, two integers of the call. The first one is kind + 8 * a for IN, COPY,
 ** VALUE and kind + 8 * bytes for OUT, RAW; the second one is b. In OUT, COPY and RAW of a batch the

@@ -136,8 +136,9 @@ static void run(fl_kad_state *d, const fl_kad_pass *pass, int n) {
   }
 }
 
-/* Finds the facts about the kernel's accesses to memory. A store may write the same elements as
-** stores of other threads, unless these are proven to belong to one thread. */
+/* Finds the facts about the kernel's accesses to memory. A store is marked in site_meets as one
+** that may write the same elements as stores of other threads, unless its elements are proven to
+** belong to one thread each. */
 static void find_facts(fl_kad_state *d) {
   d->facts = fl_kfacts_new(d->a, d->source, d->r->geometry, d->r->launched, &d->res->limits);
   for (int i = 0; d->facts && i < d->n_sites0; i++)

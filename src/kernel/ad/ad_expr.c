@@ -143,8 +143,8 @@ static void add_element(fl_kad_state *d, fl_kblock *b, const fl_kexpr *x, fl_kex
     d->res->n_plain += kind == FL_KV_POINTER;
     return;
   }
-  if (kind == FL_KV_SHARED || work) {          /* this launch reads the shadow again, so it cannot
-                                               ** wait for sums in a fixed order */
+  if (kind == FL_KV_SHARED || work) {          /* this launch reads the shadow (derivatives) again,
+                                               ** so it cannot wait for sums in a fixed order */
     if (mode == FL_KM_ORDERED && !d->res->unordered_line)
       d->res->unordered_line = x->line ? x->line : 1;
     mode = FL_KM_FREE;

@@ -77,7 +77,8 @@ int fl_kloop_can_undo(fl_kloop *l, int v);
 ** values are in no argument of the launch. */
 void fl_kloop_keep_round(fl_kloop *l, fl_kblock *b);
 void fl_kloop_undo_round(fl_kloop *l, fl_kblock *b);    /* adds code that undoes the stores of one
-                                                        ** iteration, for its counter values */
+                                                        ** iteration, in which the counters have
+                                                        ** their present values */
 /* ad_pass.c */
 /* Is the goal the statement s itself, or inside it? */
 static inline int fl_kloop_holds(const fl_kstmt *s, const fl_kstmt *goal) {

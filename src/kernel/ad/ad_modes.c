@@ -24,7 +24,7 @@ static void push(accesses *l, const fl_kstmt *s, const fl_kexpr *index, int var,
   l->at[l->n++] = (access){s, index, var, site, l->loops};
 }
 
-/* Collects the loads of x to whose shadows the adjoint adds. */
+/* Collects the loads in x for which the adjoint adds to an element of the array's shadow. */
 static void loads_of(accesses *l, const fl_kstmt *s, const fl_kexpr *x) {
   if (!fl_kad_flows(l->d->active, x)) return;
   if (x->kind == FL_KX_LOAD) {

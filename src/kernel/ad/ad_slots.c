@@ -145,8 +145,8 @@ static int reads_final_values(const fl_kloop *l, int v) {
   return c.ok;
 }
 
-/* Bytes of a snapshot, in registers or local memory and in shared memory. Where 'keep' has a
-** variable, its value before the loop counts as well. */
+/* Sets *bytes and *shared to the size of a snapshot in registers or local memory and in shared
+** memory. Where 'keep' has a variable, its value before the loop counts as well. */
 static void measure_state(fl_kloop *l, fl_kset keep, int64_t *bytes, int64_t *shared,
                           int *dynamic) {
   fl_kad_state *d = l->d;
@@ -266,8 +266,8 @@ static void count_pass(fl_kloop *l, fl_kset keep, fl_kblock *f) {
   kx_set(d, &s->body, l->trips, kx_op(d, FL_KO_ADD, kx_var(d, l->trips), kx_int(d, 1)));
 }
 
-/* Sets m to the number of iterations to run from p on before the next snapshot, on the way to
-** iteration k. */
+/* Adds code that sets l->m to the number of iterations to run from p on before the next snapshot,
+** on the way to iteration k. */
 static void choose_step(fl_kloop *l, fl_kblock *b) {
   fl_kad_state *d = l->d;
   const int left = fl_kad_local(d, FL_KT_I64, "left"), s = fl_kad_local(d, FL_KT_I64, "free");
@@ -292,8 +292,8 @@ static void choose_step(fl_kloop *l, fl_kblock *b) {
                            fl_kexpr_select(d->a, kx_op(d, FL_KO_LT, right, most), right, most)));
 }
 
-/* Undoes iterations k to p, the last first, since an iteration may have overwritten what an earlier
-** one wrote. */
+/* Adds code that undoes the stores of iterations k down to p: the last first, since an iteration
+** may have overwritten what an earlier one wrote. */
 static void undo_rounds(fl_kloop *l, fl_kblock *b) {
   fl_kad_state *d = l->d;
   const int q = fl_kad_local(d, FL_KT_I64, "back");
@@ -306,7 +306,7 @@ static void undo_rounds(fl_kloop *l, fl_kblock *b) {
   kx_set(d, &s->other, q, kx_op(d, FL_KO_SUB, kx_var(d, q), kx_int(d, 1)));
 }
 
-/* Brings the state to the start of iteration k, from the newest snapshot. */
+/* Adds code that brings the state to the start of iteration k, from the newest snapshot. */
 static void approach(fl_kloop *l, fl_kblock *b) {
   fl_kad_state *d = l->d;
   fl_kexpr *top = kx_op(d, FL_KO_SUB, kx_var(d, l->sp), kx_int(d, 1));

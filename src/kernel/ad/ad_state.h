@@ -51,7 +51,8 @@ typedef struct fl_kad_state {
   int32_t n0, words;
   uint8_t *varied, *useful, *active;   /* n0 each */
   fl_kdefs *defs;            /* of 'body' */
-  int32_t *shadow;           /* n0 entries: the variable with the derivative, or -1 */
+  int32_t *shadow;           /* by variable of the source: the variable that holds its derivative,
+                             ** or -1 */
   uint8_t *zeroes;      /* n0 entries: 1: the adjoint of a STORE clears the element of the shadow */
   uint8_t *strong_var;       /* n0 entries: 1: the variable's cotangent may be 0 where the slopes of
                              ** its value are not finite */
@@ -59,8 +60,9 @@ typedef struct fl_kad_state {
   uint8_t strong;
   int32_t n_sites0;
   fl_kfacts *facts;          /* facts about the source's accesses as written; NULL: tangent mode */
-  uint8_t *site_meets;       /* n_sites0 entries: FL_KAD_MEETS… of a store */
-  uint8_t *site_add;         /* n_sites0 entries: FL_KAD_ADD_… of an active load */
+  uint8_t *site_meets;       /* by number of the access (n_sites0): FL_KAD_MEETS… of a store */
+  uint8_t *site_add;         /* by number of the access (n_sites0): FL_KAD_ADD_… of an active
+                             ** load */
   const uint8_t *in_thread;  /* by variable of the source: 1: an array; a thread that reads an
                              ** element keeps its value in a register; NULL: no such array */
   int32_t again;             /* 1 + a variable: derive again, with it in in_thread; 0: no need */
@@ -175,8 +177,8 @@ void fl_kad_hold_loads(fl_kad_state *d);      /* replaces loads of arrays that a
 void fl_kad_read_once(fl_kad_state *d);       /* an element that is read twice is read into a
                                               ** variable */
 /* activity.c */
-int fl_kad_flows(const uint8_t *set, const fl_kexpr *x);   /* does x depend on 'set' by a path of
-                                                           ** real numbers? */
+int fl_kad_flows(const uint8_t *set, const fl_kexpr *x);   /* does x depend on a variable of 'set'
+                                                           ** through real numbers? */
 void fl_kad_activity(fl_kad_state *d);
 void fl_kad_need(fl_kad_state *d);            /* marks */
 /* Computes the marks inside a loop for its reverse code alone (with 'condition': for reverse code

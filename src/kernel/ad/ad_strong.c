@@ -27,7 +27,7 @@ static int see_assigned(void *arg, fl_kstmt *s) {
   return 1;
 }
 
-/* Notes all variables that the branch reads and does not set itself. */
+/* Marks in strong_var all variables that the branch reads and does not set itself. */
 static void branch(walk *w, const fl_kblock *b) {
   const fl_kvisitor v = {see_assigned, see_read, w};
   memset(w->read, 0, (size_t)w->d->words * sizeof *w->read);
@@ -46,7 +46,7 @@ static int see_lost(void *arg, fl_kstmt *s) {
   return 1;
 }
 
-/* Notes the variables whose old value the IF may lose. */
+/* Marks in strong_var the variables whose old value the IF may lose. */
 static void overwritten(walk *w, fl_kstmt *s) {
   const fl_kvisitor v = {see_lost, NULL, w};
   memset(w->lost, 0, 2 * (size_t)w->d->n0 * sizeof *w->lost);

@@ -70,7 +70,8 @@ int fl_kg_is_division(const fl_kexpr *x);
 int fl_kg_part_of(const fl_kindices *k, const fl_kplace *at, const fl_kexpr *x, int32_t symbol,
                   fl_kterm *below, fl_kterm *whole);
 /* gather_site.c */
-/* Adds to 'total' the contributions to element j of all threads that access it at the site. */
+/* Adds code to b that adds to variable 'total' the contributions to element j of all threads that
+** access j at the site. */
 void fl_kg_site(fl_kgathering *g, fl_kblock *b, int site, int total);
 
 /* Short builders */

@@ -25,7 +25,8 @@ typedef struct place {
 typedef struct places {
   fl_kad_state *d;
   place at[MOST_PLACES];
-  int var, n, writes, bad, guarded;    /* guarded: > 0 inside operands that may not be evaluated */
+  int var, n, writes, bad, guarded;    /* guarded: > 0 inside operands that are evaluated under a
+                                       ** condition */
 } places;
 
 /* The place that an access with this index and site refers to, a new one if needed; NULL: it may

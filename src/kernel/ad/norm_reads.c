@@ -45,7 +45,8 @@ static const first *known(const reads *w, const fl_kexpr *load) {
   return NULL;
 }
 
-/* The replacement of the load x, whose rewritten form is e; lazy: the load may not be evaluated. */
+/* The replacement of the load x, whose rewritten form is e; lazy: x is evaluated under a
+** condition. */
 static fl_kexpr *read(reads *w, fl_kblock *out, const fl_kexpr *x, fl_kexpr *e, int lazy) {
   const first *old = known(w, x);
   if (old && !w->rewrite) w->count[old->id]++;
@@ -61,7 +62,7 @@ static fl_kexpr *read(reads *w, fl_kblock *out, const fl_kexpr *x, fl_kexpr *e, 
   return kx_var(w->d, now->temp);
 }
 
-/* x with its reads replaced; lazy: x may not be evaluated. */
+/* x with its reads replaced; lazy: x is evaluated under a condition, as y is in c ? y : z. */
 static fl_kexpr *value(reads *w, fl_kblock *out, fl_kexpr *x, int lazy) {
   if (!fl_kexpr_any(x, is_only, w)) return x;
   fl_kexpr *k[FL_K_MAX_ARGS];

@@ -339,7 +339,8 @@ static int see_jump(void *arg, fl_kstmt *s) {
   if (s->kind == FL_KS_RETURN) d = 0;
   else if (s->kind == FL_KS_BREAK || s->kind == FL_KS_CONTINUE || s->kind == FL_KS_LEAVE) {
     d = construct(r->w, s);
-    if (d == 0) d = NOWHERE;             /* the jump leaves a construct that begins in the list */
+    if (d == 0) d = NOWHERE;             /* the jump leaves a construct that is itself among these
+                                         ** statements */
   }
   if (d < r->left) r->left = d;
   return 1;

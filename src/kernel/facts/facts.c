@@ -16,8 +16,9 @@ typedef struct classify {
   uint8_t *inside;
 } classify;
 
-/* Fills in the facts about the index of a site. An index that is computed before the loop and used
-** in it may differ between threads, and is the same in all iterations of one thread ('own'). */
+/* Fills in the facts about the index of an access (site). An index that is computed before the loop
+** and used in it may differ between threads, and is the same in all iterations of one thread
+** ('own'). */
 static void classify_index(classify *c, int site, const fl_kexpr *index) {
   assert(c->x);
   if (site < 0 || site >= c->x->n) return;

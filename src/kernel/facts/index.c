@@ -168,7 +168,7 @@ static int compare_fixed(const fl_kindices *k, const fl_kterm *a, const fl_kterm
   }
 }
 
-/* p with its free counters numbered in the order of compare_fixed. */
+/* p with its free counters (is_free_counter) numbered in the order of compare_fixed. */
 static fl_kpoly renamed(const fl_kindices *k, fl_kpoly p) {
   int32_t met[FL_KPOLY_TERMS * FL_KPOLY_FACTORS];
   int n = 0;

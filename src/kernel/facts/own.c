@@ -292,9 +292,9 @@ static void use_counter(search *w, int32_t var) {
     add_rest(w, &a, &ONE, &m);
 }
 
-/* A known index in the launch makes known the index in the block and that of the block, along the
-** same axis, and these two together make the first known. A known counter makes known the index of
-** the thread at which it began. */
+/* Completes what is known (equal in the two threads). A known index in the launch makes known the
+** index in the block and that of the block, along the same axis, and these two together make the
+** first known. A known counter makes known the index of the thread at which it began. */
 static void close_axes(search *w) {
   for (int i = 0; i < w->n_known; i++) {
     const int32_t s = w->known[i];

@@ -1,7 +1,7 @@
 /*
-** Expressions: precedence climbing over values. An operand that may not be evaluated (right
-** of && || ?:) is read into a separate block; if no statement was added there the operator is kept,
-** otherwise it becomes an IF that sets a temporary.
+** Expressions: precedence climbing over values. An operand that is evaluated under a condition
+** (right of && || ?:) is read into a separate block; if no statement was added there the operator
+** is kept, otherwise it becomes an IF that sets a temporary.
 */
 #include "kernel/front/forms.h"
 #include <string.h>
@@ -175,7 +175,7 @@ int fl_operator_of(int punct, int *level) {
   return FL_KO_NONE;
 }
 
-/* The result of x op y, where the statements of x begin at m. */
+/* The result of x op y. m: the place in the block at which the statements that x needs begin. */
 static fl_cvalue operate(fl_front *p, int op, fl_cvalue x, int level, const fl_kmark *m,
                          int32_t line) {
   const fl_kmark middle = fl_order_mark(p);
@@ -247,7 +247,7 @@ static fl_cvalue choose_other(fl_front *p, fl_kexpr *c, fl_cvalue x, fl_cvalue y
 
 static int no_value(fl_cvalue v) { return v.kind == FL_V_NONE; }
 
-/* Reads ?: of structs: each arm assigns its value to one object. */
+/* Makes ?: of structs an IF, in which each arm assigns its value to one object. */
 static fl_cvalue choose_object(fl_front *p, fl_kexpr *c, fl_cvalue x, fl_cvalue y,
                                const fl_kblock *sides, int32_t line) {
   if (!fl_ctype_same(x.type, y.type))
@@ -267,7 +267,7 @@ static fl_cvalue choose_object(fl_front *p, fl_kexpr *c, fl_cvalue x, fl_cvalue 
   return r;
 }
 
-/* Reads ?: as an IF, for arms with effects (or of type void). */
+/* Makes ?: an IF, for arms with effects (or of type void). */
 static fl_cvalue choose_if(fl_front *p, fl_kexpr *c, fl_cvalue x, fl_cvalue y,
                           fl_kblock *sides, int32_t line) {
   fl_cvalue r = fl_val_none();
@@ -350,7 +350,8 @@ static void check_pointer(fl_front *p, const fl_symbol *s, const fl_kturn *turn,
     fl_refuse(p, line, "a pointer to const is assigned to pointer '%s'", s->name);
 }
 
-/* p = q: the array must stay the same, the index moves. */
+/* Assigns a pointer, p = q. Unless p can point into several arrays (turn.c), the array must stay
+** the same, and only the index moves. */
 static fl_cvalue assign_pointer(fl_front *p, fl_cvalue to, fl_cvalue from, int32_t line) {
   fl_symbol *s = &p->syms.at[to.sym - 1];
   from = fl_val_pointer(p, from, line);

@@ -535,8 +535,8 @@ fl_kturn *fl_turn_of(const fl_front *p, int32_t var);        /* NULL: var is an 
 /* May a pointer to 'of' that points to v at first (NULL: nowhere yet) become a turn (a pointer into
 ** one of several arrays)? It may if 'of' is a number, or a struct of numbers of one type. */
 int fl_turn_fits(const fl_front *p, const fl_ctype *of, const fl_cvalue *v);
-/* Called if one pointer is to point where x does and where y does, into two arrays. 1: the body is
-** read with turns, so it can; 0: it cannot; the body may be read again with turns. */
+/* Called if one pointer is to point where x does and where y does, into two arrays. 1: it can, as
+** the body is read with turns (such pointers); 0: not yet: the body may be read again with them. */
 int fl_turn_wanted(fl_front *p, const fl_cvalue *x, const fl_cvalue *y);
 /* Is pointer 'name' assigned between token 'at', 'depth' blocks deep, and the end of its block? */
 int fl_turn_later(const fl_front *p, int64_t at, int depth, const char *name);

@@ -41,7 +41,8 @@ static void copy_value(fl_front *p, captures *c, const char *name, fl_cvalue v, 
   if (s) s->v = to;
 }
 
-/* Copies a variable of the enclosing function. Constants and functions need no copy. */
+/* Captures the variable of the enclosing function that token t names, by copying its value.
+** Constants and functions need no copy. */
 static void copy(fl_front *p, captures *c, const fl_ktok *t) {
   const fl_symbol *s = fl_front_find(p, t->text, t->n);
   if (!s || is_captured(c, t) || s < p->syms.at + p->globals) return;

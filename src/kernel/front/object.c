@@ -190,9 +190,9 @@ static int more(fl_front *p) {
   return !p->failed;
 }
 
-/* Initialises the parts of 'place' (fields or elements) from initialisers that have no braces of
-** their own around them, as in {1, 2, 3} for a struct of an int[2] and an int. first: an
-** initialiser that has been read and is not used yet. */
+/* Initialises the parts of 'place' (fields or elements) from initialisers that have no separate
+** braces around them, as in {1, 2, 3} for a struct of an int[2] and an int. first: an initialiser
+** that has been read and is not used yet. */
 static void fill_bare(fl_front *p, fl_cvalue place, fl_cvalue *first, int32_t line) {
   const int64_t n = parts_of(place.type);
   int64_t i = 0;

@@ -39,7 +39,8 @@ static int64_t count(fl_front *p, int64_t from, int64_t end) {
   return n;
 }
 
-/* The end of the clause at the tokens, in (…), {…} or (angle) <…>: its ',' or closing bracket. */
+/* The end of the clause (argument or initialiser) at the tokens, in (…), {…} or (angle) <…>: its
+** ',' or closing bracket. */
 static int64_t clause_end(fl_front *p, int angle) {
   int depth = 0;
   for (int64_t i = p->at; i < p->toks.n; i++) {

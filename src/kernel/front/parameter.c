@@ -111,8 +111,8 @@ static const fl_ctype *parameter(fl_front *p, fl_kfunc *f, fl_kparam *out) {
 
 enum { MAX_PARAMETERS = 256 };
 
-/* What the forms of the call (source.h) say of parameter 'name': 0 for a null pointer, else the
-** length of a list; -1: nothing. */
+/* What p->forms (what is known of a call's arguments, source.h) says of parameter 'name': 0 for a
+** null pointer, else the length of a list; -1: nothing. */
 static int form_of(const fl_front *p, const char *name) {
   const size_t n = strlen(name);
   for (const char *s = p->forms; s && *s; s += strcspn(s, ",") + 1)

@@ -139,7 +139,8 @@ static void paste(pre *p, const fl_ktok *t) {
   FL_DROP(p->a->mem, &one);
 }
 
-/* Writes tokens without expanding them: those of the body, or those of an argument beside ##. */
+/* Writes tokens without expanding them: those of the body, or those of an argument beside ##.
+** pasted: the first one is joined to the token written last. */
 static void put_plain(pre *p, span s, int pasted) {
   for (; s.at < s.end && !p->stop; s.at++, pasted = 0) {
     if (pasted && p->out->n) paste(p, s.at);

@@ -62,8 +62,8 @@ void fl_deduce_struct(fl_front *p, const fl_kdeduction *d, const fl_ktemplate *o
   for (int k = 0; k < of->n_tparams; k++, i += 2) {
     const int which = fl_deduce_index(d, &p->toks.at[i + 1]);
     const int c = p->toks.at[i + 2].kind == FL_TOK_PUNCT ? p->toks.at[i + 2].punct : 0;
-    if (c != ',' && c != '>' && c != FL_PU_SHR) return;     /* it is more than a name, so nothing is
-                                                            ** deduced */
+    if (c != ',' && c != '>' && c != FL_PU_SHR) return;     /* the argument is more than a name, so
+                                                            ** nothing is deduced from it */
     if (which < 0) continue;
     if (args[k].kind == FL_SYM_TYPE) fl_deduce_type(d, which, args[k].type);
     else fl_deduce_value(p, d, which, args[k].v.e->value.i);

@@ -18,7 +18,8 @@ void fl_refuse_count(fl_front *p, const fl_ktok *t, int want, int n) {
 
 /* ---- atomics --------------------------------------------------------------------------------- */
 
-/* Has CUDA an overload of the atomic 'op' for this type? Others would not compile either. */
+/* Has CUDA an overload of the atomic 'op' for this type? A call with another type would not compile
+** in CUDA either. */
 static int atomic_type_ok(int op, int type) {
   const int word = type == FL_KT_I32 || type == FL_KT_U32,
             wide = type == FL_KT_I64 || type == FL_KT_U64;
@@ -166,7 +167,7 @@ static fl_cvalue of_warp(fl_front *p, fl_kskind kind, int op, int type, fl_kexpr
   return fl_val_expr(fl_kexpr_var(p->f, result));
 }
 
-/* The value of x[1] in the lane that x[2] gives. */
+/* Emits a shuffle: its result is the value of x[1] in the lane that x[2] gives. */
 static fl_cvalue shuffle_one(fl_front *p, const fl_ktok *t, int op, fl_kexpr **x) {
   const int lane = op == FL_KSH_UP || op == FL_KSH_DOWN ? FL_KT_U32 : FL_KT_I32;
   const int type = x[1]->type == FL_KT_BF16 || x[1]->type == FL_KT_F16

@@ -163,7 +163,7 @@ static void need(fl_lane_state *s, int64_t k) {
   }
 }
 
-/* Notes how each block updates the result of p from the block's position. */
+/* Adds to s->fresh how each block updates the result of p from the block's position. */
 static void renew(fl_lane_state *s, const fl_lane_ins *p, int hoisted) {
   const int is_index = p->op == FL_LI_INDEX, is_test = p->hoist == FL_LANE_TEST;
   if (p->hoist <= FL_LANE_ONCE || hoisted == is_test) return;

@@ -268,7 +268,8 @@ static void set_mask(fl_lane_state *s, fl_lane_mask *m, const fl_lane_mask *from
   m->at = m->own;
 }
 
-/* now &= a, or now &= ~a if 'negated'. Returns 1 if a lane is left. a may be uniform. */
+/* Narrows the current mask: now &= a, or now &= ~a if 'negated'. Returns 1 if a lane is left. a may
+** be uniform. */
 static int narrow(fl_lane_state *s, const fl_lane_ins *p, int negated) {
   const int32_t *c = s->reg[p->a];
   if (s->code->regs.at[p->a].uniform) return negated ? !*c : *c;
