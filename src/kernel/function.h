@@ -39,7 +39,7 @@ typedef struct fl_kfunction {
   fl_mem *mem;
   fl_kunit *unit;        /* a reference; NULL: a binary */
   fl_kfunc *f;           /* signature, maybe a body; in the unit's arena */
-  fl_kad *ad;            /* how AD derived it; NULL: it is as given */
+  fl_kad *ad;            /* how AD derived the kernel; NULL: it is the user's kernel */
   char *text;            /* complete CUDA source, or the image of a binary */
   size_t text_bytes;     /* without the zero */
   uint8_t binary;        /* PTX or cubin given by the user */

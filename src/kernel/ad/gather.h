@@ -47,7 +47,7 @@ typedef struct fl_kgathering {
   int n_sites;
   fl_kchain chain[FL_KG_CHAINS];
   int n_chains;
-  uint8_t *taken;                /* by variable of src: its sums are gathered here */
+  uint8_t *taken;                /* by variable of src: 1: a gradient whose sums are gathered */
   uint8_t *assigned;             /* by variable of src: written somewhere */
   uint8_t *late;                 /* by variable of src: read after it was written */
   int32_t range[FL_KG_RANGES];   /* variables of the parameters with sizes of the launch, in the

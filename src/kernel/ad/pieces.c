@@ -214,7 +214,7 @@ static const fl_kexpr *value_before(const splitter *y, int32_t var) {
   return y->k->defs->var[var].order <= y->place.order ? fl_kdef_only(y->k->defs, var) : NULL;
 }
 
-/* Is there a choice in x, or in the values of its variables? */
+/* Is there a choice (?:, %, or a call such as min) in x, or in the values of its variables? */
 static int has_choice(const splitter *y, const fl_kexpr *x, int depth) {
   if (depth > DEPTH) return 0;
   if (x->kind == FL_KX_VAR) {

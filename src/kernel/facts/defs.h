@@ -14,7 +14,7 @@
 #include "kernel/tree/tree.h"
 
 typedef struct fl_kdef {
-  int32_t count;             /* statements that assign to it, or to an element of it */
+  int32_t count;             /* statements that assign to the variable, or to an element of it */
   uint8_t param;          /* a parameter, or a member of one: it has a value before any statement */
   uint8_t in_loop;           /* one of them is in a loop */
   uint8_t zero;              /* an integer that is assigned only 0, or another such integer */

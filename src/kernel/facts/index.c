@@ -219,8 +219,9 @@ int fl_kindex_place(const fl_kindices *k, const fl_kstmt *s, fl_kplace *at) {
   return 1;
 }
 
-/* The next digit of the index: the digit of d with the smallest stride that is 'unit' times a
-** product. */
+/* Finds the next digit of the index: the position in d of the unused digit whose stride is a
+** multiple of 'unit', but of no other unused stride; *q: the stride divided by unit. -1: there is
+** none. */
 static int next_digit(const digit *d, int n, const uint8_t *used, const fl_kterm *unit,
                       fl_kterm *q) {
   for (int i = 0; i < n; i++) {
@@ -280,7 +281,8 @@ int fl_kindex_digits(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *in
 
 /* ---- numbers with bounds --------------------------------------------------------------------- */
 
-/* Marks the parameters of a product that must be positive; 0: the product has other factors. */
+/* Marks in 'need' the parameters that must be positive for the product t to be positive. Returns 0
+** if t has factors other than parameters, sizes and indices. */
 static int need_positive(const fl_kindices *k, const fl_kterm *t, uint8_t *need) {
   for (int i = 0; i < t->n; i++) {
     if (t->s[i] < FL_KSYM_VAR) continue;

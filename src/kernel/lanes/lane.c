@@ -355,7 +355,8 @@ static void declare(fl_lane_builder *b, const fl_kstmt *s, int flags) {
   if (kind == FL_KV_LOCAL && (flags & FL_SHAPE_TRACK)) {
     if (b->var_track[s->var] < 0) b->var_track[s->var] = b->code->n_tracks++;
   } else if (kind != FL_KV_ARRAY) {
-    is_set(b, s->var);           /* if another DECL of it is tracked, it counts as set here */
+    is_set(b, s->var);           /* if another DECL of the variable has flags that tell whether it
+                                 ** has a value, it has one from here on */
     return;
   }
   fl_lane_ins *p = fl_lane_emit(b, FL_LI_BEGIN);

@@ -114,7 +114,7 @@ typedef enum {
   FL_LI_ATOMIC,      /* dst (-1: unused) = atomic 'sub' on var[a] with the vectors b, c */
   FL_LI_JUMP,        /* x */
   FL_LI_LOOP,        /* jumps back to x, after a test of the stop flag and the step limit */
-  FL_LI_UNLESS,      /* jumps to x where uniform a is 0; sub: where it is not 0 */
+  FL_LI_UNLESS,      /* jumps to x if the uniform a is 0; sub: if it is not 0 */
   FL_LI_IF,          /* masks[m] = current, with sub masks[m + 1] = current & ~a; current &= a (sub
                      ** 2: & ~a); if no lane is left, jumps to x */
   FL_LI_AND,         /* current &= a; none: x */

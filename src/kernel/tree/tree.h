@@ -265,11 +265,11 @@ typedef struct fl_kparam {
   int32_t fetched;           /* is_texture: line of the fetch that sets its type; 0: float */
   const char *list_of;       /* one array of a list of arrays, "T *const *xs": the name of the list;
                              ** NULL: it is none. 'name' is "xs[2]" */
-  int32_t list, lists;       /* its number in the list, from 1, and the list's length; 0: it is not
-                             ** known yet, and this parameter stands for the whole list */
+  int32_t list, lists;       /* number of this array in the list, from 1, and the list's length; 0:
+                             ** it is not known yet, and this parameter stands for the whole list */
   const struct fl_kfield *fields;  /* leaves of a struct or vector (by value or behind a pointer) */
   int32_t n_fields;
-  int32_t first_var, n_vars; /* its variables in fl_kfunc.vars, in leaf order (bodies only) */
+  int32_t first_var, n_vars; /* its variables in fl_kfunc.vars, one per leaf (if there is a body) */
 } fl_kparam;
 
 /* A leaf of a struct or vector: the path from Lua ("center.x"), its type and offset. */

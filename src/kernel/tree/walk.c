@@ -120,7 +120,8 @@ static fl_kexpr *copy_expr(copier *c, const fl_kexpr *x) {
 static int32_t label_of(const copier *c, int32_t label) {
   for (const renamed *l = c->labels; l; l = l->up)
     if (l->from == label) return l->to;
-  return label;                       /* label of a block around the copied part */
+  return label;                       /* it is the label of a block around the copied part, so it
+                                      ** stays */
 }
 
 static void renumber(copier *c, fl_kstmt *s) {
