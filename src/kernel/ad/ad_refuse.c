@@ -13,7 +13,8 @@ static int see_bits(void *arg, fl_kexpr *x) {
   return 1;
 }
 
-/* Notes an atomic that reads memory as numbers of another type. */
+/* Looks for an atomic that treats memory as numbers of another type: sets b->line where bits are
+** made of a real number, and b->back where bits may become one. */
 static int see_seen(void *arg, fl_kstmt *s) {
   bits *b = arg;
   if (s->kind != FL_KS_ATOMIC || !s->as) return 1;

@@ -162,7 +162,8 @@ static fl_kexpr *kept_at(fl_kloop *l, const struct fl_kloop_undo *u) {
                                        fl_kexpr_cast(d->a, FL_KT_I64, u->at));
 }
 
-/* The block for code that runs only in iterations that reach the store u. */
+/* Returns the block for code that runs only in iterations that reach the store u: b, or the body of
+** a new IF in b. */
 static fl_kblock *guarded(fl_kloop *l, fl_kblock *b, const struct fl_kloop_undo *u) {
   fl_kstmt *s = u->guard ? fl_kstmt_if(l->d->f, b, u->guard) : NULL;
   return s ? &s->body : b;

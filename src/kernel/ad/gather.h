@@ -20,8 +20,8 @@ typedef struct fl_kchain {
   int32_t symbol;               /* the thread's index that is split; -1: the index of an array
                                 ** element is split */
   int32_t m[2], b[3];            /* variables */
-  int32_t given[2], sign[2];     /* the moduli as given and their signs; sign -1: the modulus is
-                                 ** certainly positive */
+  int32_t given[2], sign[2];     /* the moduli as the source gives them, and their signs; sign -1:
+                                 ** the modulus is certainly positive */
 } fl_kchain;
 
 /* Accesses of one array with one index: a thread of the gather kernel sums their contributions to

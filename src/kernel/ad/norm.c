@@ -84,8 +84,8 @@ static int holds_return(const fl_kstmt *s) {
   return 0;
 }
 
-/* Notes the condition of a return: a barrier does not count a thread that has returned, but it does
-** count one that only skips the rest. */
+/* Adds to d->gone the condition 'when' of a return at s, to be checked later: a barrier does not
+** count a thread that has returned, but it does count one that only skips the rest. */
 static void note_gone(fl_kad_state *d, const fl_kstmt *s, const fl_kexpr *when, int line) {
   if (d->n_gone < FL_KAD_GONE) d->gone[d->n_gone++] = (fl_kad_gone){s, when, line};
   else fl_kad_refuse(d, line, "so many returns before barriers");

@@ -57,7 +57,7 @@ static void extend(fl_kdefs *d, fl_kblock b, int32_t end, int nested) {
   }
 }
 
-/* Notes a definition of 'var' by s. loop: the loop whose step s is in; -1: none. */
+/* Records in the table that s defines 'var'. loop: the loop whose step s is in; -1: none. */
 static void define(finder *x, const fl_kstmt *s, int32_t var, int32_t loop, int depth) {
   fl_kdef *v = var >= 0 ? &x->d->var[var] : NULL;
   if (!v) return;

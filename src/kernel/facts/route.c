@@ -87,7 +87,8 @@ static int shows_below(fl_kpoly low, fl_kpoly high, int32_t s, const fl_kterm *m
   return !high.bad && (high.n == 0 || (high.n == 1 && high.t[0].n == 0 && high.t[0].c <= 0));
 }
 
-/* Notes that the answer holds only for launches within the limit. */
+/* Adds x to the limits 'used' that a launch must meet for the answer to hold, unless one of them
+** implies it. Returns 0 if there is no room for it. */
 static int note_limit(fl_klimits *used, fl_klimit x) {
   for (int i = 0; i < used->n; i++) {
     const fl_klimit *o = &used->at[i];

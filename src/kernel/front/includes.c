@@ -179,7 +179,7 @@ static const char *put_directive(fl_text *t, const char *s, const char *at, int 
 enum { NAME_MOST = 20 };
 typedef struct pasted { const char *name; char piece[NAME_MOST][NAME_MOST + 1]; } pasted;
 
-/* Notes at which positions in the name this word occurs. */
+/* Marks in p->piece at which positions of p->name this word occurs. */
 static void note_word(pasted *p, const char *s, size_t n) {
   const size_t whole = strlen(p->name);
   for (size_t k = 0; n < whole && k + n <= whole; k++)

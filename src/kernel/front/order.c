@@ -37,7 +37,7 @@ static int32_t written(const fl_kstmt *s, const fl_kexpr **index) {
   return s->kind == FL_KS_ASSIGN || s->kind == FL_KS_STORE ? s->var : -1;
 }
 
-/* Notes whether s writes what e writes. Statements of called functions are left out. */
+/* Sets e->found if s writes what e writes. Statements of called functions are left out. */
 static int see_use(void *arg, fl_kstmt *s) {
   effect *e = arg;
   const fl_kexpr *index;

@@ -184,7 +184,8 @@ static void define(fl_front *p, const fl_kdevice *of, int special, int32_t line)
     fl_refuse(p, line, "'%s' declares no such function", fl_ctype_text(p->a, of->owner));
 }
 
-/* Notes why a definition could not be read; that is reported where the function is called. */
+/* Gives the function whose definition could not be read the reason ('why'), which is reported where
+** the function is called. */
 static void tell_callers(fl_front *p, const fl_ctype *owner, const fl_kattempt *from) {
   const char *why = fl_karena_printf(p->a, "is not understood: %s (line %d)", p->why, (int)p->line);
   if (!fl_front_undo(p, from)) return;

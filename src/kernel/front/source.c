@@ -122,8 +122,8 @@ static void add_refused(reader *r, const fl_ktok *name, const char *text, const 
   append(r, k);
 }
 
-/* Notes a declaration that could not be read, and why, for messages about code that uses its name.
-** A kernel is listed as refused. */
+/* Handles a declaration that could not be read: adds its name as a symbol of kind FL_SYM_WRONG,
+** with the reason, for messages about code that uses it. A kernel is listed as refused. */
 static void note_wrong(reader *r, int64_t from) {
   fl_front *p = &r->p;
   const char *why = p->why;

@@ -80,7 +80,8 @@ int fl_turn_passed(const fl_front *p, int64_t i) {
 
 static fl_kexpr *number(fl_front *p, int64_t v) { return fl_kexpr_int(p->a, FL_KT_I32, v); }
 
-/* Notes which arrays 'from' may point into, and returns the value that selects one of them. */
+/* Adds the array (or turn) into which 'from' points to those that t may point into. Returns the
+** value of t->sel that selects it. */
 static fl_kexpr *which(fl_front *p, fl_kturn *t, fl_cvalue from, int32_t line) {
   const fl_kturn *other = fl_turn_of(p, from.var);
   int known = from.var == t->var;

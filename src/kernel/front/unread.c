@@ -51,8 +51,8 @@ const fl_ktok *fl_front_unread_name(fl_front *p, int64_t from, int *is_kernel) {
   return name;
 }
 
-/* Notes a type that could not be read inside a declaration, for messages about code that uses
-** it. */
+/* Adds the name of a type that could not be read inside a declaration as a symbol of kind
+** FL_SYM_WRONG, with the reason, for messages about code that uses it. */
 static void leave_unread(fl_front *p, const fl_kattempt *from) {
   const char *why = p->why;
   const int32_t line = p->line;

@@ -114,8 +114,8 @@ fl_kstmt *fl_val_must(fl_front *p, fl_kexpr *is, const char *what, int32_t line)
   return s;
 }
 
-/* Notes that the text tests v for null. A null pointer to which a number was added is not null on a
-** device, so a thread that has added one is stopped. */
+/* Records ('asked' of the parameter) that the text tests v for null. A null pointer to which a
+** number was added is not null on a device, so a thread that has added one is stopped. */
 void fl_val_asked(fl_front *p, const fl_cvalue *v, int32_t line) {
   if (!p->f || v->null || v->list || v->var < 0 || v->var >= p->f->n_vars) return;
   const fl_kvar *of = &p->f->vars[v->var];

@@ -101,8 +101,8 @@ int fl_view_note(fl_front *p, int32_t var, int want, int leaf) {
   return 1;
 }
 
-/* Notes that elements of 'var' are set in parts, or that halves are set to bits that are not a
-** number: elements of the half type would not keep these. */
+/* Requests elements of 'type' for the object of 'var', since elements are set in parts, or halves
+** are set to bits that are not a number: elements of the half type would not keep these. */
 static void note_bits(fl_front *p, int32_t var, int type) {
   const home *h = p->as_declared ? NULL : p->f->vars[var].note;
   const fl_kstored *s = h ? find(p, h->at, h->name) : NULL;
