@@ -204,7 +204,7 @@ local function size_of(self, what, ...)
   return joined(shape, self.batch_shape, self.event_shape)
 end
 
---- 'value' as a tensor; raises if its shape does not fit or, with validation, 'wanted' fails.
+--- 'value' as a tensor; raises if its shape does not fit or, with validation, is not as 'wanted'.
 local function value_of(self, what, value, wanted, like)
   local op = self.class_name
   like = like or self[self.names[1]]

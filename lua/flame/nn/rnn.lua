@@ -77,7 +77,7 @@ return function(nn, shared)
       self["bias_ih" .. suffix], self["bias_hh" .. suffix]
     local projection = self.proj_size > 0 and self["weight_hr" .. suffix]
     local n, out = #inputs, {}
-    -- not earlier: the reads of weights above may run parametrisations, lines of the script
+    -- pinned only now: reading the weights may run the script's functions, which have own lines
     local _ <close> = recording.unpin
     recording.pin()
     local gx = rows(flame.linear(flame.stack(inputs), wx, bx))

@@ -452,8 +452,8 @@ for name in ([[i0 i0e i1 i1e zeta polygamma digamma erf erfc erfcx erfinv entr e
 end
 
 -- ---- Airy ---------------------------------------------------------------------------------------
--- Taylor series of Ai around the integers from -10 to 10. Ai'' = x Ai gives each from that at the
--- right, beginning with the asymptotic series at 10; steps to the left are stable. AIRY[k][i]: the
+-- Taylor series of Ai around the integers from 10 down to -10 (this direction is stable): each by
+-- Ai'' = x Ai from the series before, the first from the asymptotic series at 10. AIRY[k][i]: the
 -- coefficient of (x - i + 11)^(k - 1).
 local AIRY
 local function airy_rows()
