@@ -32,7 +32,7 @@
 */
 #define FN __device__ __forceinline__
 #define KERNEL extern "C" __global__ void
-#pragma nv_diag_suppress 177    /* a constant that one type or pass does not need */
+#pragma nv_diag_suppress 177    /* no warning about constants that one type or pass does not use */
 
 struct attention_args {
   const void *q, *k, *v, *mask, *dout, *packed;

@@ -6,7 +6,8 @@
 ** A storage type S is the unsigned integer of the dtype's size; in_<dtype> gives the register
 ** value of it, out_<dtype> the bits of a register value that is already rounded to the dtype.
 */
-#pragma nv_diag_suppress 177    /* a coordinate or pointer that one path does not need */
+#pragma nv_diag_suppress 177    /* no warning about coordinates or pointers that one path does not
+                                ** use */
 typedef unsigned char s1;
 typedef unsigned short s2;
 typedef unsigned int s4;

@@ -47,7 +47,7 @@ struct source {
   const float *base, *at;
   /* distance to the thread's next element; to the next 64 steps of k */
   long long step, stage;
-  /* rows, depth: how many are left from the thread's first on */
+  /* rows, depth: how many rows, and steps of k, are left from the thread's first one on */
   int rows, depth, to;
   bool along;
   FN source(const float *x, long long sr, long long sk, long long n, long long count)

@@ -96,7 +96,7 @@ static fl_launch_group *group_of(fl_prepared *r, fl_text *key) {
   return g;
 }
 
-/* Puts each instance into the group of its text. */
+/* Puts each instance (kernel) of the step into the launch group of its text. */
 static flame_status gather(fl_cuda *s, const fl_step *t, fl_prepared *r) {
   for (int32_t i = 0; i < t->count; i++) {
     fl_text_geometry geometry;
@@ -187,7 +187,8 @@ static flame_status share(fl_cuda *s, int64_t scratch, int64_t counters) {
                                   "counters");
 }
 
-/* Computes the geometry of the instances, and its sums over the group. */
+/* Computes the geometry of each instance (kernel) of a launch group, and its sums over the
+** group. */
 static flame_status measure(fl_cuda *s, const fl_step *t, fl_launch_group *g) {
   g->geometry = fl_alloc(s->mem, (size_t)g->n * sizeof *g->geometry);
   if (!g->geometry) return no_memory(s);
@@ -205,8 +206,8 @@ static flame_status measure(fl_cuda *s, const fl_step *t, fl_launch_group *g) {
   return share(s, g->scratch, g->counters);
 }
 
-/* Uploads, for each block of a launch of several instances, its instance and which of that
-** instance's blocks it is; these do not change. */
+/* Uploads, for each block of a launch of several instances (kernels of one structure), its instance
+** and which of that instance's blocks it is; these do not change. */
 static flame_status send_chunks(fl_cuda *s, const fl_step *t, fl_launch_group *g) {
   const size_t bytes = (size_t)g->grid * sizeof(int32_t[2]);
   int32_t (*chunk)[2] = fl_alloc(s->mem, bytes);

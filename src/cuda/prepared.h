@@ -7,7 +7,7 @@
 #define FL_CUDA_PREPARED_H
 #include "cuda/compile/module.h"
 
-/* The instances of a step that share one text: one launch. */
+/* The instances (kernels of one structure) of a step that share one text: they are one launch. */
 typedef struct fl_launch_group {
   fl_module *module;
   fl_cu_function function;

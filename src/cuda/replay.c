@@ -25,8 +25,8 @@ typedef struct kernel_node {
   fl_text_scalar *scalar;         /* the words that are numbers of the script */
 } kernel_node;
 
-/* The table, in device memory, of the parameters of a group of instances; it belongs to this
-** recording alone. */
+/* The table, in device memory, of the parameters of a launch group of several kernels; it belongs
+** to this recording alone. */
 typedef struct table {
   const fl_step *step;
   const fl_launch_group *group;
@@ -39,7 +39,8 @@ struct fl_recording {
   uint64_t hash, epoch;
   int64_t used;
   void *arena;
-  int32_t nread;                /* of the plan: spans end where a result is copied to the host */
+  int32_t nread;                /* the plan's nread: spans end where a result that is read soon is
+                                ** copied to the host */
   uint8_t grouped;              /* in a group of processes: spans end before steps that write homes
                                 ** (buffers of the script's tensors) */
   int32_t nfrozen, nbound, nscalar;
@@ -253,7 +254,7 @@ static int serves(const fl_cuda *s, const fl_replay *r, const fl_recording *w, c
   return frozen_scalars_same(p, b->scalar, w->scalar);
 }
 
-/* How often have the bindings with this hash occurred before? */
+/* How often have the bindings (addresses and scalars of a run) with this hash occurred before? */
 static int times_seen(fl_replay *r, uint64_t hash) {
   for (int i = 0; i < SEEN; i++)
     if (r->times[i] && r->seen[i] == hash) return r->times[i] < 255 ? r->times[i]++ : 255;
@@ -418,7 +419,7 @@ static int fill_in(fl_cuda *s, const fl_replay *r, fl_recording *w, const fl_pla
   return make_tables(s, w, p);
 }
 
-/* An empty recording, or NULL: the run is done step by step. */
+/* Makes an empty recording. NULL if that fails: then the run is done step by step. */
 static fl_recording *new_recording(fl_cuda *s, const fl_replay *r, const fl_plan *p,
                                    const fl_binding *b, uint64_t hash) {
   const fl_error before = s->ctx->err;

@@ -21,8 +21,8 @@ flame_status fl_step_run(fl_cuda *s, const fl_step *t, const fl_binding *b,
                          const fl_step_notes *notes, char *text);
 /* Writes the parameters of a kernel that is launched by itself to 'word'. */
 void fl_step_words(const fl_cuda *s, const fl_kernel *k, const fl_binding *b, int64_t *word);
-/* Writes the table of a group with n > 1, n * words words, to 'rows'; returns whether it
-** changed. */
+/* Writes the table of a launch group of n > 1 kernels, n * words words, to 'rows'; returns whether
+** it changed. */
 int fl_step_table(const fl_cuda *s, const fl_step *t, const fl_launch_group *g,
                   const fl_binding *b, int64_t *rows);
 /* Is it a collective of the group? */

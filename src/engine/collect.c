@@ -34,17 +34,20 @@ enum {
                         ** tenth of the time */
   EVALUATION = 16,         /* the fixed cost of an evaluation, counted in ops */
   OP = 250,                /* ns: time of an op, and of storing a small value */
-  TIMED = 32,             /* one of this many steps is timed, and each one after an expensive one */
-  SURE = 4,                /* expensive steps in a row before a step is delayed */
-  CHEAP = 3000,            /* ns: a step of at most this time may precede each evaluation */
+  TIMED = 32,             /* one of this many collector steps is timed, and each one after an
+                          ** expensive one */
+  SURE = 4,                /* expensive collector steps in a row before one is delayed */
+  CHEAP = 3000,            /* ns: a collector step of at most this time may precede each
+                           ** evaluation */
   GARBAGE = 4000,          /* ns: an upper bound of the time that freeing a KB of small objects
                            ** takes */
   FINALISED = 400,         /* ns: an upper bound of the time that releasing a handle takes */
-  STEP_SHARE = 5,          /* the step after an expensive one waits until 'kept' accounts for this
-                           ** many times its cost */
-  MOST_KEPT = 16384,       /* with so many kept a step is done, however expensive */
+  STEP_SHARE = 5,          /* the collector step after an expensive one waits until 'kept' accounts
+                           ** for this many times its cost */
+  MOST_KEPT = 16384,       /* with so many kept a collector step is done, however expensive */
   FEW_HANDLES = 64,
-  GROWN = 16,              /* a heap larger by a 16th contains garbage that steps do not find */
+  GROWN = 16,              /* a heap larger by a 16th contains garbage that collector steps do not
+                           ** find */
   HANDLE = 40,             /* bytes of the object for a handle in the host's heap */
   HEAP_ROOM = 1024,        /* KB: smaller heaps may more than double */
   BYTES_PER_HEAP = 6
@@ -56,7 +59,7 @@ static int64_t bytes_held(const flame_context *c) {
   return fl_engine_live_bytes(c) + (int64_t)c->mem.live_bytes;
 }
 
-/* Notes how many handles and how much heap are left after a step. */
+/* Notes how many handles and how much heap are left after a step of the host's collector. */
 static void note_left(flame_context *c, int64_t heap) {
   fl_collecting *k = &((fl_engine *)c->engine)->collect;
   k->left = c->tensors.live;

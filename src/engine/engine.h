@@ -12,13 +12,15 @@
 ** right after it. */
 typedef struct fl_collecting {
   int64_t work;                           /* in ops */
-  int64_t kept, least;        /* values, and KB, pending at evaluations since the last step; the
-                              ** number at which the next step is due */
-  int64_t steps, dear;                    /* steps since one was timed; consecutive expensive
-                                          ** steps */
-  uint8_t told;                           /* 'least' was set by a test: no step is timed */
+  int64_t kept, least;        /* values, and KB, pending at evaluations since the collector's last
+                              ** step; the number at which its next step is due */
+  int64_t steps, dear;                    /* collector steps since one was timed; consecutive
+                                          ** expensive steps */
+  uint8_t told;                           /* 'least' was set by a test: no collector step is
+                                          ** timed */
   int64_t live, bytes, heap;              /* handles; bytes that they hold; KB of the host's heap */
-  int64_t left, left_heap;                /* handles, and KB of the heap, after the last step */
+  int64_t left, left_heap;                /* handles, and KB of the heap, after the collector's last
+                                          ** step */
   int64_t seen;                           /* number of ops recorded when 'work' was last updated */
 } fl_collecting;
 

@@ -377,7 +377,7 @@ static void count_run(flame_context *c, const fl_plan *p, int32_t done) {
   }
 }
 
-/* Did the run write a NaN? Then it is undone. */
+/* Did the run write a NaN? If so, restores what it has overwritten, unless ops are traced. */
 static flame_status look_for_nan(flame_context *c, run *r, fl_device *d) {
   fl_engine *e = c->engine;
   int found;
@@ -435,7 +435,7 @@ static flame_status execute(flame_context *c, run *r, fl_device *d, int whole) {
 
 /* ---- one evaluation -------------------------------------------------------------------------- */
 
-/* *effects: the run has begun, so it can not be tried again. */
+/* *effects becomes 1 once the run has begun, so that it can not be tried again. */
 static flame_status run_roots(flame_context *c, int device, fl_node *const *roots, int nroots,
                               int *effects) {
   run r = { 0 };

@@ -38,7 +38,8 @@ typedef struct fl_launch {
     int64_t at, bytes, size[FL_MAX_AXES];
   } out[FL_KP_MAX_ARGS];
   int64_t bytes;                       /* bytes of the packed result so far */
-  int64_t batch;                       /* launches; 0: one, whose arrays have no axis for them */
+  int64_t batch;                       /* number of launches, which is an axis of the arrays; 0: a
+                                       ** single launch, without such an axis */
 } fl_launch;
 
 void fl_launch_begin(fl_launch *l, flame_context *c, fl_kfunction *k);
@@ -67,7 +68,8 @@ static inline int fl_launch_bytes(fl_launch *l, int i, const void *from, int64_t
 }
 /* Writes a number in the format of a parameter of that floating-point type. */
 void fl_launch_put_float(int type, double d, void *to);
-/* Default number of threads per block; a launch with one thread for each of n elements. */
+/* fl_launch_block: the default number of threads per block. fl_launch_elements: describes a launch
+** with one thread for each of n elements. */
 int64_t fl_launch_block(const fl_kfunc *f);
 void fl_launch_elements(fl_launch *l, int64_t n);
 /* Checks that every device accepts the geometry. */

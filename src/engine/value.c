@@ -75,8 +75,7 @@ flame_tensor *flame_borrow(flame_context *c, flame_dtype t, int ndim, const int6
                                     fl_node_stored(c, (int)t, b,
                                                    fl_layout_of(&c->layouts, ndim, shape, NULL),
                                                    0)) : NULL;
-  if (x) {                               /* not before: until here the memory belongs to the
-                                         ** caller */
+  if (x) {                               /* only now: until here the memory belongs to the caller */
     b->release = release;
     b->arg = arg;
   }

@@ -85,8 +85,8 @@ void fl_plan_delay_fills(fl_planner *P) {
 
 /* ---- copies into a whole --------------------------------------------------------------------- */
 
-/* Does the group do little more than copy into one piece of a cell that is written piece by piece
-** (a cat) and read by other groups? */
+/* Does the group (ops that become one kernel) do little more than copy into one piece of a cell
+** that is written piece by piece (a cat) and read by other groups? */
 static int is_copy(const fl_planner *P, const fl_group *G) {
   int stores = 0;
   if (G->kind != FL_K_MAP || G->faulty || G->closed || G->limit == INT32_MAX ||
@@ -127,8 +127,8 @@ static int touches(const fl_planner *P, const fl_turn *t, fl_ref ref) {
   return 0;
 }
 
-/* Is turns[i], a step in the order of the plan, the only one of its stage that accesses the
-** cell? */
+/* Is turns[i], a step in the order of the plan, the only one of its stage that accesses 'ref' (a
+** cell, which is a node as the planner sees it)? */
 static int is_alone(const fl_planner *P, const fl_turn *turns, int64_t n, int64_t i, fl_ref ref) {
   int64_t j = i;
   while (j > 0 && turns[j - 1].stage == turns[i].stage) j--;
@@ -141,8 +141,8 @@ static int in_arena(const fl_cell *c) {
   return c->place.where == FL_AT_ARENA && c->stored && c->last >= 0;
 }
 
-/* May the cell that access w of G stores take the memory of the cell that access r of G reads? i:
-** the number of G's turn (step). */
+/* May the cell that access w of group G (one kernel) stores take the memory of the cell that access
+** r of G reads? i: the number of G's turn (step). */
 static int takes(const fl_planner *P, const fl_group *G, const fl_access *w, const fl_access *r,
                  int64_t i) {
   if (r->store || r->iota || r->gstride || r->ref < 0 || r->ref == w->ref) return 0;

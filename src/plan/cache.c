@@ -45,7 +45,7 @@ static int same_key(const fl_plan *q, const fl_program *p) {
          !memcmp(q->key, p->key.at, q->key_bytes);
 }
 
-/* How many values q keeps that p does not need; -1: q lacks one that p needs. */
+/* How many values plan q keeps that program p does not need; -1: q lacks one that p needs. */
 static int64_t surplus(const fl_plan *q, const fl_program *p) {
   int64_t extra = 0;
   if (p->live.n == 0 || !memcmp(p->live.at, q->live, (size_t)p->live.n)) return 0;

@@ -12,8 +12,8 @@ fl_ref fl_plan_ref(const fl_program *p, const fl_node *n) {
   return ~n->slot;
 }
 
-/* The cell that an input refers to through views and pieces; -1 for externals (stored inputs of the
-** plan) and scalars. */
+/* The cell (a node as the planner sees it) that an input refers to through views and pieces; -1 for
+** externals (stored inputs of the plan) and scalars. */
 static int32_t input_cell(const fl_planner *P, const fl_node *n, int i) {
   return n->in[i] ? fl_plan_source(P, n->in[i]) : -1;
 }
@@ -71,9 +71,9 @@ static int wants_memory(const fl_planner *P, const fl_node *n, int i) {
   return fl_ops[n->op].memory >> (i < 7 ? i : 7) & 1;
 }
 
-/* A node that is written in pieces (a cat; a form, see form.c) needs memory if its consumer n reads
-** more than one piece or needs its input in memory. Forms as consumers are exempt: they read their
-** inputs one component at a time. */
+/* A node that is written in pieces (a cat; a form, which has components, form.c) needs memory if
+** its consumer n reads more than one piece or needs its input in memory. Forms as consumers are
+** exempt: they read their inputs one component at a time. */
 static void anchor_pieced(fl_planner *P, const fl_node *n) {
   for (int i = 0; i < n->nin && n->op != FL_OP_form; i++) {
     int64_t offset;
@@ -83,8 +83,8 @@ static void anchor_pieced(fl_planner *P, const fl_node *n) {
   }
 }
 
-/* Counts how many times a form (form.c) reads input i, which may be deferred (recomputed by its
-** readers) or a cat of pieces. */
+/* Counts how many times a form (sums of products of slices, form.c) reads input i, which may be
+** deferred (recomputed by its readers) or a cat of pieces. */
 static void count_form_reads(fl_planner *P, const fl_node *n, int i) {
   const fl_form_code *f = n->attr->form;
   const int32_t t = fl_plan_source(P, n->in[i]);

@@ -80,9 +80,9 @@ static uint8_t pass_of(const fl_group *G, const fl_instr *x) {
   }
 }
 
-/* Finds an instruction of a ROW group that does the same operation on the same values, so that two
-** equal nodes are computed once. (The values of a ROW may be kept from one sweep to the next.) -1:
-** none. */
+/* Finds an instruction of a ROW group (a kernel that reduces rows) that does the same operation on
+** the same values, so that two equal nodes are computed once. (The values of a ROW may be kept from
+** one sweep to the next.) -1: none. */
 static int find_op(const fl_group *G, const fl_instr *x) {
   if (G->kind != FL_K_ROW || (x->code != FL_I_OP && x->code != FL_I_CAST)) return -1;
   for (int64_t i = G->instr.n - 1; i >= 0; i--)
@@ -102,8 +102,8 @@ static int is_full(const fl_group *G, const fl_instr *x) {
   return n * pass > FL_MAX_SWEPT;
 }
 
-/* Appends an instruction whose value is ref (a cell or an external) read through map m, or finds an
-** equal one. */
+/* Appends an instruction whose value is ref (a cell or a stored input) read through map m (from
+** points to elements), or finds an equal one. */
 int fl_plan_add(fl_planner *P, int32_t g, fl_instr x, fl_ref ref, const fl_map *m) {
   fl_group *G = fl_plan_group(P, g);
   x.pass = pass_of(G, &x);
@@ -164,7 +164,7 @@ int fl_plan_depend(fl_planner *P, int32_t g, fl_ref t) {
 }
 
 /* Notes that group g reads a stored cell or an external (a stored input of the plan), and the stage
-** that g needs for that. */
+** (place in the order) that g needs for that. */
 static int note_read(fl_planner *P, int32_t g, fl_ref ref) {
   if (ref < 0) return 0;
   if (P->cell.at[ref].group < 0) return FL_EMIT_ANCHOR - ref;

@@ -156,8 +156,8 @@ static int merge(fl_mem *m, fl_step *a, fl_step *b) {
   return 1;
 }
 
-/* Can kernels like k be merged? MAPs and reductions of everything can; a kernel of rows or columns
-** has many of them already. */
+/* Can kernels like k be merged? MAPs (elementwise kernels) and reductions of everything can; a
+** kernel of rows or columns has many of them already. */
 static int merges(const fl_kernel *k) {
   return k->kind == FL_K_MAP || (k->kind == FL_K_ROW && k->nkept == 0);
 }

@@ -9,8 +9,8 @@
 #include <assert.h>
 #include <string.h>
 
-/* The component that is being emitted: where each input is read, and its step from component to
-** component. */
+/* The component of a form that is being emitted: where each input is read, and its step from
+** component to component. */
 typedef struct writer {
   fl_planner *P;
   int32_t g;

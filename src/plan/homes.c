@@ -113,8 +113,9 @@ int fl_homes_open(fl_planner *P, fl_homes *h) {
   return ok;
 }
 
-/* The stage of the last group that must run before t is written (checks, and readers of the old
-** value); -1: t's writer itself reads other points than it writes. */
+/* The stage of the last of the groups (kernels) that must run before cell t is written to its home:
+** groups with checks, and readers of the home's old value; -1: t's writer itself reads other points
+** than it writes. */
 static int32_t last_reader(const fl_planner *P, const fl_homes *h, int32_t t, int32_t writers) {
   const int32_t home = P->cell.at[t].home;
   int32_t last = h->last_check;

@@ -93,9 +93,9 @@ typedef struct fl_store { uint16_t value, operand; } fl_store;
 ** wait for each other at a barrier at the end of each round of reductions. */
 enum { FL_WARP_ROW = 1024 };
 
-/* Operands that are read come first, at most FL_MAX_READS of them. FL_MAX_SWEPT: the most
-** instructions times sweeps over a row after the first, each of which may compute all of them
-** again. */
+/* Operands that are read come first, at most FL_MAX_READS of them. FL_MAX_SWEPT: a limit for the
+** number of instructions times that of the sweeps over a row after the first, each of which may
+** compute all instructions again. */
 enum { FL_MAX_INSTR = 1280, FL_MAX_OPERANDS = 160, FL_MAX_READS = 96, FL_MAX_SCALARS = 256,
        FL_MAX_SWEPT = 1280 };
 

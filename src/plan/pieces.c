@@ -19,8 +19,8 @@ static int pieces_of(const fl_node *n) {
   return n->op == FL_OP_form ? fl_form_components(n->attr->form) : n->nin;
 }
 
-/* Computes which positions along n's axis map m reaches, from *low to *high; 0: they are not an
-** interval. */
+/* Computes which positions map m reaches along the axis on which n (a cat or a form) has pieces,
+** from *low to *high; 0: they are not an interval. */
 static int reach(const fl_node *n, int nd, const int64_t *size, const fl_map *m, int64_t *low,
                  int64_t *high) {
   int64_t along[FL_MAX_AXES] = { 0 }, step[FL_MAX_AXES];
@@ -180,7 +180,8 @@ static int near_groups(fl_planner *P, int32_t t, int piece, int32_t *near, int m
   return near[0] >= 0;
 }
 
-/* Places all pieces of a cell in one group that the first one may join: 1, else 0. */
+/* Places all pieces of a cell in one group (kernel), if there is one that the first piece may join:
+** then 1, else 0. */
 static int place_together(fl_planner *P, int32_t t, int n) {
   const fl_layout s = shape_of(P->cell.at[t].node, 0);
   int32_t near[6];

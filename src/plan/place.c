@@ -154,8 +154,8 @@ static uint32_t reduced_dims(const fl_node *n, const fl_layout *in, int *kind) {
   return red;
 }
 
-/* The reduced dims as dims of G, if its space is that of the input, perhaps divided in another way;
-** 0: it is not. */
+/* The dims of group G that reduction n reduces, if G's space is that of the input, perhaps divided
+** into dims in another way; 0: it is not. */
 static uint32_t reduced_here(const fl_group *G, const fl_node *n, const fl_layout *in) {
   uint32_t red = 0;
   int a = 0;
@@ -245,7 +245,7 @@ static int join(fl_planner *P, int32_t g, int32_t t, int piece) {
   return n && fl_ops[n->op].fuse == FL_FUSE_R ? join_reduce(P, g, t) : join_map(P, g, t);
 }
 
-/* Records that the cell is placed in g. */
+/* Records that cell t, or its piece 'piece', is placed in group g, which moves to 'stage'. */
 static void settle(fl_planner *P, int32_t g, int32_t t, int piece, int32_t stage) {
   if (piece < 0) P->cell.at[t].group = g;
   else P->piece.at[P->cell.at[t].pieces + piece] = g;

@@ -9,7 +9,8 @@
 #define FL_PLAN_PLACE_H
 #include "plan/planner.h"
 
-/* The state of a group before an expression is emitted into it. */
+/* The state of a group before an expression is emitted into it, to which fl_place_cut returns after
+** a refusal. */
 typedef struct fl_place_was {
   int64_t instr, access, scalar, deps, fault;
   uint8_t faulty, full, kind;

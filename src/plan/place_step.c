@@ -198,7 +198,7 @@ static int matmul_input(fl_planner *P, const fl_node *n, int i, fl_ref *ref, int
   const int r = copy < 0 ? -1 : placed ? 1
               : fl_place_own(P, copy, -1, P->cell.at[copy].shape, first);
   if (r <= 0) {
-    if (copy >= 0) fl_plan_drop_copy(P);            /* it is made again when the step is tried
+    if (copy >= 0) fl_plan_drop_copy(P);            /* the copy is made again when the step is tried
                                                     ** again, after *first was placed */
     return r;
   }

@@ -13,9 +13,9 @@
 #include "tensor/context.h"
 
 /* Batched matrix product: C[b] = A[b] B[b], sizes m k, k n, m n; with 'biased' (half types) each
-** row of all C plus the n elements at 'bias', rounded once. Strides count elements; of
-** the last two axes of A and of B one stride is 1 (or its size is 1) and the other at least the
-** size (library form) unless 'general'; C is row-major. Batch dims: strides may be 0. */
+** row of every C[b] plus the n elements at 'bias', rounded once. Strides count elements; of the
+** last two axes of A and of B one stride is 1 (or its size is 1) and the other at least the size
+** (library form) unless 'general'; C is row-major. Batch dims: strides may be 0. */
 typedef struct fl_matmul {
   uint8_t dtype;                   /* of all three */
   uint8_t nbatch, general, biased;

@@ -47,7 +47,7 @@ enum {
                            ** columns */
   /* limits of a group that sums columns beside the values of each point that it stores: */
   FL_COLUMNS_LEAST = 64,   /* it has at least this many columns */
-  FL_COLUMN_LEAST = 64,    /* its columns have at least this many elements */
+  FL_COLUMN_LEAST = 64,    /* the columns that such a group sums have at least this many elements */
   FL_COLUMN_READS = 4,     /* it reads at most this many arrays */
   FL_COLUMN_JOIN = 32,     /* it has at most this many instructions */
   FL_ROW_LIMIT = 65536,    /* longest row that a group which reduces rows may store whole as well */
@@ -65,7 +65,8 @@ typedef struct fl_cell {
   fl_node *node;          /* NULL: a planner's copy of 'source' */
   /* for a copy that the planner makes: its source, read through 'view' */
   fl_ref source; int64_t view_offset;
-  fl_layout *view;        /* the copy owns a reference to each of these layouts */
+  fl_layout *view;        /* of a copy that the planner makes; such a copy owns a reference to
+                          ** 'view' and to 'shape' */
   uint8_t checks;         /* the cell is a scatter that checks its index itself */
   fl_layout *shape;
   uint8_t dtype, anchored, live, stored, faulty;   /* faulty: its expression contains an INDEX */
@@ -107,7 +108,8 @@ typedef struct fl_group {
   uint8_t faulty, closed;  /* closed: no cell joins it, and its stage is final */
   uint32_t red;            /* bit d: dim d is reduced */
   int32_t fault;           /* CALL, SCATTER: index of its report in the plan; -1: none */
-  int32_t stage, limit, cell, sibling;   /* sibling: next older group with the same space hash */
+  int32_t stage, limit, cell, sibling;   /* sibling: next older group whose space (sizes of dims)
+                                         ** has the same hash */
   int64_t size[FL_MAX_AXES];
   struct { fl_instr *at; int64_t n, cap; } instr;
   struct { fl_value *at; int64_t n, cap; } value;         /* parallel to instr */
@@ -195,7 +197,7 @@ int64_t fl_plan_call_step(fl_planner *P, int32_t g, fl_call_step *s);
 fl_place fl_plan_place_of(const fl_planner *P, fl_ref ref);
 void fl_kernel_free(fl_mem *m, fl_kernel *k);
 
-/* Results of emission other than an instruction id. */
+/* What functions that emit return in place of an instruction's number. */
 enum { FL_EMIT_MEMORY = -1, FL_EMIT_REJECT = -2,
        FL_EMIT_ANCHOR = -1000 };    /* minus the number of the cell that must be placed first */
 
@@ -220,8 +222,8 @@ int fl_plan_natural(const fl_group *G, const fl_layout *shape, fl_map *m, int *l
 int fl_plan_emit_form(fl_planner *P, int32_t g, int32_t t, const fl_map *m, int depth);
 /* Emits scalar 0 of t as the value of t: for a fill, all elements of which are that number. */
 int fl_plan_fill(fl_planner *P, int32_t g, int32_t t, int dtype, const fl_map *m);
-/* pieces.c. The component of form t (form.c) that map m, over group g's dims, does not leave; -1:
-** none. */
+/* pieces.c. The component of form t (form.c) in which all elements lie that map m reads over group
+** g's dims; -1: it reads several, or not always the same one. */
 int fl_plan_component(const fl_planner *P, int32_t t, int32_t g, const fl_map *m);
 /* Does map m over dims of 'size' stay within one piece of cat 'ref'? Then *to is that piece and the
 ** map into it. 0: no, or 'ref' is not a cat. */

@@ -30,8 +30,8 @@ static int depends(const fl_group *G, int32_t on) {
   return 0;
 }
 
-/* Notes that group h must come after 'stage'. Returns the index of the first group to look at again
-** (at most 'from'), or -1 if h must stay. */
+/* Notes that group h must come after 'stage'. Returns the index in m->at of the first group to look
+** at again (at most 'from'), or -1 if h must stay. */
 static int move(fl_planner *P, moves *m, int32_t h, int32_t stage, int from) {
   const fl_group *H = fl_plan_group(P, h);
   int k = 0;
@@ -45,7 +45,7 @@ static int move(fl_planner *P, moves *m, int32_t h, int32_t stage, int from) {
   return k < from ? k : from;
 }
 
-/* Finds the stages of the groups that have to follow the first one. */
+/* Finds the stages of the groups that have to follow m->at[0], the group that is to be moved. */
 static int follow(fl_planner *P, moves *m) {
   for (int i = 0; i < m->n; i++) {
     int next = i + 1;

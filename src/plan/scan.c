@@ -128,7 +128,7 @@ static int32_t count(const fl_plan *p) {
   return n;
 }
 
-/* Makes the n steps that look, and notes for each the step whose result it looks at. */
+/* Makes the n steps that look for NaN, and notes for each the step whose result it looks at. */
 static int make_looks(fl_plan *p, fl_step *look, int32_t *site) {
   int32_t k = 0;
   area a;

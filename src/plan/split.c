@@ -94,8 +94,8 @@ static void *room(fl_mem *m, size_t n, size_t size, int *ok) {
   return at;
 }
 
-/* Marks the instructions of the part that begins at 'first', and the uniform ones that they
-** read. */
+/* Marks the instructions of the part that begins at 'first', and the uniform ones (made from
+** scalars alone) that they read. */
 static void need_of(const parts *p, uint16_t first, uint8_t *need) {
   for (int v = p->k->ninstr - 1; v >= 0; v--) {
     uint16_t in[3];

@@ -228,19 +228,19 @@ static void clear(const fl_call_run *r) {
   if (r->call->numel) memset(r->out, 0, (size_t)(r->call->numel * fl_dtype_size(r->call->dtype)));
 }
 
-/* Is there nothing to add? Then the result is empty or zeros. */
+/* Has no sum of the convolution any terms? Then the result is empty or zeros. */
 static int idle(const fl_call *call) {
   return call->numel == 0 || call->in_numel[0] == 0 || call->in_numel[1] == 0;
 }
 
-/* Reads the sizes and joins axes; 0: there is nothing to add. */
+/* Reads the sizes and joins axes; 0: no sum has any terms. */
 static int read_sizes(const fl_call *call, fl_conv *s) {
   if (idle(call) || !fl_conv_read(call, s)) return 0;
   fl_conv_join_axes(s);
   return 1;
 }
 
-/* Does calls that need no pass: writes zeros if there is nothing to add, and sums integers ('data':
+/* Does calls that need no pass: writes zeros if no sum has any terms, and sums integers ('data':
 ** the gradient of x). 0: the call needs passes of the sizes in s. */
 static int needs_no_pass(const fl_conv_job *job, const fl_call_run *r, fl_conv *s, int data) {
   if (!read_sizes(r->call, s)) {

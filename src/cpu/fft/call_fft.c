@@ -170,8 +170,8 @@ static void one_axis(fl_device *d, const fl_call_run *r) {
   if (j.fresh) fl_fft_settle(cpu, &d->ctx->mem, &j, !fl_stopped(d));
 }
 
-/* Each group of signals is read completely before it is written, so the second pass can work in
-** place. */
+/* Two axes are done in two passes. Each group of signals is read completely before it is written,
+** so the second pass can work in place. */
 flame_status fl_cpu_call_fft(fl_device *d, const fl_call_run *r) {
   fl_call pass[2];
   if (r->call->numel == 0) return FLAME_OK;

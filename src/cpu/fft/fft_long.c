@@ -98,8 +98,8 @@ static void before(void *arg, int64_t u, int worker) {
   }
 }
 
-/* One unit of work, CHUNK elements: a = y times the kernel, with real and imaginary parts exchanged
-** for the inverse transform. */
+/* One unit of work, CHUNK elements: a = y times the kernel (the transform of the conjugate chirp),
+** with real and imaginary parts exchanged for the inverse transform. */
 static void between(void *arg, int64_t u, int worker) {
   const fl_fft_job *j = arg;
   (void)worker;
@@ -184,7 +184,7 @@ static int64_t steps_below(int64_t limit, int64_t from, int64_t step) {
   return limit > from ? (limit - from + step - 1) / step : 0;
 }
 
-/* The columns from c on as lanes, read from the input itself or from a. */
+/* Describes the columns from c on as lanes, read from the input itself or from a. */
 static void column_lanes(const fl_fft_job *j, int64_t c, int lanes, fl_fft_lanes *from) {
   const fl_fft_form *f = &j->f;
   const int direct = !j->a, real = direct && f->mode == FL_FFT_TO_HALF, pairs = real && j->packed;
@@ -223,7 +223,8 @@ static void column_unit(void *arg, int64_t u, int worker) {
   loops->store(z, j->rows, &at);
 }
 
-/* The results of the rows from r on as lanes: elements r + rows k of the output itself, or of y. */
+/* Describes the results of the rows from r on as lanes: elements r + rows k of the output itself,
+** or of y. */
 static void result_lanes(const fl_fft_job *j, int64_t r, int lanes, fl_fft_lanes *to) {
   const fl_fft_form *f = &j->f;
   const int direct = !j->y, real = direct && f->mode == FL_FFT_FROM_HALF, pairs = real && j->packed;

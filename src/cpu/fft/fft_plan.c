@@ -197,7 +197,7 @@ static void fill_chirps(fl_fft_job *j) {
 }
 
 /* Computes the first root of each row in a group of eight columns; the others are found by
-** multiplying with 'eight'. */
+** multiplying with the table 'eight'. */
 static void group_turns(void *arg, int64_t g, int worker) {
   const fl_fft_job *j = arg;
   double w[2];

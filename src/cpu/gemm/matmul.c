@@ -129,7 +129,7 @@ static void as_grid(const fl_matmul *m, int64_t *rows, int64_t *columns) {
   }
 }
 
-/* Divides the rows of C or, if there are few, its columns. */
+/* Divides the rows of C, in f32 its columns too; only the columns if there are few rows. */
 static cut cut_of(const fl_matmul *m) {
   cut c = { m->m, m->n, m->k };
   if (work(m) > LEAST_WORK) {

@@ -8,8 +8,9 @@
 typedef struct fuse {
   fl_prog *g;
   fl_section *sec;
-  int32_t *maker, *uses, *other;   /* per register: operation that computes it (-1: none), number
-                                   ** of readers, of readers that can not be links of a chain */
+  int32_t *maker, *uses, *other;   /* per register: the operation that computes it (-1: none), the
+                                   ** number of its readers, and of those among them that can not be
+                                   ** links of a chain (operations done in one pass) */
   int failed;
 } fuse;
 
@@ -26,8 +27,8 @@ int fl_vop_reads(const fl_prog *g, const fl_vop *x, uint16_t v[FL_CHAIN]) {
   return n;
 }
 
-/* The link of a chain (FL_LINK_*) that does x, an operation on points; exchanged: with x's operands
-** exchanged. 0: none. */
+/* The link (FL_LINK_*) of a chain (operations done in one pass) that does x, an operation on
+** points; exchanged: with x's operands exchanged. 0: none. */
 static int link_of(const fuse *f, const fl_vop *x, int exchanged) {
   if (x->code > FL_V_ROWS || x->level != 1 || f->g->reg.at[x->v].kind != FL_KIND_FULL ||
       f->g->reg.at[x->a].reg > FL_REG_F32) return 0;
@@ -68,7 +69,8 @@ static int is_ternary(const fuse *f, const fl_vop *x, int op) {
          f->g->reg.at[x->v].kind == FL_KIND_FULL && f->g->reg.at[x->b].reg <= FL_REG_F32;
 }
 
-/* If x is a 'where' whose comparison a chain can do, the operation that compares; else NULL. */
+/* If x is a 'where' whose comparison a chain (operations done in one pass) can do, the operation
+** that compares; else NULL. */
 static fl_vop *tested(const fuse *f, const fl_vop *x) {
   fl_vop *t = is_ternary(f, x, FL_OP_where) && f->maker[x->a] >= 0
               ? &f->sec->at[f->maker[x->a]] : NULL;
@@ -175,7 +177,8 @@ static void add_link(fl_chain *c, int op, uint16_t v, int uni) {
   c->n++;                                      /* beyond FL_CHAIN: too long */
 }
 
-/* c = the links of the operations that compute the operand p; 0: a chain can not compute it. */
+/* c = the links of a chain (operations done in one pass) that computes operand p; 0: there is
+** none. */
 static int links_of(const fuse *f, const fl_vop *p, fl_chain *c) {
   *c = (fl_chain){ .n = 0 };
   if (!p) return 0;
@@ -201,8 +204,9 @@ static void append_from(fl_chain *c, const fl_chain *more, int first) {
 
 static void append(fl_chain *c, const fl_chain *more) { append_from(c, more, 0); }
 
-/* The operation that may become part of a chain that reads v: one that only that chain reads, or
-** one that only chains read, since computing it again costs less than a pass. */
+/* The operation that may become part of a chain (operations done in one pass) that reads v: one
+** that only that chain reads, or one that only chains read, since computing it again costs less
+** than a pass. */
 static fl_vop *part_for(const fuse *f, uint16_t v) {
   const fl_vreg *r = &f->g->reg.at[v];
   fl_vop *p = r->kind == FL_KIND_FULL && !r->lives && f->maker[v] >= 0
@@ -361,7 +365,8 @@ static void join_where(fuse *f, fl_vop *x) {
   }
 }
 
-/* A rounding to bf16 becomes a chain that includes the operation whose result it rounds. */
+/* A rounding to bf16 becomes a chain (operations done in one pass) that includes the operation
+** whose result it rounds. */
 static void join_rounding(fuse *f, fl_vop *x) {
   const int32_t at = f->maker[x->v];
   fl_chain c;
@@ -374,8 +379,8 @@ static void join_rounding(fuse *f, fl_vop *x) {
   f->maker[x->v] = (int32_t)(x - f->sec->at);
 }
 
-/* A load of bf16 is dropped if only chains and sums do it themselves; otherwise these read what was
-** loaded. */
+/* A load of bf16 is dropped if all its readers are chains (operations done in one pass) and sums,
+** which do it themselves; otherwise these read what was loaded. */
 static void settle_load(const fuse *f, fl_vop *load) {
   int others = 0;
   for (int pass = 0; pass < 2; pass++)

@@ -81,7 +81,8 @@ static int is_narrow(const fl_operand *o) {
   return (o->reads || o->writes) && fl_dtype_size(o->dtype) < 4;
 }
 
-/* Bytes of the words in which all narrow elements of a MAP, of one type, can move: 8, 4, or 0. */
+/* Bytes of the words in which all narrow elements of a MAP (an elementwise kernel), of one type,
+** can move: 8, 4, or 0. */
 static int word_size(const fl_kernel *k) {
   const int last = k->nkept - 1;
   int dtype = -1;

@@ -86,9 +86,10 @@ typedef struct fl_chain {
   uint8_t n, reg, by_row;
   struct { uint8_t op, uni, saved; uint16_t v; } link[FL_CHAIN];      /* v: FL_NO_REG: none */
 } fl_chain;
-enum { FL_NO_REG = 65535, FL_BY_HALVES = 2,         /* a LOAD of bf16 by reference, read only by
-                                                    ** chains and by sums with this flag */
-       /* WHOLE rows: a REDUCE to the extreme value, whose position the previous operation found */
+enum { FL_NO_REG = 65535, FL_BY_HALVES = 2,         /* flag of a LOAD of bf16 by reference that only
+                                                    ** chains and sums read, and of these sums */
+       /* WHOLE rows: flag of a REDUCE to the extreme value, if the previous operation found its
+       ** position */
        FL_BY_PLACE = 4 };
 
 typedef struct fl_section { fl_vop *at; int64_t n, cap; } fl_section;
@@ -178,7 +179,8 @@ int fl_vop_reads(const fl_prog *g, const fl_vop *x, uint16_t v[FL_CHAIN]);
 int fl_prog_place(fl_prog *g);
 /* For one run: sets addresses and scalars, and decides which stores may be direct. */
 void fl_prog_address(fl_prog *g, const fl_binding *b);
-/* units.c. To be called first: computes the UNI values of a run (scratch: a worker's). */
+/* units.c. To be called before a run's units: computes its UNI values (one element for the whole
+** kernel). scratch: a worker's. */
 void fl_prog_bind(fl_prog *g, const fl_binding *b, char *scratch, fl_vm_fault *fault);
 int64_t fl_prog_worker_bytes(const fl_prog *g);
 int64_t fl_prog_shared_bytes(const fl_prog *g);          /* split runs: one batch */

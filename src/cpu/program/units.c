@@ -96,7 +96,7 @@ static void touch_box(fl_tile *t, int operand, int write) {
 
 typedef struct box_span { int64_t a0, a1, b0, b1; } box_span;
 
-/* Tile i of a unit's span; 0: there is none. */
+/* Makes t tile i of the part of two dims that a unit computes; 0: there is none. */
 static int box_tile(fl_tile *t, const box_span *s, int64_t i) {
   const fl_prog *g = t->g;
   const int a = g->box_dim, b = g->box_last;
@@ -308,7 +308,8 @@ enum { FEW_ELEMENTS = 4096 };
 typedef struct split {
   const fl_prog *g;
   fl_cpu *d;
-  int64_t block0, batch, stride;   /* first block of the batch; blocks; bytes of one in 'shared' */
+  int64_t block0, batch, stride;   /* first block of the batch; number of its blocks; bytes of a
+                                   ** block in 'shared' */
   int round;
 } split;
 

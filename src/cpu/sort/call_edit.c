@@ -37,7 +37,8 @@ int64_t fl_cpu_scratch_edit_distance(const fl_call *call, int workers) {
   return (int64_t)sizeof(int64_t) * workers * (call->p[2] + 1);
 }
 
-/* The index of the first length that no row can have; 'rows' if there is none. */
+/* The index of the first element of length[] that is no length of a row (0 … most); 'rows' if there
+** is none. */
 static int64_t first_wrong(const int64_t *length, int64_t rows, int64_t most) {
   int64_t i = 0;
   while (i < rows && length[i] >= 0 && length[i] <= most) i++;

@@ -62,12 +62,12 @@ static void list_row(int dtype, const void *x, int64_t n, int64_t k, int flip, i
 }
 #undef X
 
-/* Some of many: elements before the k-th of those read so far go into a buffer, which is reduced to
-** its first k when it is full. Few elements do, so most stretches are skipped after one test of
-** their values (those with a NaN need the keys). In the buffer equal keys are in the order of their
-** positions and later ones than the k-th's do not enter, so the first of them stay. A sorted row
-** would fill the buffer again and again, so after CUTS reductions the whole row is selected by
-** radix. */
+/* For some elements of many (more than a short list holds): elements before the k-th of those read
+** so far go into a buffer, which is reduced to its first k when it is full. Few elements do, so
+** most stretches are skipped after one test of their values (those with a NaN need the keys). In
+** the buffer equal keys are in the order of their positions and later ones than the k-th's do not
+** enter, so the first of them stay. A sorted row would fill the buffer again and again, so after
+** CUTS reductions the whole row is selected by radix. */
 typedef struct held {
   const job *j;
   const void *x;

@@ -62,7 +62,8 @@ typedef struct fl_vm_random {
 
 typedef void (*fl_vm_fn)(void *y, const void *a, const void *b, const void *c, int64_t n, int uni);
 typedef void (*fl_vm_move)(void *y, const void *a, int64_t n);
-/* point: the walk's point that comes first; p: the address of the walk's offset 0. */
+/* point: the first point of the walk that is loaded or stored; p: the address of the walk's offset
+** 0. */
 typedef void (*fl_vm_load)(void *y, const void *p, const fl_walk *w, int64_t point, int64_t n);
 typedef void (*fl_vm_store)(void *p, const void *a, const fl_walk *w, int64_t point, int64_t n);
 typedef void (*fl_vm_gather)(void *y, const void *p, const int64_t *idx, int64_t gstride,

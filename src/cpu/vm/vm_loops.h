@@ -1,7 +1,7 @@
 /*
 ** Loops over one register type, from ops.def. Included once for each type by vm_table.h with
 **   T        the C type           SUFFIX   f64 f32 i64 i32       IS_FLOAT 1 or 0
-**   R        its fl_reg           POS(x)   M(f): function f of tensor/math.h
+**   R        its fl_reg           M(f): function f of tensor/math.h
 ** Rules: no branch in a loop that is to be vectorised; no contraction; loops work in place ('ivdep'
 ** promises that arrays are equal or do not overlap).
 */

@@ -41,7 +41,8 @@ typedef struct fl_lt_found {            /* one answer of the heuristic */
   int reserved[4];
 } fl_lt_found;
 
-enum {                                  /* results of the driver that are handled separately */
+enum {                                  /* results of the driver that the code treats as special
+                                        ** cases */
   FL_CU_OK = 0, FL_CU_INVALID_VALUE = 1, FL_CU_OUT_OF_MEMORY = 2, FL_CU_NOT_INITIALIZED = 3,
   FL_CU_DEINITIALIZED = 4, FL_CU_STUB = 34, FL_CU_UNAVAILABLE = 46, FL_CU_NO_DEVICE = 100,
   FL_CU_INVALID_DEVICE = 101, FL_CU_NOT_LICENSED = 102, FL_CU_INVALID_PTX = 218,

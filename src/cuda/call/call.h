@@ -14,7 +14,7 @@ flame_status fl_cuda_call_host(fl_cuda *s, const fl_call_run *r);
 
 /* Makes the arguments for cuLaunchKernel, and sets the initial contents of results. */
 flame_status fl_cuda_bind(fl_cuda *s, const fl_call_run *r, fl_cu_ptr *pointer, void **param);
-/* call_checked.c: runs k->checked instead of k, and waits for it. */
+/* call_checked.c: runs k->checked, the version of k with checks, and waits for it. */
 flame_status fl_cuda_call_checked(fl_cuda *s, const struct fl_kfunction *k, const fl_call_run *r);
 
 /* call_count.c: turns what a weights kernel reported, read after the run, into an error

@@ -30,7 +30,7 @@ static void defines_of(int dtype, int index, char out[DEFINES]) {
 
 /* ---- convolution ---- */
 
-/* Is there nothing to add? Then the result is empty or zeros. */
+/* Has no sum of the convolution any terms? Then the result is empty or zeros. */
 static int is_idle(const fl_call *c) {
   return c->numel == 0 || c->in_numel[0] == 0 || c->in_numel[1] == 0;
 }

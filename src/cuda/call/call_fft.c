@@ -46,7 +46,8 @@ typedef struct library {
   fl_cufft_key key;
   const fl_cufft_plan *plan;
   int64_t length_in, length_out;        /* of a signal, in elements of the signal's type */
-  int64_t loops, next_in, next_out;     /* runs of the plan, bytes from one to the next */
+  int64_t loops, next_in, next_out;     /* number of runs of the plan; bytes from the input, and the
+                                        ** output, of one run to those of the next */
   int rows_in, rows_out;                /* through rows in scratch */
   int64_t at_out, at_space, bytes;      /* offsets in scratch of the rows out, of the plan's memory
                                         ** (the rows in are at 0), and of the end */

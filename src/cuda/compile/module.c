@@ -121,7 +121,7 @@ void fl_modules_forget(fl_cuda *s) {
   while (s->modules.wanted) forget_first(s);
 }
 
-/* Gives the text to the module; if the text has failed, the module is removed. */
+/* Gives the text to the module; if making the text has failed, the module is removed. */
 static fl_module *keep_text(fl_cuda *s, fl_module *m, fl_text *t, flame_status e) {
   const char *text = e == FLAME_OK ? fl_text_str(t) : NULL;
   if (text) m->text = fl_alloc(s->mem, t->n + 1);
@@ -386,7 +386,7 @@ static flame_status try_disk(fl_cuda *s, fl_module *m) {
   return FLAME_OK;
 }
 
-/* Compiles those of 'which' that were not on disk. */
+/* Compiles those of the modules 'which' that were not found on disk. */
 static flame_status compile_all(fl_cuda *s, fl_module **which, fl_compile *job, int n) {
   enum { MOST = 24 };
   struct words { char arch[40], path[1024]; } *arch = fl_alloc(s->mem, sizeof *arch * (size_t)n);

@@ -30,7 +30,7 @@ flame_status fl_module_entry(fl_cuda *s, const fl_module *m, const char *name,
 ** kernels/prelude.cu come first. file: a name, or several separated by spaces, one after the other
 ** in one program. Queues it for compilation; 0: error kept. */
 int fl_cuda_want_file(fl_cuda *s, const char *file, const char *defines, int prelude);
-/* Finds an entry point of a program queued by fl_cuda_want_file, when it runs; *f can be
+/* When a step runs: finds an entry point of a program that fl_cuda_want_file has queued; *f can be
 ** launched. */
 flame_status fl_cuda_file_entry(fl_cuda *s, const char *file, const char *defines, int prelude,
                                 const char *entry, fl_cu_function *f);

@@ -27,7 +27,7 @@ struct fl_block {
 
 static int log2_floor(uint64_t u) { return 63 - __builtin_clzll(u); }
 
-/* The largest class whose size is not above 'size' (a multiple of UNIT). */
+/* The largest size class that is not above 'size' (a multiple of UNIT). */
 static int bin_of(int64_t size) {
   const uint64_t u = (uint64_t)size / UNIT;
   if (u < 16) return (int)u;

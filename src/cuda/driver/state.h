@@ -53,8 +53,8 @@ typedef struct fl_blas {
 
 /* A small result of a run that was read after earlier runs of its plan: it is copied to the host
 ** right after the step that makes it, so that reading it does not wait for later steps and runs.
-** FL_SOON_SLOTS: how many such copies exist at a time; FL_SOON_RUNS: among the results of how many
-** of the last runs a value that is read is looked for. */
+** FL_SOON_SLOTS: how many such copies exist at a time; FL_SOON_RUNS: a value that is read is looked
+** for among the results of this many last runs. */
 enum { FL_SOON_BYTES = 4096, FL_SOON_SLOTS = 2 * FL_PLAN_READS, FL_SOON_RUNS = 4 };
 typedef struct fl_soon {
   char *host;                     /* pinned, FL_SOON_BYTES */

@@ -157,7 +157,8 @@ static fl_lt_status make_descriptors(const fl_blas *q, fl_gemm *g) {
   if (r == FL_LT_OK && x->bias == FL_BLAS_ADDED)
     r = lt->cublasLtMatmulDescSetAttribute(g->desc, FL_LT_EPILOGUE, &epilogue, sizeof epilogue);
   if (r == FL_LT_OK && x->bias == FL_BLAS_ADDED)
-    r = set_bias(lt, g, q->space);                          /* the bias of a run is set later */
+    r = set_bias(lt, g, q->space);                          /* any address: each run sets that of
+                                                            ** its bias */
   if (r == FL_LT_OK)
     r = layout(lt, &g->a, type, ta ? x->k : x->m, ta ? x->m : x->k, x->lda, x->batch,
                x->sa);

@@ -73,7 +73,8 @@ static fl_dnn_item new_graph(fl_dnn_maker *m, fl_dnn_handle h, int kind, const f
   fl_dnn_item op = fl_dnn_new(m, forward ? FL_DNN_FORWARD
                                        : data ? FL_DNN_BACKWARD_DATA : FL_DNN_BACKWARD_FILTER);
   fl_dnn_set(m, op, alpha, real, 1,
-      wide ? (const void *)&one_d : &one_f); /* the attributes of all three kinds are consecutive */
+      wide ? (const void *)&one_d : &one_f); /* alpha is the first of six consecutive attributes,
+                                             ** for each of the three kinds */
   fl_dnn_set(m, op, alpha + 1, real, 1, wide ? (const void *)&zero_d : &zero_f);
   fl_dnn_set(m, op, alpha + 2, FL_DNN_IS_ITEM, 1, &conv);
   fl_dnn_set(m, op, alpha + 3, FL_DNN_IS_ITEM, 1, &w);

@@ -296,7 +296,7 @@ const fl_dnn_plan *fl_dnn_attention(fl_cuda *s, const fl_call *c) {
   return p && p->plan ? p : NULL;
 }
 
-/* Scratch: cuDNN's, then sums, then dq in f32. */
+/* Scratch holds cuDNN's workspace, then a sum for each row, then dq in f32. */
 static int64_t sums_bytes(const fl_dnn_plan *p, const fl_attention *a) {
   return fl_round_up(4 * p->batches * p->heads * a->t, 256);
 }

@@ -68,7 +68,8 @@ static void harvest(fl_cuda *s, fl_nccl *q) {
   s->watch = NULL;
 }
 
-/* Keeps, as an error at the line of the running collective, the reason why the group broke. */
+/* Keeps, as an error at the line of the running collective, the reason why the group (of processes)
+** broke. */
 static flame_status told(fl_cuda *s, const char *what, uint32_t site, const char *fault) {
   if (s->dead) return fl_cuda_lost(s);
   if (!fault[0]) return fl_interrupted(s->ctx, "eval");

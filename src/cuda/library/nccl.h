@@ -64,8 +64,8 @@ typedef struct fl_nccl {
                                       ** lane */
 } fl_nccl;
 
-/* Chooses what moves this collective's arrays. May make s->nccl; if memory is out, the host moves
-** them. */
+/* Chooses what moves this collective's arrays: NCCL or the host. May make s->nccl; if memory is
+** out, the host moves them. */
 fl_lane fl_nccl_lane(fl_cuda *s, const fl_call *k);
 /* Queues a collective, which the ranks have agreed on, on a lane other than the host. Arguments and
 ** result are those of fl_group_run. */

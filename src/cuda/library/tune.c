@@ -2,8 +2,8 @@
 #include <string.h>
 
 enum { ROUNDS = 5 };
-static const float HOPELESS = 1.3f;     /* a way that is slower by this factor in the first round is
-                                        ** not run again */
+static const float HOPELESS = 1.3f;     /* a way to compute the result that is slower by this factor
+                                        ** in the first round is not run again */
 static const float WINS = 0.97f;
 
 typedef struct tuning {
@@ -23,7 +23,8 @@ static flame_status time_way(fl_cuda *s, tuning *t, fl_tune_way way, void *arg, 
   return e;
 }
 
-/* Runs all ways that are left, once. round -1: only loads their code, without timing. */
+/* Runs all ways to compute the result that are left, once. round -1: only loads their code, without
+** timing. */
 static flame_status run_round(fl_cuda *s, tuning *t, int n, fl_tune_way way, void *arg, int round) {
   for (int i = 0; i < n; i++) {
     const fl_error before = s->ctx->err;

@@ -103,8 +103,8 @@ static void put_accumulators(col_writer *c) {
   }
 }
 
-/* The number of rows that are loaded at once: 64 bytes per thread, or two rows for a long program;
-** four or more, unless results wait to be stored. */
+/* How many rows are loaded at once per thread: as many as make 64 bytes, but at least four unless
+** results wait to be stored; in a long program one or two. */
 static int rows_in_flight(const col_writer *c) {
   const text_form *f = c->w->f;
   const int least = c->stores ? 1 : 4;

@@ -303,7 +303,7 @@ int fl_text_quads_fit(const text_form *f, int o) {
 
 /* Notes in 'quad' the operands that give the indices of random draws, if vectors can take four
 ** draws from one block of the generator: a MAP has one path for vectors that start at such a block
-** and one for others; in rows and columns the structure of the kernel alone decides it. */
+** and one for others; in rows and columns the key tells which it is, and the text has one path. */
 static void note_quads(text_form *f) {
   const fl_kernel *k = f->k;
   for (int v = 0; v < k->ninstr; v++) {

@@ -10,7 +10,8 @@ typedef struct sweep {
   int round;                     /* the reductions of this round are combined; -1: none */
   int stores;                    /* values of each element are stored */
   uint8_t need[FL_MAX_INSTR];    /* values computed */
-  uint8_t keep[FL_MAX_INSTR];    /* values kept in registers (a row that persists), or held */
+  uint8_t keep[FL_MAX_INSTR];    /* values kept in registers (of a row that stays there), or held in
+                                 ** shared memory */
 } sweep;
 
 typedef struct row_writer {
@@ -32,7 +33,7 @@ void fl_row_choose(row_writer *r, sweep *s, int p, int count);
 int fl_row_in_round(const row_writer *r, int v, int round);
 int fl_row_store_level(const text_form *f, int s);
 int fl_row_has_full_stores(const text_form *f);
-/* Bytes per element of the loads of 'need'. */
+/* Bytes per element that the loads among the values 'need' read. */
 int fl_row_loads(const text_form *f, const uint8_t *need);
 /* Marks in 'late' the loads of 'need' that a sweep does itself: all but the early ones. */
 void fl_row_late_loads(const row_writer *r, const uint8_t *need, uint8_t *late);

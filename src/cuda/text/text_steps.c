@@ -58,7 +58,7 @@ static int64_t sharers(int64_t nk) {
 /* ---- scatter ------------------------------------------------------------------------------ */
 
 /* Does the index vary along a dim along which dst's address varies too? Then all dims are in the
-** group (kernels/steps.cu). */
+** group (those that index g, see kernels/steps.cu). */
 static int index_moves(const fl_scatter *s) {
   for (int d = 0; d < s->rank; d++)
     if (s->size[d] > 1 && s->dst.stride[d] && s->idx.stride[d]) return 1;

@@ -88,7 +88,8 @@ void fl_row_put_loads(row_writer *r, const uint8_t *need, int count) {
 
 /* ---- computing ------------------------------------------------------------------------------- */
 
-/* May a lane compute beyond the row's end? Not if that would report a position. */
+/* May a lane compute beyond the row's end? Not if it checks an index or gathers at one: that of a
+** point beyond the end may be bad. */
 static int harmless(const text_form *f, const uint8_t *need) {
   for (int v = 0; v < f->k->ninstr; v++) {
     const int code = f->k->instr[v].code;
@@ -110,9 +111,9 @@ static int has_quads(const text_form *f) {
   return 0;
 }
 
-/* A vector is stored when it is computed. With 'few', vectors are stored together: one branch
-** chooses between vectors and elements, where predicated stores of each vector take time even if
-** they do nothing; longer vectors would take too many registers. */
+/* A vector is stored when it is computed. With 'few' (rows of two chunks, text_form.h), vectors are
+** stored together: one branch chooses between vectors and elements, where predicated stores of each
+** vector take time even if they do nothing; longer vectors would take too many registers. */
 static const char *stored_at(const text_form *f) { return f->few ? "[j]" : ""; }
 
 static void put_room_to_store(row_writer *r, int count) {
