@@ -76,9 +76,11 @@ for name, f in pairs {
   c = function() return (-inf):index_add(1, index, inf) end,
   d = function() return (inf:half() * zero:half()):sum() end,
   e = function() return (inf - flame.arange(2.0)):softmax(2) end,
+  f = function() return flame.cat({ inf, -inf }, 1):cumsum(1) end,
 } do print(name, select(2, pcall(function() return f():sum():item() end))) end]],
       "a\t(command line):5: matmul: made NaN", "b\t(command line):6: sub: made NaN",
-      "c\t(command line):7: ", "d\t(command line):8: mul: made NaN", "e\t(command line):9: ")
+      "c\t(command line):7: ", "d\t(command line):8: mul: made NaN", "e\t(command line):9: ",
+      "f\t(command line):10: cumsum: made NaN")
   end)
 
   it("gives the values of a run without it where a NaN was given", function()

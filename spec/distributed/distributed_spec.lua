@@ -6,7 +6,7 @@ local distributed = require "flame.distributed"
 local group = require "spec.support.group"
 
 local run, agree, fails = group.run, group.agree, group.fails
-local over_mpi, _, over_both = group.cases(it, pending)
+local over_mpi, over_tcp, over_both = group.cases(it, pending)
 
 describe("a group of one", function()
   it("needs a group", function()
@@ -140,37 +140,7 @@ describe("collectives", function()
       else print(x.grad == nil and 0 or x.grad:sum():item()) end]])
   end)
   over_both("have the gradients that differences give, over all ranks", function()
-    agree(2, "good\n", [[
-      local functions = {
-        function(x) return distributed.all_reduce(x) end,
-        function(x) return distributed.all_reduce(x, "mean") end,
-        function(x) return distributed.all_reduce(x, "max") end,
-        function(x) return distributed.all_reduce(x, "min") end,
-        function(x) return distributed.all_gather(x) end,
-        function(x) return distributed.reduce_scatter(x) end,
-        function(x) return distributed.reduce_scatter(x, "mean") end,
-        function(x) return distributed.reduce_scatter(x, "max") end,
-        function(x) return distributed.broadcast(x, 2) end,
-        function(x) return distributed.all_to_all(x) end }
-      local values = { { 0.3, -0.2, 0.8, 0.1 }, { 0.5, 0.4, -0.6, 0.2 } }
-      for k, f in ipairs(functions) do
-        local function loss(x) return (f(x):sin() * r):sum() end
-        local x = flame.tensor(values[r], { dtype = "f64", requires_grad = true })
-        loss(x):backward()
-        for owner = 1, n do
-          for i = 1, 4 do
-            local at = {}
-            for side = 1, 2 do
-              local v = { table.unpack(values[r]) }
-              if r == owner then v[i] = v[i] + (side == 1 and 1e-6 or -1e-6) end
-              at[side] = distributed.all_reduce(loss(flame.tensor(v, { dtype = "f64" }))):item()
-            end
-            local d = (at[1] - at[2]) / 2e-6
-            if r == owner then assert(math.abs(d - x.grad[i]:item()) < 1e-6, k) end
-          end
-        end
-      end
-      print "good"]])
+    agree(2, "good\n", group.GRADIENTS)
   end)
   over_both("have gradients of gradients", function()
     agree(2, "good\n", [[
@@ -353,6 +323,17 @@ describe("a group in which something is wrong", function()
       assert(r == 2 or why:find("rank 2 failed at train.lua:4", 1, true), why)
       assert(flame.equal(w, flame.zeros(3)))
       print "good"]])
+  end)
+  over_tcp("names the collective that brings a NaN of another rank, under FLAME_CHECK=nan", function()
+    local out = run(2, [[
+
+      local x = flame.tensor { 1.0, r == 2 and 0 / 0 or 1.0 }
+      local ok, why = pcall(function() return distributed.all_reduce(x):sum():item() end)
+      print(ok, ok or why)]], { with = "FLAME_THREADS=1 FLAME_CHECK=nan" })
+    assert.is_truthy(out[1]:find("false\ttrain.lua:3: all_reduce: made NaN out of operands without one on "
+      .. "this rank, in 1 of 2 elements", 1, true), out[1])
+    assert.equal("true\ttrue\n", out[2])
+    assert.equal(0, out.status)
   end)
   over_both("ends on all ranks when one is interrupted", function()
     local out = run(2, [[

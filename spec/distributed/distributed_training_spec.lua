@@ -179,6 +179,25 @@ describe("data_parallel", function()
       assert(net.bias.grad:item() == 1)
       print "good"]])
   end)
+  over_both("gives a parameter that comes later the values of rank 1, by its first backward", function()
+    agree(2, "good\n", [[
+      for _, options in ipairs { {}, { shard = true }, { find_unused = true } } do
+        local net = distributed.data_parallel(flame.nn.Sequential { flame.nn.Linear(2, 2) }, options)
+        flame.seed(r)
+        net:append(flame.nn.Linear(2, 2))
+        local mine = net[2].weight:clone()
+        local opt = flame.optim.SGD(net:parameters(), { lr = 0.1 })
+        for step = 1, 2 do
+          opt:zero_grad()
+          net(flame.ones(1, 2)):sum():backward()
+          if step == 1 then assert(flame.equal(net[2].weight, mine) == (r == 1)) end
+          opt:step()
+          local w = net[2].weight:detach()
+          assert(flame.equal(distributed.broadcast(w), w), step)
+        end
+      end
+      print "good"]])
+  end)
   over_both("raises where the networks of the ranks differ", function()
     fails(2, { "with other sizes or names", "with other sizes or names" }, [[
       distributed.data_parallel(flame.nn.Linear(2, 2, { bias = r == 1 }))

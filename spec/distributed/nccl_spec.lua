@@ -68,6 +68,12 @@ describe("collectives of GPU arrays", function()
         print(distributed.stats().over)]])
     end
   end)
+  it("have the gradients that differences give, over all ranks", function()
+    local text <const> = require "spec.support.group".GRADIENTS
+    local out = run(2, text .. " assert(distributed.stats().over:find 'NCCL')",
+      'FLAME_DEVICE=cuda FAKE_CUDA="computes=1 devices=2"', 60)
+    assert.same({ "good\n", "good\n" }, { out[1], out[2] })
+  end)
   it("are done together where a plan has several, and agree where ranks cut it otherwise", function()
     all_print(2, "good\n", [[
       local function one(v) return distributed.all_reduce(flame.tensor { v * r }) end
@@ -264,6 +270,9 @@ describe("collectives of GPU arrays", function()
     out = run(2, text, "FLAME_NCCL=libnowhere.so")
     says(out[1], "rank 1: libnowhere.so not found (install NCCL (package libnccl2); several GPUs "
       .. "alone need it)")
+    out = run(2, text, "FAKE_NCCL_VERSION=$((22809 + 100 * RANK))")
+    says(out[1], "arrays of GPUs go over the host: rank 1 has NCCL 2.28.9 and rank 2 NCCL 2.29.9")
+    assert.equal(0, out.status)
     out = run(2, 'flame.default_device "cuda"\n' .. text)
     says(out[1], "arrays of GPUs go over the host: ranks 1 and 2 have the same GPU")
     assert.equal(0, out.status)

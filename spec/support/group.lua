@@ -6,6 +6,52 @@ local ranks = require "spec.support.ranks"
 
 local group = {}
 
+--- A script for two ranks: the gradients of collectives are those of differences of the sum of both
+--- ranks' losses.
+group.GRADIENTS = [[
+local functions = {
+  function(x) return distributed.all_reduce(x) end,
+  function(x) return distributed.all_reduce(x, "mean") end,
+  function(x) return distributed.all_reduce(x, "max") end,
+  function(x) return distributed.all_reduce(x, "min") end,
+  function(x) return distributed.all_gather(x) end,
+  function(x) return distributed.reduce_scatter(x) end,
+  function(x) return distributed.reduce_scatter(x, "mean") end,
+  function(x) return distributed.reduce_scatter(x, "max") end,
+  function(x) return distributed.broadcast(x, 2) end,
+  function(x) return distributed.all_to_all(x) end,
+  function(x) return distributed.all_gather(x[{ { 1, 4 - r } }], { 3, 2 }) end,
+  function(x) return distributed.reduce_scatter(x, "min", { 3, 1 }) end,
+  function(x) return distributed.reduce_scatter(x, "mean", { 0, 4 }) end,
+  function(x) return distributed.all_reduce(x:square():sum()) end,
+  function(x)                                         -- sent on, and returned
+    if r == 1 then
+      local zero = distributed.send(x, 2)
+      return distributed.receive(x, 2) + zero
+    end
+    local y = distributed.receive(x, 1)
+    return y + distributed.send(x * 3, 1)
+  end }
+local values = { { 0.3, -0.2, 0.8, 0.1 }, { 0.5, 0.4, -0.6, 0.2 } }
+for k, f in ipairs(functions) do
+  local function loss(x) return (f(x):sin() * r):sum() end
+  local x = flame.tensor(values[r], { dtype = "f64", requires_grad = true })
+  loss(x):backward()
+  for owner = 1, n do
+    for i = 1, 4 do
+      local at = {}
+      for side = 1, 2 do
+        local v = { table.unpack(values[r]) }
+        if r == owner then v[i] = v[i] + (side == 1 and 1e-6 or -1e-6) end
+        at[side] = distributed.all_reduce(loss(flame.tensor(v, { dtype = "f64" }))):item()
+      end
+      local d = (at[1] - at[2]) / 2e-6
+      if r == owner then assert(math.abs(d - x.grad[i]:item()) < 1e-6, k) end
+    end
+  end
+end
+print "good"]]
+
 --- The transport of the case that is running: "mpi" or "tcp".
 local by
 

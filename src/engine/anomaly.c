@@ -57,10 +57,9 @@ static void tell_operand(char *out, size_t size, const fl_node *n, const survey 
            s->high, more);
 }
 
-static flame_status tell(flame_context *c, int mode, const fl_node *n, const survey *s,
-                         const char *operands) {
+static flame_status tell(flame_context *c, int mode, const fl_node *n, const char *op,
+                         const survey *s, const char *operands) {
   char back[sizeof c->err.op], shape[FL_SHAPE_TEXT], made[64] = "";
-  const char *op = fl_node_op(n);
   if (n->back) {
     snprintf(back, sizeof back, "backward%s%s", n->back == FL_BACK_CUSTOM ? "" : " of ",
              n->back == FL_BACK_CUSTOM ? "" : fl_ops[n->back - 1].name);
@@ -68,15 +67,17 @@ static flame_status tell(flame_context *c, int mode, const fl_node *n, const sur
   }
   c->err.site = n->site;
   return FL_FAIL(c, FLAME_BAD_VALUE, n->back ? back : op,
-                 "%smade %s out of %s, in %lld of %lld elements of shape %s%s%s", made,
+                 "%smade %s out of %s%s, in %lld of %lld elements of shape %s%s%s", made,
                  isnan(s->first) ? "NaN" : "Inf",
                  mode == FL_ANOMALY_NAN ? "operands without one" : "finite values",
+                 c->group ? " on this rank" : "",
                  (long long)s->bad, (long long)n->shape->numel,
                  fl_shape_text(shape, n->shape->rank, n->shape->size),
                  operands[0] ? "; operands: " : "", operands);
 }
 
-flame_status fl_anomaly_of(flame_context *c, int mode, fl_node *n, fl_node *const *in, int nin) {
+flame_status fl_anomaly_of(flame_context *c, int mode, fl_node *n, const char *op,
+                           fl_node *const *in, int nin) {
   survey own, operand;
   char text[320] = "";
   const int ok = all_finite(c, mode, n, &own);
@@ -86,7 +87,11 @@ flame_status fl_anomaly_of(flame_context *c, int mode, fl_node *n, fl_node *cons
     if (clean != 1) return clean < 0 ? c->err.code : FLAME_OK;
     tell_operand(text, sizeof text, in[i], &operand);
   }
-  return tell(c, mode, n, &own, text);
+  return tell(c, mode, n, op, &own, text);
+}
+
+void fl_anomaly_name(const fl_node *n, char op[FL_OP_TEXT]) {
+  snprintf(op, FL_OP_TEXT, "%s", fl_node_op(n));
 }
 
 int fl_anomaly_possible(int mode, const fl_node *n) {
@@ -97,14 +102,16 @@ int fl_anomaly_possible(int mode, const fl_node *n) {
 }
 
 /* A node to check. Its operands are held in c->borrowed, from index 'at' on: computing one value
-** computes the whole window (all recorded ops), after which nodes release their inputs. */
-typedef struct suspect { fl_node *n; int64_t at; int count; } suspect;
+** computes the whole window (all recorded ops), after which nodes release their inputs and, of a
+** call, the name. */
+typedef struct suspect { fl_node *n; int64_t at; int count; char op[FL_OP_TEXT]; } suspect;
 
 /* 1: n must be checked, and its operands are held; 0: it need not; -1: no memory, the error is
 ** kept. */
 static int suspected(flame_context *c, int mode, fl_node *n, suspect *s) {
   if (!fl_anomaly_possible(mode, n)) return 0;
-  *s = (suspect){ n, c->borrowed.n, 0 };
+  *s = (suspect){ .n = n, .at = c->borrowed.n };
+  fl_anomaly_name(n, s->op);
   for (int i = 0; i < n->nin; i++) {
     if (n->in[i] == NULL) continue;
     if (fl_scope_hold(c, n->in[i]) == NULL) return -1;
@@ -130,7 +137,7 @@ flame_status fl_anomaly_check(flame_context *c, int64_t mark) {
   flame_status e = ok < 0 ? c->err.code : FLAME_OK;
   c->anomaly = 0;                             /* ops that a finaliser records now are not checked */
   for (int64_t i = 0; e == FLAME_OK && i < n; i++)
-    e = fl_anomaly_of(c, mode, list[i].n, &c->borrowed.at[list[i].at], list[i].count);
+    e = fl_anomaly_of(c, mode, list[i].n, list[i].op, &c->borrowed.at[list[i].at], list[i].count);
   c->anomaly = mode;
   fl_free(&c->mem, list, (size_t)most * sizeof *list);
   return e;

@@ -9,8 +9,11 @@ flame_status fl_evaluate_all(flame_context *c);
 flame_status fl_evaluate_alone(flame_context *c, fl_node *n);
 flame_status fl_anomaly_check(flame_context *c, int64_t mark);   /* anomaly.c */
 /* Computes n, and fails if it has values that 'mode' (FL_ANOMALY_*) does not allow and its operands
-** have none. */
-flame_status fl_anomaly_of(flame_context *c, int mode, fl_node *n, fl_node *const *in, int nin);
+** have none. op: its name, by fl_anomaly_name before anything was computed. */
+flame_status fl_anomaly_of(flame_context *c, int mode, fl_node *n, const char *op,
+                           fl_node *const *in, int nin);
+enum { FL_OP_TEXT = 32 };
+void fl_anomaly_name(const fl_node *n, char op[FL_OP_TEXT]);
 /* Can fl_anomaly_of fail for the PENDING node n? */
 int fl_anomaly_possible(int mode, const fl_node *n);
 /* suspects.c: the first notes that a plan, whose nodes still exist, was given to a GPU; the second

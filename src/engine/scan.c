@@ -81,14 +81,16 @@ static flame_status compute(flame_context *c, fl_node *n) {
   fl_engine *e = c->engine;
   fl_node *in[UINT8_MAX];
   int held = 0;
+  char op[FL_OP_TEXT];
   const int look = fl_anomaly_possible(FL_ANOMALY_NAN, n);
+  fl_anomaly_name(n, op);
   for (int i = 0; look && i < n->nin; i++) if (n->in[i]) in[held++] = n->in[i];
   for (int i = 0; i < held; i++) fl_node_hold(in[i]);
   fl_node_hold(n);
   e->met_nan = 0;
   flame_status s = fl_evaluate_alone(c, n);
   if (s == FLAME_OK && e->met_nan && look && n->state == FL_STORED)
-    s = fl_anomaly_of(c, FL_ANOMALY_NAN, n, in, held);
+    s = fl_anomaly_of(c, FL_ANOMALY_NAN, n, op, in, held);
   if (s == FLAME_BAD_VALUE) refuse_writes(c, n);
   for (int i = 0; i < held; i++) fl_node_drop(in[i]);
   fl_node_drop(n);

@@ -17,6 +17,11 @@ return function(distributed, shared)
 
   -- ---- what has a gradient ----------------------------------------------------------------------
 
+  --- Sets x to the value that rank 1 has.
+  local function take_first(x)
+    x:copy_(shared.broadcast(x:detach(), { op = "data_parallel", from = 1 }))
+  end
+
   --- Records in job.seen which parameters the last backward gave a gradient.
   local function watch(job, net)
     for _, p in ipairs(net:parameters()) do
@@ -34,6 +39,10 @@ return function(distributed, shared)
   local function due(job, net)
     local list, missing, named = {}, {}, {}
     for name, p in net:named_parameters() do
+      if not job.equal[p] then                                  -- the network got it later
+        take_first(p)
+        job.equal[p] = true
+      end
       if p.requires_grad then
         table.insert(named, 1, p)
         if not job.seen[p] then missing[#missing + 1] = name end
@@ -153,9 +162,9 @@ return function(distributed, shared)
 
   -- ---- beginning --------------------------------------------------------------------------------
 
-  --- Sets parameters and buffers of all ranks to those of rank 1. Raises if their names, or the
-  --- option 'shard', differ between ranks.
-  local function equalise(net, shard)
+  --- Sets parameters and buffers of all ranks to those of rank 1, and notes the parameters in
+  --- job.equal. Raises if their names, or the option 'shard', differ between ranks.
+  local function equalise(job, net, shard)
     local names, list = { shard and "shard" or nil }, {}
     for _, pairs_of in ipairs { net.named_parameters, net.named_buffers } do
       for name, x in pairs_of(net) do
@@ -163,9 +172,8 @@ return function(distributed, shared)
       end
     end
     shared.agree("data_parallel", shared.hash_of(table.concat(names, ",")))
-    for _, x in ipairs(list) do
-      x:copy_(shared.broadcast(x:detach(), { op = "data_parallel", from = 1 }))
-    end
+    for _, x in ipairs(list) do take_first(x) end
+    for _, p in ipairs(net:parameters()) do job.equal[p] = true end
   end
 
   --- Trains a network on all ranks. Returns the network, with the parameters and buffers of rank 1;
@@ -187,10 +195,11 @@ return function(distributed, shared)
       if bucket < 1 then fail("data_parallel", "bucket is %d, need bytes", bucket) end
       if jobs[net] then fail("data_parallel", "the network is trained so already") end
       if size == 1 then return net end
-      flame.no_grad(equalise, net, shard)
+      local weak <const> = { __mode = "k" }
       local job = { bucket = bucket, find_unused = find_unused, reduce = how,
         ordered = ordered, half = half and not find_unused,
-        seen = setmetatable({}, { __mode = "k" }) }
+        seen = setmetatable({}, weak), equal = setmetatable({}, weak) }
+      flame.no_grad(equalise, job, net, shard)
       if shard then shared.share_out(job, net) end
       count = count + 1
       networks[count], jobs[net] = net, job

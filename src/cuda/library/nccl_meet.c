@@ -77,6 +77,18 @@ static void own_card(fl_cuda *s, fl_card *c) {
   c->can = q->lib ? version : 0;
 }
 
+static void version_text(char out[24], int64_t v) {
+  snprintf(out, 24, "%d.%d.%d", (int)(v / 10000 % 100), (int)(v / 100 % 100), (int)(v % 100));
+}
+
+/* NCCL serves no ranks of several versions. */
+static void differ(char *why, size_t bytes, int rank, int64_t first, int64_t other) {
+  char a[24], b[24];
+  version_text(a, first);
+  version_text(b, other);
+  snprintf(why, bytes, "rank 1 has NCCL %s and rank %d NCCL %s (install the same)", a, rank + 1, b);
+}
+
 /* Can NCCL be used with these cards? If not, 'why' gives the reason. */
 static int judge(const fl_card *c, int n, char *why, size_t bytes) {
   for (int r = 0; r < n; r++) {
@@ -86,6 +98,10 @@ static int judge(const fl_card *c, int n, char *why, size_t bytes) {
     }
     if (!c[r].can) {
       snprintf(why, bytes, "rank %d: %.*s", r + 1, (int)sizeof c[r].why - 1, c[r].why);
+      return 0;
+    }
+    if (c[r].can != c[0].can) {
+      differ(why, bytes, r, c[0].can, c[r].can);
       return 0;
     }
     for (int k = 0; k < r; k++) {
@@ -99,11 +115,10 @@ static int judge(const fl_card *c, int n, char *why, size_t bytes) {
 
 static void note(fl_group *g, int serves, int64_t version, const char *why) {
   g->slow = (uint8_t)!serves;
-  if (serves)
-    snprintf(g->over, sizeof g->over, "NCCL %lld.%lld.%lld", (long long)(version / 10000),
-             (long long)(version / 100 % 100), (long long)(version % 100));
-  else
-    snprintf(g->over, sizeof g->over, "arrays of GPUs go over the host: %s", why);
+  char text[24];
+  version_text(text, version);
+  if (serves) snprintf(g->over, sizeof g->over, "NCCL %s", text);
+  else snprintf(g->over, sizeof g->over, "arrays of GPUs go over the host: %s", why);
 }
 
 /* ---- the communicator ---- */
