@@ -131,7 +131,8 @@ static int rename_declared(void *arg, fl_kstmt *s) {
   return 1;
 }
 
-/* New variables for this iteration, one for each that the body declares. */
+/* Makes new variables for one iteration, one for each that the body declares. Returns the map from
+** the old variables to the new ones. */
 static int32_t *fresh_variables(unroller *u, const fl_kblock *body) {
   fl_kfunc *f = u->f;
   const int n = f->n_vars;

@@ -162,7 +162,7 @@ static void add_store(walk *w, int32_t var, const poly *at, const guards *g) {
 }
 
 /* Joins stores of both branches to one element: they happen whatever the branches' condition is.
-** The other guards of each, from 'na' and 'nb' on, must be the same. */
+** The guards that each has inside its branch, from 'na' and 'nb' on, must be the same. */
 static void join(walk *w, const fl_kc_store *a, const fl_kc_store *b, int na, int nb) {
   if (a->var != b->var || a->n_guards - na != b->n_guards - nb || !fl_kpoly_same(a->at, b->at))
     return;
@@ -355,8 +355,8 @@ static int outermost_jump(const walk *w, fl_kstmt *s, int left) {
   return r.left;
 }
 
-/* Is s "if (…) { …; return; }" with the rest of the kernel after it? Then the rest is its other
-** branch. */
+/* Is s "if (…) { …; return; }" with the rest of the kernel after it? Then the rest counts as the
+** other branch of s. */
 static int ends_in_return(const walk *w, const fl_kstmt *s) {
   return s->kind == FL_KS_IF && !s->other.first && s->body.last && s->body.first != s->body.last &&
          s->body.last->kind == FL_KS_RETURN && !w->depth && !w->branches;

@@ -397,8 +397,8 @@ static fl_cvalue make_vector(fl_front *p, const fl_ktok *name, const fl_cvalue *
   return v.parts ? v : fl_val_none();
 }
 
-/* Reads __ldg and similar functions, accesses with cache hints, as plain accesses. 0: it is none of
-** them. */
+/* Reads __ldg and similar functions, accesses with cache hints, as plain accesses. 0: t names no
+** such function. */
 static int hinted(fl_front *p, const fl_ktok *t, const fl_cvalue *args, int n,
                   fl_cvalue *out) {
   static const char *const loads[] = { "__ldg",  "__ldca", "__ldcg",

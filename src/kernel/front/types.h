@@ -49,7 +49,8 @@ const fl_ctype *fl_ctype_function(void);       /* all pointers to functions have
 fl_ctype *fl_ctype_pointer(fl_karena *a, const fl_ctype *of, int const_of);
 fl_ctype *fl_ctype_array(fl_karena *a, const fl_ctype *of, int64_t count);
 const fl_ctype *fl_ctype_volatile(fl_karena *a, const fl_ctype *t);     /* numbers and structs */
-/* The fields have names and types; the rest is filled in. NULL: no memory, or too large. */
+/* The caller gives the fields' names and types; the rest is filled in. NULL: no memory, or too
+** large. */
 fl_ctype *fl_ctype_struct(fl_karena *a, const char *name, fl_cfield *fields, int n, int64_t align);
 /* Built-in scalar or vector type of one word ("float4", "uint", "__half"); NULL: none. */
 const fl_ctype *fl_ctype_named(fl_karena *a, const char *name, int32_t n);

@@ -65,7 +65,7 @@ static void leave_unread(fl_front *p, const fl_kattempt *from) {
   if (s) s->why = fl_karena_printf(p->a, "%s (line %d)", why, (int)line);
 }
 
-/* Is the {…} at token + k the rest of the declaration? */
+/* Does the declaration end after the {…} that begins k tokens ahead: does a ';' follow it? */
 static int is_alone(fl_front *p, int k) {
   int depth = 0;
   do {

@@ -62,7 +62,8 @@ typedef struct fl_lane_launch {
   int64_t most;                   /* with 'used': most instructions of all blocks (kind STOPPED) */
   void (*print)(void *arg, const char *text, size_t n);   /* printf; NULL: dropped */
   void *print_arg;
-  fl_lane_shadow *shadow;        /* accesses to global memory; needed for FL_LANE_RACE, see below */
+  fl_lane_shadow *shadow;        /* accesses to global memory, for FL_LANE_RACE
+                                 ** (fl_lane_shadow_new) */
 } fl_lane_launch;
 
 typedef enum {

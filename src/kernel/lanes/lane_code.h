@@ -194,7 +194,7 @@ typedef struct fl_lane_array {
   uint8_t kind, type, wide, dynamic;
   uint8_t touched;         /* POINTER: 1: read, 2: written, 4: accessed at other elements than each
                            ** thread's own */
-  uint8_t uses;            /* FL_LANE_READ and so on: what the code does to it */
+  uint8_t uses;            /* what the code does to the array: FL_LANE_READ, … */
   int32_t param, leaf;     /* POINTER: the argument, and which of its pointers */
   int64_t count, offset;   /* offset: SHARED bytes in the block's memory; ARRAY: slots per lane
                            ** before it, of its width; TABLE: cells of 'tables' */

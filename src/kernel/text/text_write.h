@@ -24,7 +24,7 @@ typedef struct fl_kwriter {
 
 static inline int fl_kt_is_half(int type) { return type == FL_KT_F16 || type == FL_KT_BF16; }
 static inline const char *fl_kput_half(int type) { return type == FL_KT_F16 ? "f16" : "bf16"; }
-/* The C type of a variable; below, the type of an element in memory. */
+/* fl_kput_value_type: the C type of a variable; fl_kput_memory_type: of an element in memory. */
 static inline const char *fl_kput_value_type(int type) {
   return fl_kt_is_half(type) ? "float" : fl_ktypes[type].c;
 }
