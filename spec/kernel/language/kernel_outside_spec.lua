@@ -27,6 +27,10 @@ local DECLARED <const> = [[
     typedef double number;
     __device__ number least(number) const;
     struct In { double q; __device__ double get() const; } in;
+    static constexpr int K = 3;
+    __device__ double late(double a, double b, double c = K) const;
+    template <typename T> __device__ T more(T a, T by = T(K) / 2, int k = K) const;
+    template <int M, typename T> __device__ T far(const T *p, int at = M + K, const T *q = nullptr) const;
   };
   template <typename T, int N> struct A {
     T v[N];
@@ -36,6 +40,8 @@ local DECLARED <const> = [[
     template <typename U> __device__ U sum(U start) const;
     __device__ T first(T plus = T(1)) const;
     static __device__ T constant();
+    template <typename U> __device__ T mixed(U by, T plus = T(N) / 3, U other = U(2)) const;
+    template <typename F> __device__ T each(F f, T from = T(N)) const;
   };
   template <typename T> struct B : A<T, 2> {
     __device__ B(T s);
@@ -59,6 +65,17 @@ local DEFINED <const> = [[
   template <typename T> __device__ T V::scaled(T by) const { return by * x; }
   __device__ V::number V::least(number v) const { return v < x ? v : x; }
   __device__ double V::In::get() const { return q * q; }
+  __device__ double V::late(double a, double b = 4, double c) const { return x * a + b * c; }
+  template <typename T> __device__ T V::more(T a, T by, int k) const { return x * a + by * k; }
+  template <int M, typename T> __device__ T V::far(const T *p, int at, const T *q) const {
+    return x * at + (q ? q[0] : p[1]);
+  }
+  template <typename T, int N> template <typename U>
+  __device__ T A<T, N>::mixed(U by, T plus, U other) const { return v[0] * by + plus * other; }
+  template <typename T, int N> template <typename F> __device__ T A<T, N>::each(F f, T from) const {
+    for (int i = 0; i < N; ++i) from = f(from, v[i]);
+    return from;
+  }
   template <typename T, int N> __device__ A<T, N>::A(T s) {
     for (int i = 0; i < N; ++i) v[i] = s * (i + 1);
   }
@@ -94,6 +111,11 @@ local rows <const> = {
   "A<double, 2> p(x[i]); y[i] = early(p) + p.sum(1.) * p.first(x[i]);",
   "y[i] = x[i] * (A<double, 4>::constant() + A<float, 2>::constant());",
   "B<double> b(x[i]); y[i] = b.both() + b.dot(b) + b.first();",
+  "V a(x[i]); y[i] = a.late(x[0]) + a.late(2, x[i]) + a.late(1, 2, x[i]);",
+  "V a(x[i]); y[i] = a.more(x[0]) * a.more(2., x[i]) + a.more(1., 2., 5) + a.more<double>(3);",
+  "V a(x[i]); y[i] = a.far<2>(x) + a.far<1>(x, 4) + a.far<1>(x, 4, x + 2);",
+  "A<double, 2> a(x[i]); y[i] = a.mixed(3) + a.mixed(x[i]) * a.mixed(x[0], x[1], 2.);",
+  "A<double, 2> a(x[i]); y[i] = a.each([=](double s, double v) { return s * v + x[0]; });",
 }
 
 --- A kernel's text, with the definitions (DEFINED) after the kernel that uses them, or before it.
@@ -108,8 +130,9 @@ describe("a function that is defined outside of its struct", function()
     it("is that of the declaration: " .. body, function()
       local right = judged.values("#define __forceinline__\n" .. source(body), { "x" },
         judged.array("x", judged.numbers(N, 1)))
-      -- C++ has a special case before its first use
-      for _, after in ipairs(body:find "A<float" and { false } or { false, true }) do
+      -- C++ has a special case, and a default that a definition adds, before its first use
+      local before = body:find "A<float" or body:find "late"
+      for _, after in ipairs(before and { false } or { false, true }) do
         local k, x = flame.kernel(source(body, after)), judged.row(N, 1)
         if right then judged.near(k(x, N):totable(), right[1], body) end
         proof.check(function(v) return k(v, N) end, { x })
@@ -163,6 +186,38 @@ describe("a function that is defined outside of its struct", function()
       assert.matches(why, got)
       assert.matches("line %d+", got)
     end
+  end)
+
+  it("has the defaults that its definition adds from there on", function()
+    local use = "__global__ void k(const float *x, float *y) { V v{x[0]}; y[0] = v.f(3); }\n"
+    local declared = "struct V { float x; __device__ float f(float a, float b) const; };\n"
+    local defined = "__device__ float V::f(float a, float b = 2) const { return x * a + b; }\n"
+    assert.equal(17, flame.kernel(declared .. defined .. use)(flame.tensor { 5 }):item())
+    local why = message(function()
+      flame.kernel(declared .. use .. defined)(flame.tensor { 5 }):item()
+    end)
+    assert.matches(flame.default_device() == "cpu" and "line 2.*'f' takes" or "f", why)
+  end)
+
+  it("is refused where its defaults may mean other types than in the definition", function()
+    if flame.default_device() ~= "cpu" then return end
+    for _, text in ipairs {
+      "template <class S, class T> struct W { S x; __device__ S f(int, S b = S(3.5)) const; };"
+        .. "template <class T, class S> __device__ T W<T, S>::f(int a, T b) const { return x * b; }"
+        .. "typedef W<float, int> V;",
+      "struct V { float x; template <class T> __device__ T f(T, T b = T(2)) const; };"
+        .. "template <class U> __device__ U V::f(U a, U b) const { return x * b; }",
+      "template <class S> struct W { S x; template <class T> __device__ S f(T, S b = S(3.5)) const; };"
+        .. "template <class U> template <class S> __device__ U W<U>::f(S a, U b) const { return b; }"
+        .. "typedef W<float> V;",
+    } do
+      assert.matches("line 4.*'f' has defaults, and its template's parameters have other names",
+        refused(text, "V v{x[i]}; y[i] = v.f(1);"))
+    end
+    local same = "template <class S, class T> struct W { S x; __device__ S f(int, S b = S(3.5)) const; };"
+      .. "template <class A, class B> __device__ A W<A, B>::f(int a, A b) const { return x * b; }"
+      .. "typedef W<float, int> V; __global__ void k(const float *x, float *y) { y[0] = V{x[0]}.f(1); }"
+    assert.equal(7, flame.kernel(same)(flame.tensor { 2 }):item())
   end)
 
   it("leaves functions of the host and other names alone", function()

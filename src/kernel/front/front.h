@@ -81,6 +81,7 @@ typedef struct fl_kformal {
   const fl_ctype *type;          /* NULL: auto, or a function */
   uint8_t by_reference, is_const;
   uint8_t is_function;         /* a pointer to a function: its value is an object, as for lambdas */
+  uint8_t late;      /* the default is in the definition outside of the struct: for later calls */
   int64_t init;                  /* token of its default; 0: none */
 } fl_kformal;
 
@@ -108,6 +109,8 @@ typedef struct fl_kdevice {
   const fl_kscope *scope;        /* of a lambda */
   const char *pack;         /* the pack whose n_pack elements are the last parameters; NULL: none */
   int n_pack;
+  int64_t declared;    /* of a template defined outside of its struct: the '(' in the struct, where
+                       ** the formals have their defaults; 0: it is not such a template */
   struct fl_kdevice *next;       /* overload of the same name */
 } fl_kdevice;
 

@@ -134,8 +134,6 @@ static int declares(const fl_kdevice *d, const fl_kdevice *of) {
   return fl_device_same(d, of);
 }
 
-/* Has a formal of the template a default, as in "T f(T x = 1);"? The formals are then read from the
-** definition, which has no defaults, so such a template is refused. */
 static int has_default(const fl_front *p, const fl_kdevice *d) {
   int depth = 0;
   for (int64_t i = d->open; i < p->toks.n; i++) {
@@ -147,17 +145,42 @@ static int has_default(const fl_front *p, const fl_kdevice *d) {
   return 0;
 }
 
+/* Has parameter i of template b the name of a parameter of a, but not of number i (other = 0: of
+** any)? Defaults, which are read among b's names, may then mean a's. */
+static int confused(const fl_ktparam *a, int n, const fl_ktparam *b, int m, int other) {
+  int is = 0;
+  for (int i = 0; i < n; i++)
+    for (int k = 0; k < m; k++) is |= (!other || i != k) && !strcmp(a[i].name, b[k].name);
+  return is;
+}
+
+static int renamed(const fl_ktparam *a, const fl_ktparam *b, int n) {
+  int is = 0;
+  for (int i = 0; i < n; i++) is |= strcmp(a[i].name, b[i].name) != 0;
+  return is;
+}
+
+static void refuse_names(fl_kdevice *d) {
+  d->why = "has defaults, and its template's parameters have other names where it is defined";
+}
+
 static void complete(const fl_front *p, fl_kdevice *d, const fl_kdevice *of) {
   d->body = of->body;
   d->inits = of->inits;
   d->line = of->line;
   if (!d->n_tparams) {
-    for (int i = 0; i < d->n_params; i++) of->params[i].init = d->params[i].init;
+    const fl_kmembers *m = d->owner->s->members;
+    for (int i = 0; i < d->n_params; i++) {
+      fl_kformal *f = &of->params[i];
+      f->late = !d->params[i].init;
+      if (!f->late || (m && m->of)) f->init = d->params[i].init;
+    }
     d->params = of->params;
     return;
   }
-  if (has_default(p, d)) d->why = "is a template with defaults, and defined outside of its struct";
+  if (has_default(p, d) && renamed(d->tparams, of->tparams, d->n_tparams)) refuse_names(d);
   for (int i = 0; i < d->n_tparams; i++) of->tparams[i].init = d->tparams[i].init;
+  d->declared = d->open;
   d->tparams = of->tparams;
   d->head = of->head;
   d->open = of->open;
@@ -227,6 +250,10 @@ static void complete_from(fl_front *p, fl_kdevice *d, const fl_koutside *o) {
   const fl_kdevice *of = read_definition(p, d->owner, env, o->n_tparams, o->own, o->n_own);
   fl_front_close(p, back);
   if (!of || !declares(d, of)) return;
+  const fl_ktparam *names = m->of->tparams;
+  if (has_default(p, d) && (confused(names, o->n_tparams, o->tparams, o->n_tparams, 1) ||
+                            confused(names, o->n_tparams, o->own, o->n_own, 0)))
+    refuse_names(d);
   complete(p, d, of);
   d->env = env;
   d->n_env = o->n_tparams;

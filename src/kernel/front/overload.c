@@ -59,7 +59,7 @@ static int ranks_of(fl_front *p, const fl_kdevice *d, const fl_kcall *c, int *ra
   if (c->n > d->n_params || c->n > MAX_ARGS) return 0;
   if (c->self ? d->is_static == 2 : d->owner && !d->is_static && !d->is_maker) return 0;
   for (int i = c->n; i < d->n_params; i++)
-    if (!d->params[i].init) return 0;
+    if (!d->params[i].init || (d->params[i].late && d->params[i].init > p->at)) return 0;
   ranks[0] = EXACT;
   if (c->self && !d->is_static && !d->is_maker) {
     if (c->self->is_const && !d->is_const) return 0;

@@ -223,6 +223,18 @@ int fl_template_bind(fl_front *p, const fl_ktparam *t, int n, fl_symbol *env) {
 
 /* ---- functions ------------------------------------------------------------------------------- */
 
+/* Takes the defaults of the formals from the declaration in the struct; if they can not be read,
+** any, so that a call finds 'one' and tells why. */
+static void take_defaults(fl_front *p, fl_kdevice *one) {
+  fl_kdevice there = { .name = one->name };
+  p->at = one->declared + 1;
+  if (!one->why) fl_device_formals(p, &there);
+  for (int i = 0; i < one->n_params && !p->failed; i++)
+    if (!one->params[i].init)
+      one->params[i].init = one->why ? one->declared
+                            : i < there.n_params ? there.params[i].init : 0;
+}
+
 /* Reads the types of the formals with the parameters bound; auto takes the argument's type. */
 static int read_types(fl_front *p, fl_kdevice *one, const fl_kcall *c) {
   const fl_kbookmark back = fl_front_open(p, one->head, one->scope);
@@ -230,6 +242,7 @@ static int read_types(fl_front *p, fl_kdevice *one, const fl_kcall *c) {
   fl_front_push(p, one->env, one->n_env);
   one->n_params = 0;
   fl_device_signature(p, one);
+  if (one->declared && !p->failed) take_defaults(p, one);
   const int drops = fl_pattern_drops(p, one->head);
   fl_front_close(p, back);
   fl_front_check(p, NULL);                                   /* refuses if the failure was a lack of
