@@ -36,6 +36,9 @@ local ordered = {
   "b[0] = twice(q, s++); b[1] = q;", "b[i] = 3, b[i + 1] = b[i]++ + 1;",
   "b[0] = m[1][0] + (m[1][1] = 9);", "int k = 0; b[k++] = k++; b[k] = 9; b[7] = k;",
   "Count c = {2}; b[0] = c[c.n = 4];", "b[2] = (i = 4) + q; b[1] = i;",
+  "(q > 3 ? b[i] : b[5]) = i = 2;", "int &r = x[1] > 3 ? i : q; b[r] = r = 2; b[7] = i;",
+  "b[0] = ++(x[0] ? q : s) << (x[0] ? i : q)++ % 3; b[1] = q; b[2] = s; b[3] = i;",
+  "(x[1] > 3 ? b[1] : b[2]) = 7, b[3] = b[1]; (i ? q : s) += q = 3; b[4] = s; b[5] = q;",
 }
 
 -- { body, b[0] }: a compiler may choose the order; NVRTC and our CPU code choose the same order.
@@ -61,6 +64,9 @@ local open = {
   { "b[0] = b[i++] + b[i];", "i" },
   { "b[0] = ~q & q++;", "q" }, { "b[0] = 2 * q - 3 * (i + q--);", "q" },
   { "Plain p = {1, 2}; b[0] = p.a + p.a++;", "p" },
+  { "int &r = x[0] ? q : s; b[0] = r + (q = 3);", "q" },
+  { "int &r = x[0] ? q : s; b[0] = two(r, s = 3);", "r" },
+  { "b[0] = two(q, (x[0] ? q : s) = 3);", "q" },
 }
 
 local HEAD = "  int b[8] = {0}, i = x[0], q = x[1], s = x[2], m[3][3] = {{1, 2, 3}, {4, 5, 6}, {7, 8, 9}}; m[2][2] += i;\n  "

@@ -2,6 +2,7 @@
 ** Calls: arguments, __device__ functions (inlined: their tokens are read again with the parameters
 ** bound), builtins. References and pointers are bound to the caller's objects.
 */
+#include "kernel/front/forms.h"
 #include "kernel/front/template.h"
 #include <string.h>
 
@@ -120,10 +121,25 @@ static int wants_array(fl_front *p, const fl_kformal *f, fl_cvalue v, int64_t bo
   return 1;
 }
 
-static void bind_reference(fl_front *p, const fl_kformal *f, fl_cvalue v, int64_t body,
+/* Does the function write nothing that its caller has, so that a formal that is a reference to
+** const may be a copy? */
+static int writes_nothing(const fl_kdevice *d) {
+  int writes = d->scope || (d->owner && !d->is_static && !d->is_const);
+  for (int i = 0; i < d->n_params; i++) {
+    const fl_kformal *f = &d->params[i];
+    writes |= f->type->kind == FL_C_POINTER ? !f->type->const_of : f->by_reference && !f->is_const;
+  }
+  return !writes;
+}
+
+static void bind_reference(fl_front *p, const fl_kdevice *d, const fl_kformal *f, fl_cvalue v,
                            int32_t line) {
-  const int turned = v.kind == FL_V_PLACE && p->turning && fl_turn_of(p, v.var);
+  const int pure = writes_nothing(d), is_place = v.kind == FL_V_PLACE,
+            turned = is_place && p->turning && f->is_const && fl_turn_of(p, v.var);
+  const int64_t body = d->body;
   v = fl_member_as(p, v, f->type, line);
+  if (!turned) v = fl_choose_bound(p, v, f->is_const, pure, f->name, line);
+  if (p->failed) return;
   const int place = v.kind == FL_V_PLACE && !v.rvalue && !turned && fl_ctype_same(f->type, v.type);
   if (!place && (f->is_const || f->by_reference == 2)) { bind_value(p, f, v, body, line); return; }
   if (wants_array(p, f, v, body, line)) return;
@@ -177,7 +193,7 @@ static void bind(fl_front *p, const fl_kdevice *d, const fl_kcall *c, int64_t fr
     const fl_cvalue v = i < c->n ? args[i] : by_default(p, d, f, frame, c->line);
     if (p->failed) break;
     if (f->type->kind == FL_C_POINTER) bind_pointer(p, f, v, d->body, c->line);
-    else if (f->by_reference) bind_reference(p, f, v, d->body, c->line);
+    else if (f->by_reference) bind_reference(p, d, f, v, c->line);
     else bind_value(p, f, v, d->body, c->line);
   }
   fl_symbol *pack = d->pack && !p->failed ? fl_front_add(p, d->pack, FL_SYM_PACK) : NULL;

@@ -130,7 +130,9 @@ static void declare_reference(fl_front *p, const fl_ctype *t, int is_auto, int i
     fl_refuse(p, line, "reference '%s' without an object", name);
   fl_cvalue v = fl_parse_assign(p);
   if (p->failed) return;
-  const int turned = v.kind == FL_V_PLACE && p->turning && fl_turn_of(p, v.var);
+  const int turned = v.kind == FL_V_PLACE && p->turning && is_const && fl_turn_of(p, v.var);
+  if (!turned) v = fl_choose_bound(p, v, is_const, 0, name, line);
+  if (p->failed) return;
   const int place = v.kind == FL_V_PLACE && !turned && (is_auto || fl_ctype_same(t, v.type));
   if (!place && (is_const || ref == 2) &&
       (is_auto ? v.kind == FL_V_EXPR || v.kind == FL_V_PARTS || turned : t->kind != FL_C_POINTER)) {

@@ -233,6 +233,7 @@ static fl_cvalue choose_other(fl_front *p, fl_kexpr *c, fl_cvalue x, fl_cvalue y
   fl_view_meet(p, &x, &y);
   if (x.when || y.when) fl_refuse(p, line, "one or another pointer, which may be null");
   if (p->failed) return x;
+  if (x.var != y.var) fl_choose_arrays(p, &x, &y);
   const int apart = x.var != y.var || x.linear != y.linear || x.null || y.null;
   if (p->b && (apart || fl_turn_of(p, x.var)) && fl_turn_wanted(p, &x, &y))
     return fl_turn_choose(p, c, x, y, line);
@@ -302,6 +303,21 @@ static fl_cvalue choose_if(fl_front *p, fl_kexpr *c, fl_cvalue x, fl_cvalue y,
   return p->f->vars[r.var].kind == FL_KV_LOCAL ? fl_val_expr(fl_kexpr_var(p->f, r.var)) : r;
 }
 
+/* "c ? a : b" of numbers, structs or pointers. 'sides' has the statements of both. */
+static fl_cvalue choose(fl_front *p, fl_kexpr *c, fl_cvalue a, fl_cvalue b, fl_kblock *sides,
+                        int32_t line) {
+  if (sides[0].first || sides[1].first || (no_value(a) && no_value(b)))
+    return choose_if(p, c, a, b, sides, line);
+  if (fl_val_is_object(a) || is_address(a) || is_address(b))
+    return choose_other(p, c, a, b, line);
+  fl_kexpr *u = fl_val_scalar(p, a, line), *v = fl_val_scalar(p, b, line);
+  if (!u || !v) return fl_val_none();
+  const int type = u->type == v->type ? u->type : fl_arith_type(u->type, v->type);
+  fl_kexpr *e =
+      fl_kexpr_select(p->a, c, fl_val_convert(p, u, type), fl_val_convert(p, v, type));
+  return fl_val_expr(fl_front_check(p, e));
+}
+
 static fl_cvalue parse_ternary(fl_front *p) {
   fl_cvalue x = parse_binary(p, 1);
   if (!fl_front_is(p, '?') || !fl_front_enter(p)) return x;
@@ -316,19 +332,13 @@ static fl_cvalue parse_ternary(fl_front *p) {
   fl_front_into(p, out);
   p->nest--;
   if (p->failed || !c) return fl_val_none();
-  if (sides[0].first || sides[1].first || (no_value(a) && no_value(b)))
-    return choose_if(p, c, a, b, sides, line);
-  if (c->kind == FL_KX_CONST && a.kind == FL_V_PLACE && b.kind == FL_V_PLACE &&
+  const int plain = !sides[0].first && !sides[1].first;
+  if (plain && c->kind == FL_KX_CONST && a.kind == FL_V_PLACE && b.kind == FL_V_PLACE &&
       fl_ctype_same(a.type, b.type))
     return c->value.i ? a : b;                               /* may be assigned to */
-  if (fl_val_is_object(a) || is_address(a) || is_address(b))
-    return choose_other(p, c, a, b, line);
-  fl_kexpr *u = fl_val_scalar(p, a, line), *v = fl_val_scalar(p, b, line);
-  if (!u || !v) return fl_val_none();
-  const int type = u->type == v->type ? u->type : fl_arith_type(u->type, v->type);
-  fl_kexpr *e =
-      fl_kexpr_select(p->a, c, fl_val_convert(p, u, type), fl_val_convert(p, v, type));
-  return fl_val_expr(fl_front_check(p, e));
+  fl_cvalue r = choose(p, c, a, b, sides, line);
+  fl_choose_note(p, &r, plain ? c : NULL, a, b);
+  return r;
 }
 
 /* ---- assignment ------------------------------------------------------------------------------ */
@@ -443,7 +453,7 @@ static fl_cvalue from_list(fl_front *p, fl_cvalue to) {
 ** 'to', which begin at m. */
 static fl_cvalue right_side(fl_front *p, const fl_kmark *m, fl_cvalue to, int32_t line) {
   const fl_kblock left = fl_order_cut(m);
-  const int list = fl_front_is(p, '{') && to.kind == FL_V_PLACE;
+  const int list = fl_front_is(p, '{') && (to.kind == FL_V_PLACE || to.either);
   fl_cvalue from = list ? from_list(p, to) : fl_parse_assign(p);
   const fl_kmark middle = { m->b, m->b ? m->b->last : NULL, m->vars };
   if (!left.first) return from;
@@ -474,6 +484,7 @@ fl_cvalue fl_parse_assign(fl_front *p) {
     const int op = assignments[i].op;
     const int32_t line = fl_front_next(p)->line;
     fl_cvalue from = right_side(p, &m, to, line);
+    to = fl_choose_place(p, to, line);
     if (p->failed) break;
     if (to.kind == FL_V_POINTER && to.sym) {
       to = assign_pointer(p, to, op ? fl_binary(p, op, to, from, line) : from, line);
@@ -494,6 +505,7 @@ fl_cvalue fl_parse_assign(fl_front *p) {
 
 fl_cvalue fl_step(fl_front *p, fl_cvalue v, int op, int postfix, int unused, int32_t line) {
   fl_kexpr *one = fl_kexpr_int(p->a, FL_KT_I32, 1);
+  v = fl_choose_place(p, v, line);
   if (p->failed || !one) return v;
   if (fl_val_is_object(v)) {
     const fl_cvalue args[2] = { v, fl_val_expr(one) };

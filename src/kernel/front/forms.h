@@ -1,8 +1,55 @@
-/* Unions, operators of structs, printf, lists of arrays, textures: the functions of union.c,
-** operator.c, printf.c and texture.c, with some of parameter.c, value.c and turn.c. */
+/* Unions, operators of structs, printf, lists of arrays, textures, pointers and references to one
+** or another: the functions of union.c, operator.c, printf.c, texture.c, turn.c and choose.c, with
+** some of parameter.c, value.c and view.c. */
 #ifndef FL_KERNEL_FORMS_H
 #define FL_KERNEL_FORMS_H
 #include "kernel/front/front.h"
+
+/* ---- turn.c: pointers into one of several arrays -------------------------------------------- */
+
+fl_kturn *fl_turn_of(const fl_front *p, int32_t var);        /* NULL: var is an ordinary array */
+/* May a pointer to 'of' that points to v at first (NULL: nowhere yet) become a turn (a pointer into
+** one of several arrays)? It may if 'of' is a number, or a struct of numbers of one type. */
+int fl_turn_fits(const fl_front *p, const fl_ctype *of, const fl_cvalue *v);
+/* Called if one pointer is to point where x does and where y does, into two arrays. 1: it can, as
+** the body is read with turns (such pointers); 0: not yet: the body may be read again with them. */
+int fl_turn_wanted(fl_front *p, const fl_cvalue *x, const fl_cvalue *y);
+/* Is pointer 'name' assigned between token 'at', 'depth' blocks deep, and the end of its block? */
+int fl_turn_later(const fl_front *p, int64_t at, int depth, const char *name);
+/* fl_turn_later that also counts ++ and +=, and with 'passed' uses as an argument by itself. */
+int fl_turn_moves(const fl_front *p, int64_t at, int depth, const char *name, int passed);
+/* Is the name at token i an argument by itself? It may be taken by reference and assigned. */
+int fl_turn_passed(const fl_front *p, int64_t i);
+fl_kexpr *fl_turn_same(fl_front *p, fl_cvalue x, fl_cvalue y);   /* do they point into one array? */
+/* Makes a turn (a pointer into one of several arrays). from: where it points at first, or NULL. */
+fl_cvalue fl_turn_new(fl_front *p, const fl_ctype *of, int is_const, const char *name,
+                      const fl_cvalue *from, int32_t line);
+void fl_turn_set(fl_front *p, fl_kturn *t, fl_cvalue from, int32_t line);
+/* c ? x : y */
+fl_cvalue fl_turn_choose(fl_front *p, fl_kexpr *c, fl_cvalue x, fl_cvalue y, int32_t line);
+void fl_turn_lower(fl_front *p);                             /* at the end of the body */
+
+/* ---- choose.c: "c ? x : y" as an lvalue ------------------------------------------------------ */
+
+/* Notes in the value v of "c ? x : y" that it is one of two lvalues, if it is. c NULL: the arms
+** have effects. */
+void fl_choose_note(fl_front *p, fl_cvalue *v, fl_kexpr *c, fl_cvalue x, fl_cvalue y);
+/* The lvalue that was chosen, if v is the value of a choice of two (FL_V_NONE: refused); else v. */
+fl_cvalue fl_choose_place(fl_front *p, fl_cvalue v, int32_t line);
+/* Requests arrays for variables of which x and y point to one or the other. 1: the body is read
+** again with them. */
+int fl_choose_arrays(fl_front *p, const fl_cvalue *x, const fl_cvalue *y);
+/* What a reference is bound to: v as an lvalue that stays where it is when a pointer into one of
+** several arrays, through which it was found, is assigned. A choice of two lvalues may stay a value
+** if the reference is to const and nothing changes these: they are const, or variables of threads
+** that the function called (which writes only what it declares: 'pure') can not reach. */
+fl_cvalue fl_choose_bound(fl_front *p, fl_cvalue v, int is_const, int pure, const char *name,
+                          int32_t line);
+
+/* Requests an array of its elements for the object of variable 'var', if they are of one type.
+** Returns 1 if it becomes one, for which the body is then read again. */
+int fl_view_array(fl_front *p, int32_t var);
+
 
 #define FL_UNNAMED "struct"                  /* the name of a struct or union without a name */
 const fl_ctype *fl_union_of(fl_front *p, const fl_ctype *parts, int32_t line);

@@ -41,7 +41,11 @@ typedef struct fl_cvalue {
   fl_kexpr *idx;
   fl_kexpr **parts;
   int64_t at;
+  const struct fl_keither *either;   /* it is the value of "c ? x : y" of two lvalues (choose.c);
+                                     ** NULL: it is not */
 } fl_cvalue;
+/* c NULL: the arms have effects, so that the lvalue can not be had. */
+typedef struct fl_keither { fl_kexpr *c; fl_cvalue x, y; } fl_keither;
 
 /* ---- names ----------------------------------------------------------------------------------- */
 typedef enum {
@@ -531,30 +535,7 @@ int fl_held_is(const fl_front *p, const fl_cvalue *v);       /* the place of one
 fl_cvalue fl_held_read(fl_front *p, fl_cvalue place, int32_t line);
 void fl_held_assign(fl_front *p, fl_cvalue place, fl_cvalue from, int32_t line);
 
-/* ---- turn.c: pointers into one of several arrays -------------------------------------------- */
-
-typedef struct fl_kturn fl_kturn;
-fl_kturn *fl_turn_of(const fl_front *p, int32_t var);        /* NULL: var is an ordinary array */
-/* May a pointer to 'of' that points to v at first (NULL: nowhere yet) become a turn (a pointer into
-** one of several arrays)? It may if 'of' is a number, or a struct of numbers of one type. */
-int fl_turn_fits(const fl_front *p, const fl_ctype *of, const fl_cvalue *v);
-/* Called if one pointer is to point where x does and where y does, into two arrays. 1: it can, as
-** the body is read with turns (such pointers); 0: not yet: the body may be read again with them. */
-int fl_turn_wanted(fl_front *p, const fl_cvalue *x, const fl_cvalue *y);
-/* Is pointer 'name' assigned between token 'at', 'depth' blocks deep, and the end of its block? */
-int fl_turn_later(const fl_front *p, int64_t at, int depth, const char *name);
-/* fl_turn_later that also counts ++ and +=, and with 'passed' uses as an argument by itself. */
-int fl_turn_moves(const fl_front *p, int64_t at, int depth, const char *name, int passed);
-/* Is the name at token i an argument by itself? It may be taken by reference and assigned. */
-int fl_turn_passed(const fl_front *p, int64_t i);
-fl_kexpr *fl_turn_same(fl_front *p, fl_cvalue x, fl_cvalue y);   /* do they point into one array? */
-/* Makes a turn (a pointer into one of several arrays). from: where it points at first, or NULL. */
-fl_cvalue fl_turn_new(fl_front *p, const fl_ctype *of, int is_const, const char *name,
-                      const fl_cvalue *from, int32_t line);
-void fl_turn_set(fl_front *p, fl_kturn *t, fl_cvalue from, int32_t line);
-/* c ? x : y */
-fl_cvalue fl_turn_choose(fl_front *p, fl_kexpr *c, fl_cvalue x, fl_cvalue y, int32_t line);
-void fl_turn_lower(fl_front *p);                             /* at the end of the body */
+typedef struct fl_kturn fl_kturn;                          /* forms.h */
 
 /* ---- expr.c, call.c, warp.c, stmt.c ---------------------------------------------------------- */
 

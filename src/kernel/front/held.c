@@ -4,7 +4,7 @@
 ** text, is kept in fl_kheld.v, and does not change. Only if the kernel is read with p->turning
 ** (turn.c) may later assignments make the member point into another array.
 */
-#include "kernel/front/front.h"
+#include "kernel/front/forms.h"
 #include <string.h>
 
 struct fl_kheld {

@@ -2,7 +2,7 @@
 ** Lambdas: an object without fields whose type has one function, operator(). Variables captured by
 ** reference are the names visible at the lambda; those captured by value are copied there.
 */
-#include "kernel/front/front.h"
+#include "kernel/front/forms.h"
 #include <string.h>
 
 enum { MAX_CAPTURED = 32 };

@@ -11,10 +11,12 @@
 **   expression is refused, since compilers differ. Calls of functions are not interleaved, and run
 **   from left to right, as on GPUs: f(&s) + s and s + f(&s) differ.
 */
-#include "kernel/front/front.h"
+#include "kernel/front/forms.h"
 
 /* A write to a variable. 'anywhere': to an unknown element of it. */
-typedef struct effect { int32_t var; const fl_kexpr *index; uint8_t anywhere; int found; } effect;
+typedef struct effect {
+  const fl_front *p; int32_t var; const fl_kexpr *index; uint8_t anywhere; int found;
+} effect;
 
 static int is_first(const fl_kexpr *x) { return !x || (x->kind == FL_KX_CONST && !x->value.i); }
 
@@ -23,10 +25,19 @@ static int is_at(const effect *e, const fl_kexpr *index) {
          (is_first(e->index) ? is_first(index) : index && fl_kexpr_same(e->index, index));
 }
 
+/* May element 'index' of 'var' be what e writes? A pointer into one of several arrays (turn.c) may
+** point into any of that type. */
+static int is_same(const effect *e, int32_t var, const fl_kexpr *index) {
+  if (var == e->var) return is_at(e, index);
+  const fl_kvar *a = &e->p->f->vars[e->var], *b = &e->p->f->vars[var];
+  return (fl_turn_of(e->p, e->var) || fl_turn_of(e->p, var)) && a->type == b->type &&
+         a->kind != FL_KV_LOCAL && b->kind != FL_KV_LOCAL;
+}
+
 static int see_read(void *arg, fl_kexpr *x) {
   effect *e = arg;
-  if (x->var == e->var && (x->kind == FL_KX_VAR || (x->kind == FL_KX_LOAD && is_at(e, x->x[0]))))
-    e->found = 1;
+  if (x->kind == FL_KX_VAR && x->var == e->var) e->found = 1;
+  if (x->kind == FL_KX_LOAD && is_same(e, x->var, x->x[0])) e->found = 1;
   return !e->found;
 }
 
@@ -42,7 +53,8 @@ static int see_use(void *arg, fl_kstmt *s) {
   effect *e = arg;
   const fl_kexpr *index;
   if (s->called) return 0;
-  if (written(s, &index) == e->var && is_at(e, index)) e->found = 1;
+  const int32_t var = written(s, &index);
+  if (var >= 0 && is_same(e, var, index)) e->found = 1;
   return !e->found;
 }
 
@@ -58,8 +70,8 @@ static int reads(effect *e, const fl_cvalue *v, int address) {
   const int leaves = v->kind == FL_V_PARTS || (place && !v->linear)
                      ? fl_ctype_leaves(v->type) : place;
   for (int i = 0; v->kind == FL_V_PARTS && i < leaves; i++) fl_kwalk_expr(&see, v->parts[i]);
-  if (place && !address && e->var >= v->var && e->var < v->var + leaves && is_at(e, v->idx))
-    e->found = 1;
+  for (int i = 0; i < leaves && place && !address; i++)
+    if (is_same(e, v->var + i, v->idx)) e->found = 1;
   return e->found;
 }
 
@@ -85,26 +97,32 @@ fl_kblock fl_order_cut(const fl_kmark *m) {
 }
 
 /* A search for effects (writes to variables). first: only variables with lower numbers count, those
-** from before the operands were read. which: PLAIN: effects of called functions are left out; ALL:
-** they are not. meet: called for each effect; if it returns true the search ends. */
+** from before the operands were read, and pointers into one of several. which: PLAIN: effects of
+** called functions are left out; ALL: they are not. meet: called for each effect; if it returns
+** true the search ends. */
 enum { PLAIN = 1, ALL };
 typedef struct effects {
-  int32_t first; int which, found; int (*meet)(void *with, effect *e); void *with;
+  const fl_front *p;
+  int32_t first;
+  int which, found;
+  int (*meet)(void *with, effect *e);
+  void *with;
 } effects;
 
 static int see_effect(void *arg, fl_kstmt *s) {
   effects *a = arg;
-  effect e = { .found = 0 };
+  effect e = { .p = a->p };
   if (a->which == PLAIN && s->called) return 0;
   e.var = written(s, &e.index);
-  if (e.var >= 0 && e.var < a->first && a->meet(a->with, &e)) a->found = e.var + 1;
+  const int old = e.var >= 0 && (e.var < a->first || fl_turn_of(a->p, e.var));
+  if (old && a->meet(a->with, &e)) a->found = e.var + 1;
   return !a->found;
 }
 
 /* 1 + a variable for whose effect 'meet' returns true; 0: none. */
-static int32_t any_effect(fl_kblock of, int32_t first, int which,
+static int32_t any_effect(const fl_front *p, fl_kblock of, int32_t first, int which,
                           int (*meet)(void *with, effect *e), void *with) {
-  effects a = { .first = first, .which = which, .meet = meet, .with = with };
+  effects a = { .p = p, .first = first, .which = which, .meet = meet, .with = with };
   const fl_kvisitor see = { see_effect, NULL, &a };
   for (fl_kstmt *s = of.first; s && !a.found; s = s == of.last ? NULL : s->next)
     fl_kwalk_stmt(&see, s);
@@ -144,7 +162,7 @@ void fl_order_before(fl_front *p, fl_cvalue *v, int n, const fl_kmark *m, int ad
   int cut = 0;
   for (int i = 0; i < n && after.first && !p->failed; i++) {
     reader r = { &v[i], address, 1 };
-    if (!any_effect(after, m->vars, ALL, changes, &r)) continue;
+    if (!any_effect(p, after, m->vars, ALL, changes, &r)) continue;
     if (!cut++) after = fl_order_cut(m);
     v[i] = kept(p, v[i], address, line);
   }
@@ -175,10 +193,10 @@ static void refuse(fl_front *p, int32_t found, int32_t line) {
 static void value_beside(fl_front *p, fl_kblock of, int32_t first, fl_cvalue *v, int argument,
                          int32_t line) {
   reader r = { v, argument, 0 };
-  const int32_t found = any_effect(of, first, PLAIN, changes, &r);
+  const int32_t found = any_effect(p, of, first, PLAIN, changes, &r);
   refuse(p, found, line);
   r.address = 0;
-  if (!found && argument && any_effect(of, first, PLAIN, changes, &r)) v->torn = 1;
+  if (!found && argument && any_effect(p, of, first, PLAIN, changes, &r)) v->torn = 1;
 }
 
 static void beside(fl_front *p, const fl_kmark *m, const fl_kmark *middle, fl_cvalue *x, int n,
@@ -187,8 +205,10 @@ static void beside(fl_front *p, const fl_kmark *m, const fl_kmark *middle, fl_cv
   if (!left.first || p->failed) return;
   if (left.first == right.first) left.first = left.last = NULL;
   else if (right.first) left.last = middle->last;
-  if (left.first && right.first) refuse(p, any_effect(left, m->vars, PLAIN, is_used, &right), line);
-  if (left.first && right.first) refuse(p, any_effect(right, m->vars, PLAIN, is_used, &left), line);
+  if (left.first && right.first) {
+    refuse(p, any_effect(p, left, m->vars, PLAIN, is_used, &right), line);
+    refuse(p, any_effect(p, right, m->vars, PLAIN, is_used, &left), line);
+  }
   if (left.first) value_beside(p, left, m->vars, y, argument, line);
   for (int i = 0; i < n && right.first; i++) value_beside(p, right, m->vars, &x[i], argument, line);
 }
@@ -218,7 +238,7 @@ void fl_order_argument(fl_front *p, const fl_kmark *m, const fl_kmark *middle, f
   after = fl_order_since(middle);
   for (int i = 0; i < n && after.first && !p->failed; i++) {
     reader r = { &args[i], 0, 1 };
-    if (!any_effect(after, m->vars, ALL, changes, &r)) continue;
+    if (!any_effect(p, after, m->vars, ALL, changes, &r)) continue;
     if (!cut++) after = fl_order_cut(middle);
     hold(p, &args[i], line);
   }

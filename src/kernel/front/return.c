@@ -1,6 +1,6 @@
 /* return, in a kernel and in functions that are inlined, whose result is an object, a reference or
 ** a pointer. */
-#include "kernel/front/front.h"
+#include "kernel/front/forms.h"
 
 /* Returns a reference or a pointer. It must refer to the same variable in all returns; its index is
 ** in a temporary that is declared before the body. */
@@ -8,6 +8,7 @@ static void return_place(fl_front *p, int32_t line) {
   const fl_kdevice *d = p->inside;
   fl_cvalue v = fl_parse_expr(p), *r = &p->returned;
   if (d->returns == FL_RETURNS_POINTER && d->result) v = fl_cast_to(p, d->result, v, line);
+  else if (d->returns == FL_RETURNS_PLACE) v = fl_choose_place(p, v, line);
   if (!p->failed && (d->returns == FL_RETURNS_POINTER ? v.null : v.kind != FL_V_PLACE || v.rvalue))
     fl_refuse(p, line, d->returns == FL_RETURNS_POINTER
                        ? "the null pointer is returned"
@@ -23,7 +24,9 @@ static void return_place(fl_front *p, int32_t line) {
     r->idx = t < 0 ? NULL : fl_kexpr_var(p->f, t);
   } else if (r->var != v.var || r->linear != v.linear || r->unit != v.unit || !r->idx != !v.idx ||
              !fl_ctype_same(r->type, v.type)) {
-    fl_refuse(p, line, "a function that returns one variable or another by reference");
+    fl_choose_arrays(p, r, &v);
+    fl_refuse(p, line, "a function that returns one variable or another by reference"
+              FL_DO ": write one return, with ?:");
   }
   if (v.idx && r->idx && !p->failed) fl_kstmt_assign(p->f, p->b, r->idx->var, v.idx);
 }

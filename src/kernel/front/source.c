@@ -271,6 +271,22 @@ static void bind_pointer(fl_front *p, fl_kfunc *f, const fl_kparam *q, const fl_
   if (s) s->type = t->of, s->offset = offset;
 }
 
+/* Binds a number or struct; one whose elements are stored in another way than declared (view.c) to
+** a copy. */
+static void bind_number(fl_front *p, const fl_kparam *q, const fl_ctype *t) {
+  fl_cvalue v = { .kind = FL_V_PLACE, .type = t, .var = q->first_var };
+  const char *name = q->name;
+  const int32_t line = q->line;
+  if (fl_view_stored(p, name) != FL_KT_VOID) {
+    const fl_cvalue given = v;
+    v = fl_decl_object(p, t, name, line);
+    if (!p->failed) fl_val_assign(p, v, given, line);
+  } else {
+    fl_view_settle(p, t, name, v.var, q->n_vars);
+  }
+  fl_front_bind(p, name, FL_SYM_OBJECT, v);
+}
+
 static void bind_parameter(fl_front *p, fl_kfunc *f, int i, const fl_ctype *t) {
   fl_kparam *q = &f->params[i];
   const int n = fl_ctype_leaves(t);
@@ -287,11 +303,7 @@ static void bind_parameter(fl_front *p, fl_kfunc *f, int i, const fl_ctype *t) {
   for (int k = 0; k < n; k++)
     if (add_leaf(p, f, i, &fields[k]) < 0) return;
   if (q->is_texture) f->vars[q->first_var].type = q->type;
-  if (t->kind != FL_C_POINTER) {
-    fl_front_bind(p, q->name, FL_SYM_OBJECT,
-                  (fl_cvalue){ .kind = FL_V_PLACE, .type = t, .var = q->first_var });
-    return;
-  }
+  if (t->kind != FL_C_POINTER) { bind_number(p, q, t); return; }
   if (q->list > 1) return;
   if (q->list_of) {
     fl_front_bind(p, q->list_of, FL_SYM_POINTER,

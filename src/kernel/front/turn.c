@@ -86,8 +86,10 @@ static fl_kexpr *which(fl_front *p, fl_kturn *t, fl_cvalue from, int32_t line) {
   const fl_kturn *other = fl_turn_of(p, from.var);
   int known = from.var == t->var;
   if (p->f->vars[from.var].kind == FL_KV_LOCAL ||
-      (!from.linear && !from.idx && p->f->vars[from.var].count == 1))
+      (!from.linear && !from.idx && p->f->vars[from.var].count == 1)) {
+    fl_view_array(p, from.var);
     fl_refuse(p, line, "a pointer that may point to a variable or into an array");
+  }
   for (int i = 0; i < t->n; i++) known |= t->from[i] == from.var;
   if (!known && fl_front_room(p, t->n, MOST, "arrays that a pointer points to"))
     t->from[t->n++] = from.var;

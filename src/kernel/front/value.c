@@ -178,6 +178,15 @@ fl_cvalue fl_val_member(fl_front *p, fl_cvalue v, const char *name, int32_t n,
     return fl_val_refuse(p, line, "'%s' has no member '%.*s'%s",
                          v.type ? fl_ctype_text(p->a, v.type) : "?", (int)n, name,
                          fl_field_meant(p, v.type, name, n));
+  const fl_keither *of = v.either;
+  v.either = NULL;
+  if (of && of->c) {
+    fl_cvalue r = fl_val_member(p, v, name, n, line);
+    fl_choose_note(p, &r, of->c, fl_val_member(p, of->x, name, n, line),
+                   fl_val_member(p, of->y, name, n, line));
+    return r;
+  }
+  v.either = of;
   v.member |= !v.linear && v.idx && v.type->s->n_leaves > 1;
   v.type = v.type->is_volatile ? fl_ctype_volatile(p->a, f->type) : f->type;
   if (p->a->failed) return fl_val_none();
@@ -310,6 +319,7 @@ fl_cvalue fl_val_index(fl_front *p, fl_cvalue v, fl_kexpr *i, int32_t line) {
 }
 
 fl_cvalue fl_val_address(fl_front *p, fl_cvalue v, int32_t line) {
+  v = fl_choose_place(p, v, line);
   if (p->failed) return v;
   if (v.kind != FL_V_PLACE || v.rvalue)
     fl_refuse(p, line, "the address of a value that is not stored");
@@ -355,7 +365,8 @@ fl_kstmt *fl_emit_count(fl_front *p, int64_t from, fl_kexpr *n, fl_kexpr **i, in
 static int writable(fl_front *p, fl_cvalue v, int32_t line) {
   if (p->failed) return 0;
   if (v.kind != FL_V_PLACE || v.rvalue)
-    fl_refuse(p, line, "the left side cannot be assigned to");
+    fl_refuse(p, line, "the left side cannot be assigned to%s",
+              v.kind == FL_V_POINTER ? FL_DO ": write if (…) p = …; else q = …" : "");
   else if (v.is_const || p->f->vars[v.var].kind == FL_KV_TABLE)
     fl_refuse(p, line, "'%s' is const", p->f->vars[v.var].source);
   else if (v.type->kind == FL_C_POINTER)

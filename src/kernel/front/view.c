@@ -9,7 +9,7 @@
 ** with such objects as arrays of that type. The notes are found by name and by the place in the
 ** text. Halves must hold real numbers: if other bits are stored in them, they become integers.
 */
-#include "kernel/front/front.h"
+#include "kernel/front/forms.h"
 #include "tensor/dtype.h"
 #include <assert.h>
 #include <string.h>
@@ -98,6 +98,15 @@ int fl_view_note(fl_front *p, int32_t var, int want, int leaf) {
   if (leaf && !s && fl_kt_size(want) > fl_kt_size(now) && !is_better(want, now, 1)) want = now;
   if (!(leaf && !s) && !is_better(want, now, !s)) return 0;
   note(p, h, want, 0);
+  return 1;
+}
+
+int fl_view_array(fl_front *p, int32_t var) {
+  const home *h = p->as_declared ? NULL : p->f->vars[var].note;
+  int64_t n;
+  const int element = h ? fl_ctype_element(h->type, &n) : FL_KT_VOID;
+  if (element == FL_KT_VOID || find(p, h->at, h->name)) return 0;
+  note(p, h, element, 0);
   return 1;
 }
 

@@ -1,0 +1,131 @@
+--- "c ? x : y" of two lvalues as an lvalue. Values against g++ on the same text, gradients against
+--- central differences, texts compiled by NVRTC where there is one. On the default device.
+local flame = require "flame"
+local helper = require "spec.support.helper"
+local proof = dofile("spec/kernel/kernel_proof.lua")
+local judged = dofile("spec/kernel/kernel_judged.lua")
+
+local N <const> = judged.N
+
+local HEAD <const> = [[
+  struct P { double x, y; __device__ void add(double d) { x += d; y *= d; }
+             __device__ double sum() const { return x + 2 * y; }
+             __device__ P &operator+=(const P &o) { x += o.x; y += o.y; return *this; } };
+  struct V { double x, y, z;
+             __device__ double &operator[](int i) { return i == 0 ? x : i == 1 ? y : z; }
+             __device__ double &at(int i) { if (i == 0) return x; if (i == 1) return y; return z; } };
+  struct M { double v; int n; };
+  template <class T> __device__ const T &larger(const T &a, const T &b) { return a > b ? a : b; }
+  __device__ double &pick(bool c, double &a, double &b) { return c ? a : b; }
+  __device__ void times(double &r, double v) { r *= v; }
+  template <class T> __device__ void forward(T &&r, double v) { r = r * v + 1; }
+  __device__ double after(const double &r, double &a) { a += 3; return r * a; }
+  __device__ double both(const double &a, const double &b) { return a * b; }
+  __global__ void k(const double *x, double *y, int n) {
+    int i = threadIdx.x;
+    if (i >= n) return;
+    const bool c = x[i] > 0.1, d = i % 3 == 0;
+    double a = x[i], b = 2 * x[0] + x[i] * x[i], s[3] = { x[i], 1, x[0] }, t[2] = { 3, x[i] };
+    P u = { x[i], 1 }, w = { x[0], x[i] };
+]]
+
+local rows <const> = {
+  "double &r = c ? a : b; r *= 3; y[i] = a * b;",
+  "double &r = d ? a : c ? b : s[1]; r = r * r; r += 1; y[i] = a * b * s[1];",
+  "double &r = c ? s[i % 3] : t[i % 2]; r = x[i] * 4; y[i] = s[0] * s[1] + t[0] * t[1] + s[2];",
+  "double &r = c ? a : s[i % 3]; r *= x[0]; y[i] = a * s[0] * s[1] + s[2];",
+  "auto &r = c ? a : b; r -= x[0]; auto &q = r; q *= 2; y[i] = a - b * r;",
+  "const double &r = c ? a : b; a *= 5; b += 1; y[i] = r;",
+  "const auto &r = d ? a : b; double e = r; b = x[0]; y[i] = r * e;",
+  "(c ? a : b) = x[i] * x[0]; y[i] = a * b;",
+  "(c ? a : b) += x[i]; (d ? s[0] : s[2]) *= a; y[i] = a * b + s[0] * s[2];",
+  "double e = ++(c ? a : b), f = (d ? a : b)--; y[i] = a * b * e + f;",
+  "(c ? y[i] : a) = x[i] * x[i]; if (!c) y[i] = 3 * a;",
+  "times(c ? a : b, x[i]); times(d ? s[i % 3] : a, x[0]); y[i] = a * b + s[0] + s[1] * s[2];",
+  "forward(c ? a : b, x[i]); y[i] = a * b;",
+  "pick(c, a, pick(d, b, s[0])) = x[i] * 7; y[i] = a * b * s[0];",
+  "y[i] = larger(a, b) * both(c ? a : b, d ? s[0] : t[1]);",
+  "y[i] = after(c ? a : b, a) + b;",
+  "V v = { x[i], 2, 3 }; for (int k = 0; k < 3; ++k) v[k] *= k + x[i]; y[i] = v.x * v.y + v[2];",
+  "V v = { x[i], 2, 3 }; for (int k = 0; k < 3; ++k) v.at(k) *= k + x[i]; y[i] = v.x * v.y + v.at(2);",
+  "P &r = c ? u : w; r.x *= 3; r.y = r.x; y[i] = u.sum() * w.sum();",
+  "(c ? u : w).x *= x[0]; (d ? u : w).y = 4 * x[i]; y[i] = u.sum() * w.sum();",
+  "(c ? u : w).add(x[0]); y[i] = u.sum() * w.sum() + (d ? u : w).sum();",
+  "(c ? u : w) = { x[0], a }; (d ? u : w) += u; y[i] = u.sum() * w.sum();",
+  "P m[2] = { u, w }; P &r = c ? m[i % 2] : u; r.add(a); y[i] = u.sum() * m[0].sum() + m[1].x;",
+  "double *p = c ? &a : &b; *p *= x[0]; double *q = d ? p : &s[1]; *q += 2; y[i] = a * b * s[1];",
+  "double *p = s; if (c) p = &a; *p += x[0]; p = d ? &b : p; *p *= 2; y[i] = a * b * s[0];",
+  "double *p = c ? s : t, &r = p[1]; p = t; r *= x[0]; p[0] = r; y[i] = s[1] * t[1] + t[0];",
+  "for (int k = 0; k < 4; ++k) { double &r = k % 2 ? a : b; r = r * x[0] + k; } y[i] = a * b;",
+  "M m = { x[i], 2 }; const M e = { x[0], 3 }; y[i] = (c ? m : e).v * (d ? m : e).n;",
+  "float f = 2, g = 3; int h = 4; (c ? f : g) = 5; y[i] = f * g * x[i] * (c ? h : f);",
+  "bool e = c, f = !d; bool &r = i % 2 ? e : f; r = !r; y[i] = x[i] * (e + 2 * f);",
+  "int e = n; int &r = c ? n : e; r += 1; y[i] = x[i] * n + e;",
+  "[&](double &r) { r *= 2; }(c ? a : b); auto f = [&]() -> double & { return d ? a : b; }; f() += x[0]; "
+    .. "y[i] = a * b;",
+}
+
+describe("a choice of two lvalues", function()
+  for _, body in ipairs(rows) do
+    it("is the one that was chosen: " .. body, function()
+      local source = HEAD .. body .. "\n}\n"
+      local right = judged.values(source, { "x" }, judged.array("x", judged.numbers(N, 1)))
+      local k, x = flame.kernel(source), judged.row(N, 1)
+      if right then judged.near(k(x, N):totable(), right[1], body) end
+      proof.check(function(v) return k(v, N) end, { x })
+      judged.compiles(k)
+    end)
+  end
+
+  it("may be in memory of a block, and the target of an atomic", function()
+    local k = flame.kernel { source = [[
+__global__ void k(const double *x, double *y, int n) {
+  __shared__ double one, two, s[4];
+  const int i = threadIdx.x;
+  if (i == 0) one = two = 0;
+  if (i < 4) s[i] = x[i];
+  __syncthreads();
+  double &r = i % 2 ? one : two;
+  atomicAdd(&r, x[i] * x[i]);
+  __syncthreads();
+  (i % 2 ? s[0] : one) += 0;
+  atomicAdd(&(i < 4 ? y[0] : y[1]), one * x[i] + two * s[i % 4]);
+}]], block = { 8 }, grid = { 1 }, shape = { 2 } }
+    local x = flame.tensor({ 1, 2, 3, 4, 5, 6, 7, 8 }, { dtype = "f64" })
+    assert.same({ 120 * 10 + 84 * 10, 120 * 26 + 84 * 10 }, k(x, 8):totable())
+  end)
+
+  local function refused(body)
+    return helper.message(function()
+      local x = judged.row(N, 1)
+      return flame.kernel(HEAD .. body .. "\n}\n")(x, N):totable()
+    end)
+  end
+
+  it("is refused with the line and the way out where it can not be had", function()
+    if flame.default_device() ~= "cpu" then return end        -- a GPU runs the text
+    for body, why in pairs {
+      ["M m = { a, 1 }, o = { b, 2 }; double &r = c ? m.v : o.v; r = 1; y[i] = m.v;"] =
+        "a reference to one 'double' or another.-write if %(…%) … else …",
+      ["M m = { a, 1 }, o = { b, 2 }; (c ? m : o).n = 3; y[i] = m.n;"] =
+        "a reference to one 'int' or",
+      ["int j = 0; double &r = c ? s[j++] : a; r = 1; y[i] = a;"] = "with effects.-write if",
+      ["int j = 0; (c ? u : (j++, w)).add(1); y[i] = u.x;"] = "with effects.-write if",
+      ["double *p = s, *q = t; (c ? p : q) = t; y[i] = *p;"] = "cannot be assigned to.-write if",
+      ["const double e = x[0]; (c ? a : e) = 1; y[i] = a;"] = "is const",
+      ["float e = 1; double &r = c ? a : e; y[i] = r;"] = "needs a variable of its type",
+    } do
+      local got = refused(body)
+      assert.matches(why, got)
+      assert.matches("line 20", got)
+    end
+  end)
+
+  it("is checked like the variable or the array that it is", function()
+    if not judged.stops then return end
+    assert.matches("index 3 of 's' %(3 elements%)",
+      refused "double &r = i >= 0 ? s[i] : t[0]; r = 1; y[i] = s[0];")
+    assert.matches("index 1 of '[ab]' %(1 element%)",
+      refused "double *p = c ? &a : &b; y[i] = p[1];")
+  end)
+end)
