@@ -151,7 +151,7 @@ static int has_rows(const job *j, const dim *r) {
   return r->idx == 0 && r->dst == 1 && r->src == 1 && r->size * size >= ROW && (!j->add || wide);
 }
 
-/* Prefetches the place of a later row, if it is far from the rows now written. */
+/* Prefetches the place of a row that is written a few rows later, the first 256 bytes at most. */
 static void ask(const char *p, int64_t bytes) {
   for (int64_t i = 0; i < bytes && i < 4 * 64; i += 64) __builtin_prefetch(p + i, 1);
 }

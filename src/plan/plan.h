@@ -46,7 +46,7 @@ typedef struct fl_scatter {
 typedef struct fl_call_step {
   fl_call call;                    /* holds its callee; call.scalar is NULL */
   fl_place in[FL_CALL_INPUTS], out;
-  int64_t in_byte[FL_CALL_INPUTS]; /* byte of the first element, from the place */
+  int64_t in_byte[FL_CALL_INPUTS]; /* byte offset of the first element in its place */
   int32_t scalar;                  /* index of the call's first scalar among the plan's */
   int32_t fault;                   /* index in plan->fault; -1: it cannot report */
 } fl_call_step;

@@ -54,7 +54,8 @@ enum {
   FL_AWAIT_LIMIT = 65536,  /* a reduction of at most this many elements, whose result others wait
                            ** for, is not delayed to join another */
   FL_PULL_DEPTH = 400,     /* bound of the recursion in emit.c; no deferred expression is deeper */
-  FL_CANDIDATES = 12       /* how many groups of a space are tried for a cell, newest first */
+  FL_CANDIDATES = 12       /* how many groups (kernels) over the same sizes are tried for a cell,
+                           ** newest first */
 };
 
 typedef struct fl_map { int64_t offset, stride[FL_MAX_AXES]; } fl_map;
@@ -73,7 +74,8 @@ typedef struct fl_cell {
   /* a consumer broadcasts the cell; the cell is computed from a reduction of its shape */
   uint8_t wide, reduced;
   uint8_t awaited;     /* it, or a cell of its size that readers recompute from it, is broadcast */
-  uint8_t hoist;       /* FL_HOIST_*: may or shall it be anchored, so as not to be recomputed? */
+  uint8_t hoist;       /* FL_HOIST_*: may or shall it be anchored (computed in one group), so as not
+                       ** to be recomputed? */
   int32_t cost, leaves, consumers, out, home;
   const fl_node *reads[FL_REPEAT_READS];   /* arrays of its size or larger that it is computed
                                            ** from */

@@ -25,7 +25,7 @@ typedef struct fl_fft_job {
   int packed;                     /* a real signal of even length is transformed as complex pairs */
   int64_t length;                 /* complex numbers transformed: n or n / 2 */
   int64_t core;      /* length of the transforms that are run: 'length', or that of a convolution */
-  int chirp;                      /* the length has a large prime factor: Bluestein */
+  int chirp;                      /* 1: Bluestein's algorithm (large prime factor) */
   int wide;            /* 1: signals are the lanes; 0: one signal is a matrix of columns and rows */
   int64_t columns, rows;          /* core = rows * columns */
   double scale;

@@ -7,7 +7,7 @@
 #include <assert.h>
 #include <string.h>
 
-enum { NEAR = 64 };               /* how far back an earlier copy of a value is searched */
+enum { NEAR = 64 };               /* how many instructions back a copy is searched */
 
 /* ---- values --------------------- */
 

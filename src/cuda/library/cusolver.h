@@ -18,7 +18,8 @@ typedef struct fl_solver {
   fl_sol_params params;
   fl_sol_jacobi jacobi;
   fl_bla_handle blas;
-  /* by hash of the key; a later entry replaces an earlier one */
+  /* at the hash of the key: the answer for a call replaces that of an earlier one with the same
+  ** hash */
   fl_solver_need need[FL_SOLVER_NEEDS];
 } fl_solver;
 

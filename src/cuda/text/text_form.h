@@ -48,7 +48,8 @@ typedef struct text_form {
   uint8_t in[FL_MAX_OPERANDS];              /* innermost stride: 0, 1 or 2 (other) */
   uint8_t memory[FL_MAX_OPERANDS];  /* the operand has memory (one of an IOTA is only strides) */
   uint8_t kept[FL_MAX_OPERANDS];            /* only its strides along kept dims count */
-  uint8_t quad[FL_MAX_OPERANDS];            /* of a draw: a vector takes 4 of one generator block */
+  uint8_t quad[FL_MAX_OPERANDS];            /* gives the indices of a draw: a vector takes all four
+                                            ** numbers of a generator block */
   int rounds;                               /* of reductions */
   int nred;                                 /* number of REDUCE instructions */
   uint16_t size[FL_MAX_AXES], magic[FL_MAX_AXES];              /* words */
