@@ -292,10 +292,13 @@ local function hold_states(self)
   end
 end
 
+local holder = { __close = function(guard, e)
+  if e ~= nil then hold_states(guard.optimiser) end
+end }
+
 local function update_in_scope(self)
   local _ <close> = flame.scope()
-  local _ <close> = setmetatable({},
-    { __close = function(_, e) if e ~= nil then hold_states(self) end end })
+  local _ <close> = setmetatable({ optimiser = self }, holder)
   return update_all(self)
 end
 

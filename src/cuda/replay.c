@@ -61,6 +61,7 @@ struct fl_replay {                /* hangs on a plan */
   fl_mem *mem;
   uint8_t *plain;                 /* per step: it cannot be captured */
   int32_t nstep, turn, made;
+  int how;                        /* FLAME_REPLAY, when the plan was prepared */
   struct { int32_t *at; int64_t n, cap; } frozen;      /* indices of inputs; those of results as
                                                        ** ~index */
   int64_t clock, counted;         /* counted: bytes of this struct that p->total_bytes includes */
@@ -198,7 +199,8 @@ static int freeze_step(fl_replay *r, const fl_step *t) {
 flame_status fl_replay_open(fl_cuda *s, fl_plan *p) {
   fl_replay *r = fl_zalloc(s->mem, sizeof *r);
   if (r) {
-    *r = (fl_replay){ .mem = s->mem, .s = s, .nstep = p->nstep, .next = s->replays };
+    *r = (fl_replay){ .mem = s->mem, .s = s, .nstep = p->nstep, .next = s->replays,
+                      .how = fl_env_int(FL_ENV_FLAME_REPLAY) };
     if (r->next) r->next->prev = r;
     s->replays = r;
     p->replay = r;
@@ -451,14 +453,13 @@ static fl_recording *find(fl_cuda *s, fl_replay *r, const fl_plan *p, const fl_b
 flame_status fl_replay_begin(fl_cuda *s, const fl_plan *p, const fl_binding *b,
                              fl_recording **w) {
   fl_replay *r = p->replay;
-  const int how = fl_env_int(FL_ENV_FLAME_REPLAY);
   *w = NULL;
-  if (how == REPLAY_NEVER || p->nstep < LEAST || !s->cu->GraphLaunch || s->ctx->sync_each ||
+  if (r->how == REPLAY_NEVER || p->nstep < LEAST || !s->cu->GraphLaunch || s->ctx->sync_each ||
       fl_kfunction_checks(s->ctx)) return FLAME_OK;
   const uint64_t hash = hash_of(s, r, p, b);
   *w = find(s, r, p, b, hash);
   if (*w) return bind(s, *w, p, b);
-  if (how != REPLAY_ALWAYS && (times_seen(r, hash) < 2 || r->made >= MOST_MADE)) return FLAME_OK;
+  if (r->how != REPLAY_ALWAYS && (times_seen(r, hash) < 2 || r->made >= MOST_MADE)) return FLAME_OK;
   r->made++;
   fl_recording **room = room_for(r);
   if (*room) free_recording(r->mem, *room, 1);

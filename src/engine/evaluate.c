@@ -48,10 +48,11 @@ static void take_program(fl_engine *e, fl_program *p) {
 }
 
 static void keep_block(flame_context *c, fl_engine *e, void *block, size_t bytes) {
-  if (e->block || bytes > SPARE_BYTES) {
+  if (bytes > SPARE_BYTES || (e->block && e->block_bytes >= bytes)) {
     fl_free(&c->mem, block, bytes);
     return;
   }
+  fl_free(&c->mem, e->block, e->block_bytes);
   e->block = block;
   e->block_bytes = bytes;
 }
@@ -266,15 +267,16 @@ static int intact(const fl_plan *p, int32_t done) {
 static void settle_run(run *r, int32_t done, const char *why, uint32_t site, int checked, int cut) {
   fl_program *p = &r->program;
   const int later = (checked || cut) && intact(r->plan, done);
+  const uint8_t *kept = r->plan->live, *wanted = p->live.at;
   int32_t k = 0;
   for (int64_t i = 0; i < p->nodes.n; i++) {
+    if (!kept[i] && !wanted[i] && !later) continue;                  /* goes with its consumers */
     fl_node *n = p->nodes.at[i];
-    if (!r->plan->live[i] && !p->live.at[i] && !later) continue;     /* goes with its consumers */
     const int is_out = k < r->plan->nout && r->plan->out[k].node == i;
     const int rests = checked ? n->rests : CLEAN;
     const int wait = later && rests != RESTS;
     if (n->base) {
-      if (!p->live.at[i] && !r->plan->live[i]) continue;
+      if (!kept[i] && !wanted[i]) continue;
       if (n->base->state == FL_STORED)
         fl_node_store(n, fl_buffer_retain(n->base->buffer), n->base->offset);
       else if (why && !wait) fl_node_fail(n, why, site);

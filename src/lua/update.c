@@ -168,17 +168,18 @@ static int sgd_run(lua_State *L) {
   return run_all(L, &r);
 }
 
-/* core.clear_grads(list) -> the index of the first that is no usable tensor, or nil */
+/* core.clear_grads(list) -> the index of the first that is no usable tensor, or nil. Records
+** nothing, so it needs no scope and no line of the script. */
 static int clear_grads(lua_State *L) {
   fl_lua *b = self_of(L);
   luaL_checktype(L, 1, LUA_TTABLE);
-  const int64_t m = enter(L, b);
+  if (b->c == NULL) return fl_lua_raise(L, b);
+  fl_lua_on(L, b);
   lua_Integer i = 1;
-  for (; lua_rawgeti(L, 1, i) == LUA_TUSERDATA && usable(L) != NULL; i++) {
-    fl_tensor_set_grad(usable(L)->t, NULL);
+  for (fl_box *x; lua_rawgeti(L, 1, i) == LUA_TUSERDATA && (x = usable(L)) != NULL; i++) {
+    fl_tensor_set_grad(x->t, NULL);
     lua_settop(L, 1);
   }
-  fl_scope_end(b->c, m);
   if (!lua_isnil(L, -1)) lua_pushinteger(L, i);
   return 1;
 }

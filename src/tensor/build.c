@@ -232,6 +232,11 @@ static fl_layout *joint_shape(int n, fl_node *const *x, const char *op) {
   }
   assert(!same || first);                    /* some operand is a tensor */
   if (same) return fl_layout_retain((fl_layout *)first);
+  for (int i = 0; i < n; i++) {              /* mostly one operand has that shape */
+    fl_layout *s = fl_is_number(x[i]) ? NULL : x[i]->shape;
+    if (s && s->rank == rank && !memcmp(s->size, size, sizeof *size * (size_t)rank))
+      return fl_layout_retain(s);
+  }
   return fl_shape_of(c, rank, size, op);
 }
 
@@ -337,7 +342,7 @@ static fl_node *pow_number(fl_node *x, fl_node *e, int *done) {
 /* A faster path for the common cases: floats of one dtype, shape and device, and a float with a
 ** number, for which NULL and a scalar stand. The caller has checked that the op computes in its
 ** operands' dtype. elementwise() gives the same result. */
-static fl_node *short_way(int op, fl_node *x1, fl_node *x2) {
+static inline fl_node *short_way(int op, fl_node *x1, fl_node *x2) {
   fl_node *in[2] = { x1, x2 };
   const fl_node *lead = x1 ? x1 : x2;
   flame_context *c = lead->ctx;

@@ -51,16 +51,16 @@ int64_t fl_numel(int rank, const int64_t *size) {
 /* Writes the strides in normal form, in which those that no program can observe (of size-1 axes;
 ** all strides of an empty array) are those of the shape; returns the hash. */
 static uint64_t normalise(int rank, const int64_t *size, const int64_t *stride, int64_t *norm) {
-  fl_row_major(rank, size, norm);
   uint64_t h = (uint64_t)rank + 1;
+  int64_t row = 1;
   int empty = 0;
-  for (int k = 0; k < rank; k++) empty |= size[k] == 0;
-  for (int k = 0; k < rank; k++) {
-    if (size[k] == 1) norm[k] = 0;
-    else if (stride && !empty) norm[k] = stride[k];
+  for (int k = rank - 1; k >= 0; k--) {
+    norm[k] = size[k] == 1 ? 0 : stride ? stride[k] : row;
     h = fl_mix64(h ^ (uint64_t)size[k], (uint64_t)norm[k] + (uint64_t)k);
+    empty |= size[k] == 0;
+    if (size[k] > 1) row *= size[k];
   }
-  return h;
+  return empty && stride ? normalise(rank, size, NULL, norm) : h;
 }
 
 static inline int same(const fl_layout *a, uint64_t hash, int rank, const int64_t *size,

@@ -33,12 +33,10 @@ flame_status fl_node_raise(const fl_node *n) {
 
 /* Can n have a value? Returns 0 with the error of n if n is FAILED. */
 static inline int usable(const fl_node *n) {
-  if (n->state == FL_FAILED) {
-    fl_node_raise(n);
-    return 0;
-  }
   assert(n->state != FL_DROPPED);
-  return 1;
+  if (n->state != FL_FAILED) return 1;
+  fl_node_raise(n);
+  return 0;
 }
 
 static void *no_memory(flame_context *c) {
@@ -78,18 +76,27 @@ static inline int may_record(flame_context *c, int device, const fl_layout *shap
   return make_room(c, device, shape);
 }
 
-/* Makes the struct, held once by the innermost scope, in which may_record made room. Consumes one
-** reference each of shape and layout, also on failure: every node has both. */
-static fl_node *born(flame_context *c, int op, int dtype, int device, fl_layout *shape,
-                     fl_layout *layout) {
+/* Zeros for a node; NULL with an error: there is no memory, or the context has as many nodes as it
+** may have. */
+static inline fl_node *new_struct(flame_context *c) {
   const int64_t most = c->limits.most[FLAME_NODES];
   const int full = most > 0 && c->nodes.live >= most;
   if (full) say_full(c, most);
   fl_node *n = full ? NULL : fl_slab_zeroed(&c->nodes);
+  return n ? n : no_memory(c);
+}
+
+/* Makes the struct, held once by the innermost scope, in which may_record made room. Consumes one
+** reference each of shape and layout, also on failure: every node has both. Inlined, since
+** fl_node_new is most of what recording costs. */
+static inline __attribute__((always_inline)) fl_node *born(flame_context *c, int op, int dtype,
+                                                           int device, fl_layout *shape,
+                                                           fl_layout *layout) {
+  fl_node *n = new_struct(c);
   if (!n) {
     fl_layout_release(&c->layouts, shape);
     fl_layout_release(&c->layouts, layout);
-    return no_memory(c);
+    return NULL;
   }
   n->ctx = c;
   n->held = 1;
@@ -110,7 +117,7 @@ static int64_t bytes_of(const fl_node *n) {
   return n->base ? 0 : n->shape->numel * fl_dtype_size(n->dtype);
 }
 
-static void enter_window(flame_context *c, fl_node *n) {
+static inline void enter_window(flame_context *c, fl_node *n) {
   n->state = FL_PENDING;
   n->index = (int32_t)c->win.nodes.n;
   c->win.nodes.at[c->win.nodes.n++] = n;
@@ -128,40 +135,43 @@ __attribute__((noinline)) static void end_tracking(fl_node *n) {
       n->lost = fl_lost_from(n->in[i], n->op, fl_lost_untracked(n->ctx));
 }
 
+/* n, which was just born with 'nin' inputs, is not recorded after all: gives back the uses of the
+** first 'used' of them. The scope frees the struct. Returns NULL. */
+__attribute__((noinline)) static fl_node *abandon(fl_node *n, int nin, int used) {
+  for (int i = 0; i < used; i++) if (n->in[i]) n->in[i]->uses--;
+  n->state = FL_DROPPED;
+  n->nin = (uint8_t)nin;
+  fl_node_forget_inputs(n);
+  return NULL;
+}
+
 fl_node *fl_node_new(flame_context *c, int op, int dtype, int device, fl_layout *shape,
                      int nin, fl_node *const *in) {
-  int ok = may_record(c, device, shape), ends = 0;
-  uint32_t lost = 0;
-  for (int i = 0; ok && i < nin; i++) {
-    if (!in[i]) continue;
-    ok = usable(in[i]);
-    if (in[i]->entry) ends = 1;
-    else if (!lost) lost = in[i]->lost;
-  }
-  if (!ok) {
+  if (!may_record(c, device, shape)) {
     fl_layout_release(&c->layouts, shape);
     return NULL;
-  }
-  fl_node **many = NULL;
-  if (nin > 3 && !(many = fl_alloc(&c->mem, (size_t)nin * sizeof *many))) {
-    fl_layout_release(&c->layouts, shape);
-    return no_memory(c);
   }
   fl_node *n = born(c, op, dtype, device, shape, fl_layout_retain(shape));
-  if (!n) {
-    fl_free(&c->mem, many, (size_t)nin * sizeof *many);
-    return NULL;
+  if (!n) return NULL;
+  fl_node **to = n->in0;
+  if (nin > 3) {
+    to = fl_alloc(&c->mem, (size_t)nin * sizeof *to);
+    if (!to) no_memory(c);
+    if (!to) return abandon(n, 0, 0);
+    n->in = to;
   }
-  if (many) n->in = many;
-  n->nin = (uint8_t)nin;
-  n->checks = op == FL_OP_index;
+  int ends = 0, checks = op == FL_OP_index;
   for (int i = 0; i < nin; i++) {
-    n->in[i] = in[i];
-    if (!in[i]) continue;
-    in[i]->uses++;
-    n->checks |= in[i]->state == FL_PENDING && in[i]->checks;
+    fl_node *x = to[i] = in[i];
+    if (!x) continue;
+    if (!usable(x)) return abandon(n, nin, i);
+    x->uses++;
+    checks |= x->checks;
+    if (x->entry) ends = 1;
+    else if (!n->lost) n->lost = x->lost;
   }
-  n->lost = lost;
+  n->nin = (uint8_t)nin;
+  n->checks = (uint8_t)checks;
   if (ends && !c->grad_mode) end_tracking(n);
   enter_window(c, n);
   return n;
@@ -268,24 +278,34 @@ fl_node *fl_node_stored(flame_context *c, int dtype, fl_buffer *buf, fl_layout *
 /* ---- ends -------------------------------------------------------------------------- */
 
 static inline int needed(const fl_node *n) {
-  return n->held > 0 || n->uses > 0 || n->guards > 0 || (n->effect && n->state == FL_PENDING) ||
+  return (n->held | n->uses | n->guards) != 0 || (n->effect && n->state == FL_PENDING) ||
          (n->grefs > 0 && n->entry && n->entry->reads_out);
 }
 
 int fl_node_needed(const fl_node *n) { return needed(n); }
 
 static void leave_window(fl_node *n) {
-  flame_context *c = n->ctx;
-  c->win.nodes.at[n->index] = NULL;
+  fl_window *w = &n->ctx->win;
+  w->nodes.at[n->index] = NULL;
+  w->live--;
+  w->bytes -= bytes_of(n);
+  if (n->index == w->nodes.n - 1)
+    while (w->nodes.n > 0 && !w->nodes.at[w->nodes.n - 1]) w->nodes.n--;
   n->index = -1;
-  c->win.live--;
-  c->win.bytes -= bytes_of(n);
-  while (c->win.nodes.n > 0 && !c->win.nodes.at[c->win.nodes.n - 1]) c->win.nodes.n--;
 }
 
-static void unuse(fl_node *n) {
+/* Puts n on the work list of fl_node_settle. */
+static inline void queue(fl_node *n) {
+  if (n->queued) return;
+  n->queued = 1;
+  n->snext = n->ctx->settle;
+  n->ctx->settle = n;
+}
+
+/* Whoever calls this calls work_off afterwards. */
+static inline void unuse(fl_node *n) {
   assert(n->uses > 0);
-  if (--n->uses == 0 && !needed(n)) fl_node_settle(n);
+  if (--n->uses == 0 && !needed(n)) queue(n);
 }
 
 static void forget_home(fl_node *n) {
@@ -299,7 +319,7 @@ static void forget_home(fl_node *n) {
 static void forget_before(fl_node *n) {
   fl_node *b = n->before;
   n->before = NULL;
-  if (b && --b->guards == 0 && !needed(b)) fl_node_settle(b);
+  if (b && --b->guards == 0 && !needed(b)) queue(b);
 }
 
 static int keeps_inputs(const fl_node *n) {
@@ -322,11 +342,13 @@ static inline void forget_inputs(fl_node *n) {
   else n->nin = 0;
 }
 
-/* A PENDING node becomes 'state': it leaves the window and releases the uses of its inputs. */
+/* A PENDING node becomes 'state': it leaves the window and releases the uses of its inputs, which
+** work_off then frees. */
 static void end_pending(fl_node *n, fl_state state) {
   leave_window(n);
   if (n->ctx->effect == n) n->ctx->effect = NULL;
   n->state = (uint8_t)state;
+  n->checks = 0;
   forget_home(n);
   forget_before(n);
   if (n->base) {
@@ -354,7 +376,8 @@ static void destroy(fl_node *n) {
   flame_context *c = n->ctx;
   if (n->entry) fl_entry_detach(n);
   forget_inputs(n);
-  fl_layout_release(&c->layouts, n->layout);
+  if (n->layout == n->shape) n->shape->refs--;             /* the last is released below */
+  else fl_layout_release(&c->layouts, n->layout);
   fl_layout_release(&c->layouts, n->shape);
   if (n->error) fl_free(&c->mem, n->error, strlen(n->error) + 1);
   fl_slab_free(&c->nodes, n);
@@ -372,21 +395,21 @@ static void settle_one(fl_node *n) {
   n->queued = 0;
 }
 
-/* Frees what is not needed, beginning with n. While one call works through the list, nested calls
-** (also from a host's release function) only add to it. */
-void fl_node_settle(fl_node *n) {
-  flame_context *c = n->ctx;
-  if (n->queued) return;
-  n->queued = 1;
-  n->snext = c->settle;
-  c->settle = n;
+/* Frees what is not needed of the queued nodes. While one call works through the list, nested calls
+** (also from a host's release function) do nothing: what they have added is on the list. */
+static void work_off(flame_context *c) {
   if (c->settling) return;
   c->settling = 1;
-  while ((n = c->settle) != NULL) {
+  for (fl_node *n; (n = c->settle) != NULL;) {
     c->settle = n->snext;
     settle_one(n);
   }
   c->settling = 0;
+}
+
+void fl_node_settle(fl_node *n) {
+  queue(n);
+  work_off(n->ctx);
 }
 
 void fl_node_hold(fl_node *n) { n->held++; }
@@ -407,6 +430,7 @@ void fl_node_store(fl_node *n, fl_buffer *buf, int64_t offset) {
   assert(n->state == FL_PENDING);
   n->held++;                       /* so that it is not freed while its inputs are */
   end_pending(n, FL_STORED);
+  work_off(n->ctx);
   n->offset += offset;             /* for a view: counted from its base's first element so far */
   join_buffer(n, buf);
   fl_node_drop(n);
@@ -420,6 +444,7 @@ void fl_node_fail(fl_node *n, const char *message, uint32_t site) {
   n->error = fl_strdup(&n->ctx->mem, message);
   if (n->effect && n->ctx->effect_failed) n->ctx->effect_failed(n->ctx, message, n->failed_site);
   end_pending(n, FL_FAILED);
+  work_off(n->ctx);
   fl_node_drop(n);
 }
 
@@ -452,10 +477,11 @@ void fl_node_refuse(fl_node *n) {
   fl_entry_restart(n, b);
   for (int i = 0; i < n->nin; i++)
     if (n->in[i]) unuse(n->in[i]);
+  work_off(n->ctx);
   fl_node_forget_inputs(n);
   n->op = FL_OP_copy;
   n->axes = 0;
-  n->checks = b->state == FL_PENDING && b->checks;
+  n->checks = b->checks;
   n->nin = 1;
   n->in[0] = b;
   n->held--;

@@ -85,7 +85,8 @@ typedef struct fl_node {
                                                   ** keeps it as size 1) */
   uint8_t isint;              /* NUMBER: scal[0].i holds an integer of the script */
   uint8_t hops;               /* planner scratch */
-  uint8_t checks;             /* PENDING: an index that may be out of range is among its inputs */
+  uint8_t checks;             /* PENDING: an index that may be out of range is among its inputs;
+                              ** else 0 */
   uint8_t named;              /* a handle has named it: a write of another handle copies it */
   uint8_t rests;              /* engine scratch: does it depend on the check that failed? */
   uint8_t effect;             /* needed while it is PENDING, see above */
