@@ -292,13 +292,10 @@ local function hold_states(self)
   end
 end
 
-local holder = { __close = function(guard, e)
-  if e ~= nil then hold_states(guard.optimiser) end
-end }
-
+local holder = { __close = function(guard, e) if e ~= nil then hold_states(guard[1]) end end }
 local function update_in_scope(self)
   local _ <close> = flame.scope()
-  local _ <close> = setmetatable({ optimiser = self }, holder)
+  local _ <close> = setmetatable({ self }, holder)
   return update_all(self)
 end
 

@@ -63,6 +63,35 @@ describe("a training step with labels", function()
     assert.equal(1, per_step("graphs", two))
   end)
 
+  --- The lines of the last plan of a script, which is given w, x, labels and computed labels.
+  local function last_plan(script)
+    local text = run([[
+      local w, x = flame.randn(6, 5):requires_grad_(true), flame.randn(8, 6)
+      local labels, scores = flame.randint({ 8 }, 1, 5), flame.randn(8, 5)
+      flame.eval(w, x, labels, scores)
+      local y = x:matmul(w):tanh()
+      ]] .. script, "FLAME_DEBUG=1 FAKE_CUDA=\"idle=1\"")
+    return text:match ".*(plan: .*)"
+  end
+
+  it("checks them in its first launch, so that the host need not wait for the products", function()
+    for _, script in ipairs {
+      "flame.cross_entropy(y, labels):backward() flame.eval(w.grad)",
+      "flame.eval(flame.cross_entropy(y, labels, { reduction = 'none' }))",
+      "flame.eval(flame.cross_entropy(y, labels, { label_smoothing = 0.1 }))",
+    } do
+      local plan = last_plan(script)
+      assert.truthy(plan:match("step 1: (.-)step 2:"):find(" = index ", 1, true), plan)
+      assert.equal(1, select(2, plan:gsub(" = index ", "")), plan)
+    end
+  end)
+
+  it("checks labels that it computes where they are read", function()
+    local plan = last_plan "flame.eval(flame.cross_entropy(y, (scores * 2):argmax(2)))"
+    assert.truthy(plan:find "step 1: row kept%(8%) reduced%(5%)", plan)
+    assert.equal(1, select(2, plan:gsub(" = index ", "")), plan)
+  end)
+
   it("is one graph where forward and backward check apart, which sends its report", function()
     assert.equal(1, per_step("graphs", deep))
     for _, what in ipairs { "EventRecord", "CopyOut", "Memset8" } do

@@ -48,11 +48,9 @@ static void take_program(fl_engine *e, fl_program *p) {
 }
 
 static void keep_block(flame_context *c, fl_engine *e, void *block, size_t bytes) {
-  if (bytes > SPARE_BYTES || (e->block && e->block_bytes >= bytes)) {
-    fl_free(&c->mem, block, bytes);
-    return;
-  }
-  fl_free(&c->mem, e->block, e->block_bytes);
+  const int larger = bytes <= SPARE_BYTES && (!e->block || e->block_bytes < bytes);
+  fl_free(&c->mem, larger ? e->block : block, larger ? e->block_bytes : bytes);
+  if (!larger) return;
   e->block = block;
   e->block_bytes = bytes;
 }

@@ -262,6 +262,24 @@ static void note_awaited(fl_planner *P, int32_t t) {
   }
 }
 
+/* A run on a GPU ends when the host has seen the report of the last check (cuda/run.c). An INDEX
+** beside values that the run computes would be checked when these are there, so it is anchored:
+** then it is checked at the begin of the run, and the host goes on while the GPU works. */
+static void check_early(fl_planner *P, int32_t t) {
+  fl_cell *cell = &P->cell.at[t];
+  const fl_node *n = cell->node;
+  cell->index = n->op == FL_OP_index && !cell->anchored ? t : -1;
+  for (int i = 0; i < n->nin; i++) {
+    const int32_t q = input_cell(P, n, i);
+    if (q < 0) continue;
+    cell->waits |= P->cell.at[q].anchored || P->cell.at[q].waits;
+    if (cell->index < 0 && !P->cell.at[q].anchored) cell->index = P->cell.at[q].index;
+  }
+  if (!cell->waits || cell->index < 0) return;
+  if (!P->cell.at[cell->index].waits) P->cell.at[cell->index].anchored = 1;
+  cell->index = -1;
+}
+
 int fl_plan_classify(fl_planner *P) {
   const fl_program *p = P->p;
   if (!FL_RESERVE(P->mem, &P->cell, p->nodes.n + 16)) return 0;
@@ -269,8 +287,8 @@ int fl_plan_classify(fl_planner *P) {
     fl_node *n = p->nodes.at[i];
     fl_cell *t = &P->cell.at[P->cell.n++];
     *t = (fl_cell){ .node = n, .shape = n->shape, .dtype = n->dtype, .live = p->live.at[i],
-                    .group = -1, .pieces = -1, .out = -1, .home = -1, .first = INT32_MAX,
-                    .last = -1,
+                    .group = -1, .pieces = -1, .out = -1, .home = -1, .index = -1,
+                    .first = INT32_MAX, .last = -1,
                     .bytes = n->shape->numel * fl_dtype_size(n->dtype) };
     if (n->home) t->home = fl_program_home(p, n->home);
     if (n->base) continue;
@@ -284,6 +302,8 @@ int fl_plan_classify(fl_planner *P) {
     if (!fl_is_view(&P->cell.at[i])) take_check(P, (int32_t)i);
   for (int64_t i = 0; i < P->cell.n; i++)
     if (!fl_is_view(&P->cell.at[i])) measure(P, (int32_t)i);
+  for (int64_t i = 0; P->p->device && i < P->cell.n; i++)
+    if (!fl_is_view(&P->cell.at[i])) check_early(P, (int32_t)i);
   for (int64_t i = P->cell.n - 1; i >= 0; i--)
     if (!fl_is_view(&P->cell.at[i])) note_awaited(P, (int32_t)i);
   return 1;

@@ -27,6 +27,7 @@ static void mark_stored(fl_planner *P) {
 static int by_stage(const void *a, const void *b) {
   const fl_turn *x = a, *y = b;
   if (x->stage != y->stage) return x->stage < y->stage ? -1 : 1;
+  if (x->checks != y->checks) return x->checks ? -1 : 1;
   const int32_t xi = x->group >= 0 ? x->group : x->cell, yi = y->group >= 0 ? y->group : y->cell;
   return (xi > yi) - (xi < yi);
 }
@@ -402,8 +403,8 @@ static int order_turns(fl_planner *P, fl_turn **turns, int64_t *n, size_t *cap) 
     fl_cell *c = &P->cell.at[t];
     if (c->home < 0 || fl_homes_in_place(P, &h, (int32_t)t)) continue;
     c->place = (fl_place){ .where = FL_AT_ARENA };
-    at[(*n)++] = (fl_turn){ -1, (int32_t)t, LAST_STAGE };
-    if (c->base_home) at[(*n)++] = (fl_turn){ -1, (int32_t)t, 0 };
+    at[(*n)++] = (fl_turn){ -1, (int32_t)t, LAST_STAGE, 0 };
+    if (c->base_home) at[(*n)++] = (fl_turn){ -1, (int32_t)t, 0, 0 };
   }
   fl_homes_close(P, &h);
   if (!ok) return 0;
@@ -412,7 +413,7 @@ static int order_turns(fl_planner *P, fl_turn **turns, int64_t *n, size_t *cap) 
   for (int64_t g = 0; g < P->group.n; g++) {
     const fl_group *G = &P->group.at[g];
     if (fl_plan_is_kernel(G) && G->access.n == 0) continue;
-    at[(*n)++] = (fl_turn){ (int32_t)g, -1, G->stage };
+    at[(*n)++] = (fl_turn){ (int32_t)g, -1, G->stage, P->p->device && G->faulty };
   }
   qsort(at, (size_t)*n, sizeof *at, by_stage);
   for (int64_t i = 0; i < *n; i++) {

@@ -73,6 +73,8 @@ typedef struct fl_cell {
   uint8_t dtype, anchored, live, stored, faulty;   /* faulty: its expression contains an INDEX */
   /* a consumer broadcasts the cell; the cell is computed from a reduction of its shape */
   uint8_t wide, reduced;
+  uint8_t waits;       /* its expression reads a value that the run computes */
+  int32_t index;       /* an INDEX in its expression that reads no such value; -1: there is none */
   uint8_t awaited;     /* it, or a cell of its size that readers recompute from it, is broadcast */
   uint8_t hoist;       /* FL_HOIST_*: may or shall it be anchored (computed in one group), so as not
                        ** to be recomputed? */
@@ -147,7 +149,10 @@ typedef struct fl_planner {
 
 /* A step that will be made: a group, or (cell >= 0) a copy of the cell's home (a handle's
 ** buffer) into the cell's memory (stage 0) or back (the last stage). */
-typedef struct fl_turn { int32_t group, cell; int32_t stage; } fl_turn;
+typedef struct fl_turn {
+  int32_t group, cell, stage;
+  uint8_t checks;                      /* on a GPU it goes before others of its stage */
+} fl_turn;
 
 /* arena.c. Moves a fill that a large scatter adds to, if it depends on nothing, to the place right
 ** before the scatter. */

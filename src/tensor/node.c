@@ -302,7 +302,7 @@ static inline void queue(fl_node *n) {
   n->ctx->settle = n;
 }
 
-/* Whoever calls this calls work_off afterwards. */
+/* The caller calls work_off afterwards. */
 static inline void unuse(fl_node *n) {
   assert(n->uses > 0);
   if (--n->uses == 0 && !needed(n)) queue(n);
