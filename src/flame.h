@@ -511,7 +511,7 @@ FLAME_API flame_context *flame_object_context(const flame_object *o);   /* NULL:
 /* Frees the tensors and objects of results, and makes them FLAME_NIL. */
 FLAME_API void flame_values_free(int n, flame_value *v);
 
-/* ---- user kernels: docs/kernels.md; where flame_call is ------------------------------------- */
+/* ---- user kernels (docs/kernels.md), in the libraries that have flame_call ------------------- */
 typedef struct flame_kernel flame_kernel;
 /* entry NULL: the source's only one. Options by name, as flame.kernel takes them: "block", "grid",
 ** "shape", "inout", "constants". */

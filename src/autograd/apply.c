@@ -230,8 +230,8 @@ static flame_status piece_back(flame_context *c, void *arg, fl_node *y, fl_node 
   return gin[0] ? FLAME_OK : c->err.code;
 }
 
-/* The joint (see above): a node with the function's inputs, on which all float results depend, of a
-** dtype that holds theirs. */
+/* The joint (see the head of the file): a node with the function's inputs, on which all float
+** results depend. Its dtype can hold the values of all of them. */
 static fl_node *joint_of(function *k) {
   int64_t all = 0;
   int dtype = -1;
@@ -266,7 +266,7 @@ static fl_node *untracked(function *k, fl_node *value, fl_node *x) {
   return n;
 }
 
-/* Makes the nodes of the results; they are tracked if possible. */
+/* Puts nodes of the results into to[], tracked if an input is and the function has a backward. */
 static flame_status track(function *k, fl_node **to) {
   flame_context *c = k->c;
   fl_node *x = tracked_input(k), *joint = NULL;

@@ -8,10 +8,10 @@
 #include "tensor/entry.h"
 #include "tensor/tensor.h"
 
-/* Computes the gradients of the roots, whose cotangents are 'seed' (NULL: ones, and roots[i] must
-** have one element), with respect to the nodes wrt[0..n). out[i]: borrowed nodes, NULL if not
-** reached. Only records nodes; nothing is evaluated. create_graph: rules run with the grad
-** mode on. retain_graph 0: the entries walked are freed, and walking them again is an error. since:
+/* Computes the gradients of the roots, whose cotangents are 'seeds' (NULL: ones, and roots[i] must
+** have one element), with respect to the nodes wrt[0..n). out[i]: the gradient, a borrowed node,
+** or NULL: not reached. Only records nodes; nothing is evaluated. create_graph: rules run with the
+** grad mode on. retain_graph 0: the entries walked are freed, and may not be walked again. since:
 ** nodes recorded before it are not walked, as if they were leaves. strict: fails with the reason,
 ** without walking anything, if an input is not tracked or not on a path. */
 typedef struct fl_backward {
@@ -28,7 +28,8 @@ flame_status fl_gradients(flame_context *c, int nroots, fl_node *const *roots,
 typedef struct fl_nodes { fl_node **at; int64_t n, cap; } fl_nodes;
 flame_status fl_cut(flame_context *c, int nroots, fl_node *const *roots, int64_t since,
                     fl_nodes *out);
-/* loss:backward(): adds into .grad of every leaf reached (and of retain_grad handles). */
+/* loss:backward(): adds the gradients to .grad of every leaf reached, and of every handle with
+** retain_grad. */
 flame_status fl_backward_into_leaves(flame_tensor *root, flame_tensor *seed,
                                      fl_backward how);
 /* Runs the gradient rule of y's op (autograd/rules.c, from ops.def): computes the cotangents gin of

@@ -4,10 +4,10 @@
 ** before its inputs), keeps those on a path to a target, and runs the rule of each once with the
 ** sum of its cotangents.
 **
-** Rules. Explicit stacks only. A cotangent waits in node->grad, held by the walk. Marks on nodes
-** are valid only while collecting, since hooks and host functions may evaluate. Each rule runs in a
-** separate borrowing scope, with the script line of its entry as the current one, and with the grad
-** mode off unless create_graph. Entries are freed at the very end, so that a failure leaves
+** Rules. No recursion. A cotangent waits in node->grad, held by the walk. Marks on nodes are valid
+** only while collecting: hooks and host functions may evaluate, which sets marks. Each rule runs in
+** a separate borrowing scope, with the script line of its entry as the current one, and with the
+** grad mode off unless create_graph. Entries are freed at the very end, so that a failure leaves
 ** everything as it was.
 */
 #include "autograd/walk.h"
@@ -15,7 +15,7 @@
 #include <assert.h>
 #include <string.h>
 
-enum { VISITED = 2, NEEDED = 4 };        /* in node->mark; bit 0 is plan/'s */
+enum { VISITED = 2, NEEDED = 4 };        /* bits of node->mark; bit 0 is used by plan/ */
 
 static flame_status no_memory(walk *w) {
   return FL_FAIL(w->c, FLAME_NO_MEMORY, w->op, "host memory is out");
@@ -198,7 +198,7 @@ static int add_to_targets(walk *w, int64_t sequence, fl_node *g) {
 }
 
 /* Passes a cotangent to n: adds it to the sum that waits in n->grad or, if n was recorded before
-** the part that is walked, to the results of the targets that n is. */
+** the part that is walked, to the results of those targets whose value is n. */
 static int bring(walk *w, fl_node *n, fl_node *g) {
   return outside(w, n->entry) ? add_to_targets(w, n->entry->sequence, g) : add_into(&n->grad, g);
 }

@@ -3,9 +3,9 @@
 ** made from the gradient text of ops.def, in a table by op; and the helper functions that
 ** the text calls.
 **
-** Rules. A rule is a graph of builders over x (or x1 x2 x3), y and g, so it fuses and
-** differentiates again. A scalar operand is a number in it. Selection uses 'where', never a product
-** with a mask: 0 times inf is NaN. Special points follow PyTorch.
+** Rules. A rule calls builders (functions that record nodes) on x (or x1 x2 x3), y and g, so it
+** fuses and can be differentiated again. For a scalar operand it gets a number. Selection uses
+** 'where', never a product with a mask: 0 times inf is NaN. Special points follow PyTorch.
 */
 #include "autograd/rules.h"
 #include "tensor/build_util.h"

@@ -15,7 +15,7 @@ typedef struct item {
 typedef struct target {
   int64_t sequence;
   int i, reached;
-} target; /* wrt[i]: 'sequence' is that of its entry; reached: the roots' graph contains it */
+} target; /* wrt[i], by the sequence number of its entry; reached: the roots' graph contains it */
 typedef struct arrival {
   fl_node *node, *g;
 } arrival; /* a cotangent g that has arrived at a leaf; g is held */

@@ -1,4 +1,5 @@
-/* fl_hash64: fast, not cryptographic (wyhash-like mixing of our own). fl_sha256: for file keys. */
+/* fl_hash64: fast, not cryptographic, for tables in memory. fl_sha256: for names and checks of
+** files. */
 #ifndef FL_BASE_HASH_H
 #define FL_BASE_HASH_H
 #include <stddef.h>

@@ -16,7 +16,7 @@ typedef struct fl_mem {
   int64_t calls;        /* allocations requested so far; tests choose one of them to fail */
   int64_t fail_at;      /* with test hooks, the call with this number fails (counted by 'calls'); 0:
                         ** none */
-  int fail_forever;     /* and all after it too */
+  int fail_forever;     /* 1: the calls after number fail_at fail too */
   int64_t limit;        /* most live bytes; 0: no limit */
   int64_t foreign;      /* live bytes of a Lua state and of memories inside this one */
   int64_t refused;      /* the last request that a limit refused, until it is reported; 0: none */

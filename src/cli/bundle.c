@@ -323,7 +323,7 @@ static int write_bundle(lua_State *L) {
     lua_rawgeti(L, 4, (lua_Integer)i + 1);
     p[i] = (part){ .name = lua_tostring(L, -3), .path = lua_tostring(L, -2),
                    .kind = (uint64_t)lua_tointeger(L, -1) };
-    lua_pop(L, 1);                               /* names and paths stay: they are pointed to */
+    lua_pop(L, 1);                  /* p points to the names and paths, which stay on the stack */
     if (!map_part(&p[i])) return fail(L, p[i].path);       /* the program ends after this, which
                                                            ** unmaps the files */
   }

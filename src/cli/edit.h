@@ -27,14 +27,15 @@ typedef struct fl_terminal {
 int fl_terminal_usable(void);
 void fl_terminal_size(fl_terminal *t);
 int fl_terminal_raw(fl_terminal *t);             /* 0: the terminal has no raw mode */
-void fl_terminal_cooked(fl_terminal *t);         /* then raises a signal that ends the process */
+void fl_terminal_cooked(fl_terminal *t);         /* then raises the signal that came meanwhile and
+                                                 ** ends the process, if any */
 int fl_terminal_waiting(void);                   /* is there input? */
 int fl_terminal_key(void);                       /* KEY_GONE: the end of input */
 void fl_terminal_write(const char *p, int64_t n);
 /* The code point at p and its length (1 where the bytes are invalid). */
 int fl_utf8(const char *p, int64_t n, int *length);
 int fl_char_width(int c);                         /* columns: 0, 1 or 2 */
-int fl_text_step(const char *p, int64_t n, int *length);  /* or a sequence: 0 columns */
+int fl_text_step(const char *p, int64_t n, int *length);  /* columns; an escape sequence has 0 */
 int64_t fl_text_width(const char *p, int64_t n);
 
 /* ---- history.c ------------------------------------------------------------------------------- */
@@ -58,7 +59,7 @@ typedef struct fl_edit {
   fl_history history;
   fl_bytes text, killed, typed, query;         /* typed: the new entry while older ones are shown */
   int64_t cursor;                                 /* in bytes, 0 to text.n */
-  int64_t at;                                   /* index of the entry shown; the count: a new one */
+  int64_t at;                     /* index of the history's entry shown; its count: a new entry */
   const char *prompt, *prompt2;
   int searching, tabs;                            /* tabs: number of Tabs in a row */
   /* of the entry as drawn: row and column of the cursor, last row */

@@ -1,7 +1,7 @@
 /*
 ** flame-lua --sandbox[=policy]: a script in a state of flame_lua_new. The policy is a list of
 ** settings with commas between: a limit (memory=64M, time=5), a permission that is given (read,
-** write, kernels, code, devices, libraries, clock), or folder=PATH for the files that these open
+** write, kernels, code, devices, libraries, clock), or folder=PATH, below which files may be opened
 ** (else the current folder). Sizes take K, M and G, times are seconds; 0 is no limit.
 */
 #include "cli/cli.h"

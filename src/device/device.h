@@ -16,7 +16,7 @@ struct fl_kfunction;
 typedef struct fl_fault {
   int32_t site;                 /* index in plan->fault; -1: none */
   int64_t value, position;      /* the value as given (1-based); its 0-based linear position */
-  char text[FL_CALL_FAULT];     /* for a call: its message instead; else empty */
+  char text[FL_CALL_FAULT];     /* the message of a call (a sort, …) that failed; else empty */
 } fl_fault;
 
 /* The data with which a plan is run; addresses are the device's. ext: those of the first elements

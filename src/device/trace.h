@@ -11,12 +11,12 @@
 struct fl_device;
 struct fl_plan;
 
-/* The times of a step, in milliseconds; starts are those of fl_trace_now. On a device that computes
-** while the host waits, host == start and host_ms == ms. */
+/* The times of a step, in milliseconds; starts are read from the clock of fl_trace_now. On a device
+** that computes while the host waits, host == start and host_ms == ms. */
 typedef struct fl_timing {
   double start, ms;              /* on the device */
-  double host, host_ms;          /* when the host began to queue it, and how long that took */
-  int replayed;                  /* its plan is launched as graphs when no profile is on */
+  double host, host_ms;          /* when the host began to queue the step; how long that took */
+  int replayed;                  /* 1: without a profile the step's plan is run as CUDA graphs */
 } fl_timing;
 
 typedef struct fl_trace {

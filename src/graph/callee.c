@@ -78,8 +78,8 @@ static int fits(const fl_kparam *q, int64_t w, int64_t b, int64_t ns) {
          (kind == FL_KARG_IN && q->is_const);
 }
 
-/* Can an argument of this kind receive a sum of atomics in a fixed order (k->slot)? The sum needs
-** the number of its elements. */
+/* Can an argument of this kind receive the sums of atomic adds, which are made in a fixed order
+** (k->slot)? They need the number of its elements. */
 static int is_summed(int64_t kind) { return kind == FL_KARG_OUT || kind == FL_KARG_COPY; }
 
 /* Marks the results that need not be zeroed first (FL_KARG_RAW), since the launch is proven to

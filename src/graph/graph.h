@@ -91,7 +91,8 @@ flame_status fl_export_write(fl_export *x, int nout, flame_tensor *const *out,
 
 /* A term: one word of a line. INT, NUMBER (a script's integer), REAL and VALUE are a + b n, where n
 ** is the size that varies; INT is divided by d and rounded up if d is not 0: blocks of a launch.
-** BITS: those of a double. VALUE: 'space' % line, x input, s state, c constant, k kernel. */
+** BITS: the bits of a double. VALUE: the number of a line, input, state, constant or kernel, as
+** 'space' is '%', 'x', 's', 'c' or 'k'. */
 typedef enum { FL_TERM_INT, FL_TERM_NUMBER, FL_TERM_REAL, FL_TERM_BITS, FL_TERM_VALUE, FL_TERM_WORD,
                FL_TERM_DTYPE } fl_term_kind;
 typedef struct fl_term { uint8_t kind; char space; int64_t a, b, d; const char *word; } fl_term;

@@ -28,7 +28,7 @@ static void fail(writer *w, flame_status code, const char *what) {
   w->e = FL_FAIL(w->c, code, "export", "%s", what);
 }
 
-/* Begins a line, which the script recorded at 'site'. */
+/* Begins the text line of an op that the script recorded at 'site' (a line of the script). */
 static void begin(writer *w, const char *op, uint32_t site) {
   uint32_t *s = FL_PUSH(&w->c->mem, &w->x->site);
   if (s) *s = site;

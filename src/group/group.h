@@ -97,13 +97,12 @@ typedef struct fl_wire_table {
   void (*close)(fl_wire *w, int orderly);
 } fl_wire_table;
 
-/* ---- launchers: rank and size of this process
-** --------------------------------------------------------------------- */
+/* ---- launchers: rank and size of this process ------------------------------------------------ */
 
 typedef struct fl_launch {
   const char *by;                        /* "torchrun", "mpirun", "srun"; NULL: no launcher */
   int rank, size, local;                 /* 0-based; local: on this host */
-  int mpi;                               /* it was started by MPI's launcher or Slurm */
+  int mpi;                           /* 1: MPI's launcher or Slurm has started this process */
 } fl_launch;
 /* Reads the environment. 0: its variables make no sense; 'why' explains. */
 int fl_launch_read(fl_launch *l, char *why, size_t bytes);
@@ -137,7 +136,7 @@ typedef struct fl_group_gpu {
 typedef struct fl_card {
   int64_t form, can;                     /* NCCL is there */
   char id[FL_CARD_ID];                   /* host and bus: two ranks can not share a card */
-  char why[160];                         /* it can not */
+  char why[160];                         /* why it can not use NCCL */
 } fl_card;
 
 /* What rank 0 chose; bytes 0: it has chosen nothing. */
@@ -171,11 +170,11 @@ typedef struct fl_group {
   struct { fl_choice *at; int64_t n, cap; } choices;     /* rank 0's */
   fl_asker *asker;
   char broken[FL_CALL_FAULT];            /* why the group is broken; empty: it is not */
-  char word[FL_CALL_FAULT];              /* what the others were told about it */
+  char word[FL_CALL_FAULT];              /* what the other ranks were told when it broke */
   /* a posted message could not be cancelled and may still be written into our memory: so
   ** nothing more is posted */
   uint8_t stuck;
-  /* this rank is waiting in a collective; SIGTERM came during that */
+  /* waiting: this rank waits in a collective; terminated: SIGTERM came while it waited */
   volatile sig_atomic_t waiting, terminated;
   fl_group_stats stats;
 } fl_group;

@@ -40,8 +40,8 @@ int fl_launch_read(fl_launch *l, char *why, size_t bytes) {
   for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
     const variables *v = &known[i];
     const long rank = count_of(v->rank), size = count_of(v->size), local = count_of(v->local);
-    /* each process of torchrun with one of the two would train by itself; a job of Slurm has a rank
-    ** and no step outside of srun */
+    /* With only one of torchrun's two variables each process would train by itself: refused. With
+    ** Slurm's rank alone the job runs outside of srun, which is no group. */
     if (i == 0 && (rank == -1) != (size == -1)) return refuse(why, bytes, v);
     if (rank == -1 || size == -1) continue;
     if (rank < 0 || size < 1 || rank >= size || local == -2) return refuse(why, bytes, v);

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 enum { FORM = 0x666c3031 };              /* "fl01" */
-enum { OTHER_FILES = 32 };               /* that a process may have open beside its sockets */
+enum { OTHER_FILES = 32 };               /* files that a process may have open beside its sockets */
 
 static fl_tcp *of(fl_wire *w) { return (fl_tcp *)w; }
 
@@ -97,11 +97,11 @@ static int place(fl_wire *w, int peer) {
     return lose(w, peer, "what came is not flame's");
   if (f->channel < FL_WIRE_PAIRED) {
     if (f->bytes > FL_TCP_BOX) return lose(w, peer, "what came is not flame's");
-    if (p->full[f->channel] >= 0) return -1;            /* the previous one has not been read yet */
+    if (p->full[f->channel] >= 0) return -1;          /* the box has a message that is not read */
     p->to = p->box[f->channel];
   } else {
     if (!p->wants || p->wants->channel != f->channel) {
-      p->left = w->over ? f->bytes : 0;                    /* it is read and dropped, or waits */
+      p->left = w->over ? f->bytes : 0;          /* over: the frame is dropped; else it waits */
       return w->over ? 1 : -1;
     }
     if (piece(p->wants) != f->bytes) return lose(w, peer, "an array of another size came");

@@ -13,7 +13,7 @@
 #include "group/wait.h"
 
 enum { FL_TCP_BOX = 512, FL_TCP_OUT = 4096 };
-enum { FL_TCP_RANKS = 4096 };            /* at most: each has a socket to each, and 8 KB for it */
+enum { FL_TCP_RANKS = 4096 };            /* most ranks: each has a socket and 8 KB for each other */
 
 typedef struct fl_tcp_frame { int32_t form, channel; int64_t bytes; } fl_tcp_frame;
 
@@ -24,7 +24,8 @@ typedef struct fl_tcp_peer {
   size_t head_n;
   int64_t left;
   char *to;
-  fl_letter *wants, *takes;              /* an array to receive; the one that is arriving */
+  fl_letter *wants, *takes;              /* wants: an array for which a call waits; takes: the array
+                                         ** that is arriving */
   char box[FL_WIRE_PAIRED][FL_TCP_BOX];
   int32_t full[FL_WIRE_PAIRED];          /* bytes in it, -1: none */
   /* outgoing: short frames, and between two of them an array with its head */

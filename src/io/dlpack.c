@@ -117,7 +117,7 @@ static flame_tensor *adopt(flame_context *c, dl_managed *m, int dtype, int devic
   const int64_t size = fl_dtype_size(dtype);
   fl_device *d = fl_engine_device(c, device);
   if (!d) return NULL;
-  import *in = malloc(sizeof *in);         /* it may be freed while the context is closing */
+  import *in = malloc(sizeof *in);         /* not from c->mem: c may be closing when it is freed */
   if (!in) return FL_FAIL(c, FLAME_NO_MEMORY, "from_dlpack", "no host memory"), NULL;
   *in = (import){ d, m };
   char *first = (char *)t->data + t->byte_offset;

@@ -123,7 +123,8 @@ void *fl_io_bytes_of(flame_context *c, fl_node *n, size_t *bytes);
 ** u64 as i64. packed: bytes of such an integer in the file, 0: elements have the same size there.
 ** bytes: how many are at p. */
 flame_status fl_io_unsigned(fl_reader *f, void *p, size_t bytes, int dtype, int packed, int swap);
-/* The bytes of such an array in the file; -1: too many. */
+/* The bytes in the file of an array whose elements have 'packed' bytes (0: the dtype's size); -1:
+** too many. */
 int64_t fl_io_packed_bytes(int dtype, int packed, int rank, const int64_t *size);
 
 /* ---- safetensors ----------------------------------------------------------------------------- */

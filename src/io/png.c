@@ -12,7 +12,7 @@ enum { STORED = 65535 }; /* most bytes of a stored block */
 typedef struct image {
   const void *planes;
   int64_t channels, height, width;
-  int wide;                     /* planes of i32, 16 bits each in the file */
+  int wide;                     /* 1: the planes are i32, and samples have 16 bits in the file */
 } image;
 
 static void put32(unsigned char *p, uint32_t v) {

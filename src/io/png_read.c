@@ -17,7 +17,7 @@ typedef struct image {
   int depth, type, interlaced;
   int samples, channels; /* samples of a pixel in the file, channels in the tensor */
   unsigned char colour[256][4];          /* the palette, with alpha */
-  int colours, clear;                    /* of the palette; clear: there is a transparent colour */
+  int colours, clear;           /* size of the palette; clear: 1: there is a transparent colour */
   int clear_sample[3];
   struct { unsigned char *at; int64_t n, cap; } packed;
 } image;

@@ -102,11 +102,11 @@ typedef struct fl_lua {
   fl_crew *crews;            /* workers of loaders (crew.c) */
   fl_sandbox *sandboxes;     /* sandbox.c */
   int64_t callback_ids, surveyed, survey_cost;   /* cycles.c. surveyed: c->sequence at the last
-                                                 ** survey; survey_cost: nodes seen in it */
+                                                 ** survey of the graph; survey_cost: its nodes */
   lua_CFunction collectgarbage;  /* Lua's function; NULL: the host opened no base library */
   int64_t seedings;           /* number of calls of flame.seed; each makes data.batches number its
                               ** loaders from the first again */
-  const fl_upcalls *engine_up; /* the engine's own; 'up' is a copy with functions that call Lua */
+  const fl_upcalls *engine_up; /* the engine's table; 'up' is a copy in which some call Lua */
   fl_upcalls up;
   fl_error last;              /* for flame.last_error */
   uint8_t has_error;  /* registry[fl_key_error] holds a callback's error, which will be raised
@@ -117,7 +117,7 @@ typedef struct fl_lua {
   uint8_t generational;       /* 1: Lua's collector was last seen in generational mode */
   uint8_t floats;             /* the default dtype of new tensors */
   uint8_t autocast;         /* the dtype to which products are cast, + 1; 0: off (declare_cast.c) */
-  uint8_t inside;             /* inside an op that was cast; ops that it calls are not cast */
+  uint8_t inside;             /* 1: an op runs whose tensors were cast; ops in it cast none */
   int64_t casts;              /* number of open blocks of flame.autocast */
   int64_t walks, tracked_reads;   /* slip.c. walks: calls of backward and gradients;
                                   ** tracked_reads: values of tracked tensors that were read */
@@ -408,11 +408,11 @@ int fl_lua_form(lua_State *L);                 /* internal.form */
 ** it, pushes the field of the table at 'table' and returns its type; otherwise pushes nothing and
 ** returns LUA_TNIL. group: "" for flame and tensors, "linalg.", "^" for the internals. */
 int fl_chapter_find(lua_State *L, fl_lua *b, int table, const char *group, const char *name);
-int fl_core_load(lua_State *L, fl_lua *b);     /* loads all of lua/flame; 1: it was not loaded */
+int fl_core_load(lua_State *L, fl_lua *b);     /* loads all of lua/flame; 0: it is loaded already */
 int fl_core_call(lua_State *L, const char *name);
 void fl_sandboxes_end(fl_lua *b);
 void fl_api_leave(lua_State *L);                /* registry["flame.api"], api.c */
-int fl_scope_track(fl_lua *b, fl_box *x);       /* adds it to the boxes of the innermost scope */
+int fl_scope_track(fl_lua *b, fl_box *x);       /* adds x to the boxes of the innermost scope */
 void fl_scope_metatable(lua_State *L, fl_lua *b);   /* registers the metatables of scopes, guards */
 void fl_guard_metatable(lua_State *L, fl_lua *b);
 void fl_grad_init(fl_lua *b);
@@ -426,7 +426,7 @@ void *fl_lua_marked(lua_State *L, int i, const void *mark);
 enum { FL_PROP_SHAPE = 1, FL_PROP_NDIM, FL_PROP_DTYPE, FL_PROP_DEVICE, FL_PROP_REQUIRES_GRAD,
        FL_PROP_GRAD, FL_PROP_IS_LEAF, FL_PROP_IS_CPU, FL_PROP_IS_CUDA,
        FL_PROP_TURNED, FL_PROP_LAST_TURNED };
-enum { FL_UPVALUE_SIZES = 4 };         /* of the metamethods of tensors: the metatable of sizes */
+enum { FL_UPVALUE_SIZES = 4 };         /* upvalue of tensors' metamethods: the metatable of sizes */
 /* Pushes a view of the tensor at 1 with its axes in reverse order (all), or the last two
 ** exchanged. */
 int fl_property_turned(lua_State *L, int all);

@@ -64,7 +64,7 @@ typedef enum fl_decl_default_kind {
 } fl_decl_default_kind;
 
 typedef struct fl_decl_param {
-  fl_decl_span name, type, given;   /* given: the default; it and type as written, maybe empty */
+  fl_decl_span name, type, given;   /* as written: type, and default (given), both may be empty */
   uint16_t plain;                     /* bit t: a value of Lua type t fits without further checks */
   uint8_t tensor, whole;       /* tensor: one is allowed; whole: numbers become integers */
   uint8_t optional, named;             /* "?"; behind "*" */

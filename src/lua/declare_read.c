@@ -97,7 +97,7 @@ static int misfit(fl_decl_misfit *why, fl_decl_misfit_kind kind, const fl_decl_p
   return 0;
 }
 
-enum { LONGEST = 900000 };            /* what Lua's stack holds, with room for the call */
+enum { LONGEST = 900000 };            /* most elements of a list: these fit on Lua's stack */
 
 /* The length of the list at i, as its metatable gives it; -1: that is not a length, or the list is
 ** too long to read every element through the metatable; the length is then left on the stack. */

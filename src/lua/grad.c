@@ -211,8 +211,8 @@ typedef struct custom_call {
   fl_node *y;
   int nin;
   fl_node *g, **gin;
-  int64_t serial;      /* identifies the call, while it runs, to objects that were given to the
-                       ** script */
+  int64_t serial;      /* number of this call, by which the closures that the script gets find it,
+                       ** as long as it runs */
   struct custom_call *outer;
 } custom_call;
 

@@ -31,7 +31,7 @@ struct fl_lua_heap {
   lua_Alloc f;
   void *ud;
   flame_context *c;                 /* NULL: a state of ours without one */
-  int64_t bytes;                 /* bytes that are counted, since lua_gc reports nothing in a
+  int64_t bytes;                 /* bytes in use, counted here since lua_gc reports nothing in a
                                  ** finaliser */
   int64_t ahead;                    /* the part of 'bytes' counted in advance: at most 2 * AHEAD */
   fl_lua *b;                        /* not used by frees: it may be freed before its state */

@@ -130,8 +130,8 @@ void fl_host_axes_said(char *text, size_t size) {
   char out[800];
   const char *p = text, *end = out + (size < sizeof out ? size : sizeof out);
   char *to = out;
-  int ranged = 0;                            /* the message is about an axis that is out of range:
-                                             ** its range follows */
+  int ranged = 0;                            /* 1: the message says that an axis is out of range,
+                                             ** and gives the range */
   while (*p && to < end - 1) {
     const int start = p == text || !isalnum((unsigned char)p[-1]);
     if (start && (begins(p, "axis ") || begins(p, "axes "))) {

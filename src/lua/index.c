@@ -43,7 +43,7 @@ static int host_nonzero(fl_lua *b, fl_node *mask, int axes, fl_node **out) {
 
 /* ---- addressing by tensors ------------------------------------------------------------------- */
 typedef struct address {
-  int n;                        /* index tensors, one per axis of y, axes ascending */
+  int n;                        /* number of index tensors, each for one axis of y, ascending */
   int axis[FL_MAX_AXES];
   int named[FL_MAX_AXES];       /* the axis of x, before axes are dropped, for messages */
   fl_node *idx[FL_MAX_AXES];    /* 1-based */

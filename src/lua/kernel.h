@@ -23,7 +23,7 @@ typedef struct fl_kernel_box {
   int nlisted;                         /* how many parameters are in a list, but not its first */
   int forms;                /* how many results are no tensors: nil, lists */
   uint8_t has_grid, has_block, has_shape, lua_shape, lua_grid;
-  uint8_t has_threads, lua_threads;    /* how many threads the grid is to have, in place of grid */
+  uint8_t has_threads, lua_threads;    /* 1: threads[] is given in place of grid[]; by a function */
   uint8_t chosen;                      /* block = "auto": 1 + device that 'block' was chosen for, or
                                        ** FL_KERNEL_OPEN; 0: the block is as the script says */
   uint8_t given;                       /* the script computes the gradient */
@@ -33,7 +33,7 @@ typedef struct fl_kernel_box {
   fl_sizes shape;
   int unread_output, unread_line;      /* an output (its number) that is read before it is written;
                                        ** -1: none; unread_line: where */
-  int unread_adds;                     /* it is only added to */
+  int unread_adds;                     /* 1: the kernel only adds to that output */
 } fl_kernel_box;
 
 enum { FL_KERNEL_LIST = 64 };            /* arrays of a list */
@@ -70,7 +70,7 @@ fl_kernel_box *fl_kernel_formed(lua_State *L, fl_kernel_box *k, int at);
 /* The stack index of q's array: 'at' or, if there is a list, that of its element, which is
 ** pushed. */
 int fl_kernel_push_listed(lua_State *L, const fl_kparam *q, int at);
-/* Pushes those of the n arguments from 'first' on that were written, or that are lists of such. */
+/* Pushes those of the n arguments from 'first' on that were written: tensors or lists of them. */
 int fl_kernel_push_targets(lua_State *L, int first, int n, fl_box **target, int ntarget);
 /* Leaves on the stack the results that a script sees: none of hidden parameters, nil for an inout
 ** that is nil, one list for those of a list. Returns how many there are. */

@@ -11,11 +11,11 @@
 
 typedef struct fl_key_item { int axis, mask; fl_box *box; } fl_key_item;
 typedef struct fl_key {
-  int rank;                    /* of x with its new axes, and its sizes */
+  int rank;                    /* rank and sizes of x with the new axes of the key */
   int64_t size[FL_MAX_AXES];
   int64_t start[FL_MAX_AXES], step[FL_MAX_AXES], count[FL_MAX_AXES];
   uint32_t drop;               /* axes dropped by a number */
-  uint32_t fresh;              /* new axes of one element, among these */
+  uint32_t fresh;              /* bit a: axis a is a new axis of one element */
   int whole;                   /* no number or range selects a part */
   int nitem;
   fl_key_item items[FL_MAX_AXES];

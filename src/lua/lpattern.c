@@ -88,7 +88,7 @@ static void read_open(lua_State *L, reader *r, item *i) {
   const int position = r->p + 1 < r->end && r->p[1] == ')';
   if (r->captures >= FL_CAPTURES) {
     luaL_error(L, "too many captures");
-    return;                                  /* never reached: lua.h does not declare that */
+    return;                 /* never reached: luaL_error does not return, but is not declared so */
   }
   i->kind = position ? POSITION : OPEN;
   r->closed[r->captures] = (uint8_t)position;

@@ -138,7 +138,7 @@ static fl_lua *state_new(lua_State *L) {
   b->c = b->borrowed ? start->context : fl_open_inside(o, start ? start->outer : NULL);
   if (b->c == NULL) {
     luaL_error(L, "flame: no memory for a context");
-    return NULL;                        /* never reached: lua.h does not declare that */
+    return NULL;            /* never reached: luaL_error does not return, but is not declared so */
   }
   if (!b->borrowed && flame_error_code(b->c) != FLAME_OK)
     luaL_error(L, "flame: %s", flame_error(b->c));

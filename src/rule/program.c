@@ -46,7 +46,7 @@ static int passable(flame_context *c, const fl_kfunc *f) {
   }
   for (int i = 0; i < f->n_params; i++) {
     const fl_kparam *q = &f->params[i];
-    if (q->is_texture && !f->has_body) {       /* a device would take the array for a handle */
+    if (q->is_texture && !f->has_body) {   /* a device would take the array for a texture handle */
       FL_FAIL(c, FLAME_NOT_SUPPORTED, "kernel", "a kernel with textures runs only if it is "
               "understood: kernel '%s', line %d: %s", f->name, (int)f->refusal_line,
               f->refusal ? f->refusal : "it has no body");

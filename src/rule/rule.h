@@ -51,7 +51,8 @@ typedef struct fl_kprogram {
   fl_kfunction *recorder;              /* the kernel launched if the call is tracked
                                        ** (kernel/ad/record.h), with one more result; NULL: k
                                        ** itself */
-  struct fl_kprogram *replay;          /* the program that is differentiated then */
+  struct fl_kprogram *replay;          /* the program that is differentiated when the recorder has
+                                       ** run; NULL: this program */
   int records;                 /* number of values per thread in the recorder's additional result */
   struct fl_kderived *derived;         /* owned */
   struct { uint64_t *at; int64_t n, cap; } proven;   /* sets of arguments for which FLAME_CHECK=grad
@@ -61,8 +62,8 @@ typedef struct fl_kprogram {
 /* A request for a derivation. want: FL_KAD_*, by parameter. */
 typedef struct fl_kask {
   uint8_t adjoint;                     /* the adjoint; 0: the tangent */
-  uint8_t gather;                      /* an adjoint may consist of two kernels, one of them with a
-                                       ** thread per element */
+  uint8_t gather;                      /* 1: an adjoint may consist of two kernels, one of them with
+                                       ** a thread per element (a gather) */
   uint8_t geometry;                    /* FL_KONE_… */
   uint8_t want[FL_KP_MAX_ARGS];
   /* what is known of the launch, for proofs; NULL: the derivation must be right for any launch */
@@ -75,7 +76,7 @@ typedef struct fl_kderived {
   fl_kask ask;                         /* without launched */
   uint8_t deterministic;
   const fl_klimits *limits;            /* the launches for which it is right */
-  /* per parameter: the derivation is right only where these are greater than 0; or NULL */
+  /* not 0 for a parameter that must be greater than 0, else the derivation is wrong; or NULL */
   const uint8_t *positive;
   int nparts;
   fl_kprogram *part[2];                /* references; a tangent has one part */
@@ -110,7 +111,7 @@ typedef struct fl_karg {
                                        ** that a number was read from */
   fl_node *result;                     /* held or NULL: an array after the launch */
   int32_t at, bytes;                   /* place of a number or a struct in scalar[] */
-  uint8_t each;                        /* of a batch: the array has a part for each launch */
+  uint8_t each;                        /* 1: the array has a part for each launch of a batch */
 } fl_karg;
 
 typedef struct fl_kcall {
@@ -205,11 +206,11 @@ flame_status fl_kcall_jvp(fl_kcall *k, fl_node *const *tangent, fl_node **out, f
 typedef struct fl_krule {
   fl_kcall *call;                      /* a reference */
   int nactive, nresult;
-  uint8_t first;                       /* of a host's launch, not of a gradient: it is checked with
-                                       ** FLAME_CHECK=grad */
+  uint8_t first;                       /* 1: the call is a launch of the host, not of a gradient;
+                                       ** FLAME_CHECK=grad checks such rules */
   uint8_t active[FL_KP_MAX_ARGS];      /* parameters whose arguments are tracked */
-  uint8_t result[FL_KP_MAX_ARGS];      /* parameters of floating-point results … */
-  uint8_t place[FL_KP_MAX_ARGS];       /* … and their indices among the launch's results */
+  uint8_t result[FL_KP_MAX_ARGS];      /* the parameters that are floating-point results */
+  uint8_t place[FL_KP_MAX_ARGS];       /* index of result[j] among all results of the launch */
 } fl_krule;
 /* number[i]: the tensor from which the number for parameter i was read, or NULL. value: the
 ** launch's results; if the recorder ran, its additional result, the last one, is removed (*nout

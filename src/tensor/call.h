@@ -7,8 +7,8 @@
 ** kernel) provides the rule in terms of other nodes. Several results are packed in one, which
 ** the composite separates by views.
 **
-** Layers. tensor/ checks sizes (call_*.c), plan/ places it, cpu/ has a function for every
-** kind, cuda/ for some: the rest run on the host there, with copies.
+** Layers. tensor/ checks a call's sizes (call_*.c), plan/ makes a step of it, cpu/ has a function
+** for every kind, cuda/ for some: calls of the other kinds run on the host, with copies.
 */
 #ifndef FL_TENSOR_CALL_H
 #define FL_TENSOR_CALL_H

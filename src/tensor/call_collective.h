@@ -11,10 +11,10 @@
 enum {
   FL_COLLECT_BARRIER,        /* 0 */
   FL_COLLECT_ALL_REDUCE,     /* the size of the array; each element is reduced over all ranks */
-  FL_COLLECT_ALL_GATHER,     /* n times the array's: the arrays of all ranks */
-  FL_COLLECT_REDUCE_SCATTER, /* 1 / n of the array's: part r of the reduced array */
-  FL_COLLECT_BROADCAST,      /* the size of the array: that of rank 'peer' */
-  FL_COLLECT_ALL_TO_ALL,     /* the size of the array: part r of every rank's */
+  FL_COLLECT_ALL_GATHER,     /* n times the size of the array: the arrays of all ranks */
+  FL_COLLECT_REDUCE_SCATTER, /* 1 / n of the size of the array: part r of the reduced array */
+  FL_COLLECT_BROADCAST,      /* the size of the array: the array of rank 'peer' */
+  FL_COLLECT_ALL_TO_ALL,     /* the size of the array: part r of the array of each rank */
   FL_COLLECT_SEND,           /* 0; to 'peer' */
   FL_COLLECT_RECEIVE,        /* any size; from 'peer' */
   FL_COLLECT_COUNT,

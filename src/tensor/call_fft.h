@@ -11,13 +11,13 @@
 
 typedef enum {
   FL_FFT_COMPLEX,              /* complex to complex */
-  FL_FFT_TO_HALF,              /* real input, the first n/2 + 1 of its transform */
-  FL_FFT_FROM_HALF             /* inverse: the first n/2 + 1 to a real result */
+  FL_FFT_TO_HALF,              /* real input to the first n/2 + 1 numbers of its transform */
+  FL_FFT_FROM_HALF             /* inverse: the first n/2 + 1 numbers to a real result */
 } fl_fft_mode;
 
 typedef struct fl_fft_form {
   int64_t outer, size_in, inner, n, size_out;
-  int mode, inverse, norm;     /* norm: 0: none, 1: divided by n, 2: by its root */
+  int mode, inverse, norm;     /* norm: the result is divided by: 0: nothing, 1: n, 2: sqrt(n) */
   int64_t across;              /* 1: one axis */
 } fl_fft_form;
 

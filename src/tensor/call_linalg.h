@@ -13,7 +13,7 @@ typedef struct fl_linalg_form {
   int64_t m, n, k;                   /* rows, columns, columns of a right-hand side */
   int a, b;                          /* flags of the kind */
   int nin, nout;
-  int64_t in[2], out[3];             /* elements of one matrix in each input and part */
+  int64_t in[2], out[3];             /* elements of one matrix in each input and each result part */
 } fl_linalg_form;
 
 /* Reads the call's parameters; 0 if they are invalid. */

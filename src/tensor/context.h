@@ -18,7 +18,7 @@ typedef struct fl_stats {
 } fl_stats;
 
 enum { FL_MAX_DEVICES = 17 };    /* cpu and cuda:0 … cuda:15 */
-/* checks for NaN and Inf, or (FLAME_CHECK=nan) only for NaN */
+/* Values of 'anomaly'. ANY: results are checked for NaN and Inf; NAN (FLAME_CHECK=nan): for NaN. */
 enum { FL_ANOMALY_ANY = 1, FL_ANOMALY_NAN };
 
 /* Why messages count from 0: the context is that of a C program; or it is that of a script, within
@@ -91,7 +91,7 @@ typedef struct fl_collector {
   void (*full)(void *arg, int times);  /* 'times' full collections */
   void (*anchor)(void *arg); /* while 'loose': called before the graph grows, and ends that state */
   void *arg;
-  uint8_t loose;         /* 1: the graph has not grown since the host's collector was told of it */
+  uint8_t loose;         /* 1: the host's collector knows all paths through the graph, for now */
 } fl_collector;
 
 typedef struct flame_context {
@@ -126,7 +126,7 @@ typedef struct flame_context {
   uint32_t dead;                 /* bit d: device d was lost, and lost[d] says how */
   fl_error lost[FL_MAX_DEVICES];
   int64_t runs;                  /* number of plans that GPUs were given */
-  int64_t good[FL_MAX_DEVICES];  /* of these, plans up to number good[d] ended well on device d */
+  int64_t good[FL_MAX_DEVICES];  /* plans up to number good[d] ended without a fault on device d */
   uint8_t evaluating;            /* an evaluation is running: recording now would be a bug */
   int32_t callbacks;             /* functions of flame_apply under way */
   struct fl_export *trace;       /* graph/: a function is being recorded for an export, and only

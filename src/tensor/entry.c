@@ -145,7 +145,7 @@ int fl_entry_attach(fl_node *n) {
   for (int i = 0; i < n->nin; i++) {
     fl_node *m = n->in[i];
     if (!m) continue;
-    m->grefs++;                    /* all inputs: a rule may need the shape of any */
+    m->grefs++;                    /* for every input, since a rule may need its shape */
     if (i < 3 && reads & (1u << i)) {
       e->saved |= (uint8_t)(1u << i);
       m->held++;

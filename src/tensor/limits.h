@@ -30,7 +30,7 @@ typedef struct fl_limits {
   int32_t depth;                 /* calls under way whose time is counted */
   int64_t began;                 /* when the outermost call that is timed began, in ns */
   int64_t collect_at;            /* number of live nodes at which a collection is done */
-  int64_t collect_bytes;         /* host bytes at which one is done, near their limit; else 0 */
+  int64_t collect_bytes;         /* host bytes at which a collection is done; 0: limit not near */
   fl_watch *watch;
   uint32_t deny, allow;          /* FLAME_READ, … */
   char *folder;
@@ -58,7 +58,7 @@ void fl_stuck_text(const flame_context *c, char *out, size_t size);
 /* Writes "the limit of the context is 64 MiB; …" for the request that a limit refused last, and
 ** forgets it. 0: none was refused. */
 int fl_refused_text(flame_context *c, char *out, size_t size);
-void fl_tell_refused(flame_context *c); /* adds this text to the message of the stored error */
+void fl_tell_refused(flame_context *c); /* adds fl_refused_text to the stored error's message */
 /* If nearly all of the host memory is in use, runs the host's collector; but not again before half
 ** of the memory that this freed is used, unless 'again' is true. 1: it was run. */
 int fl_collect_if_full(flame_context *c, int again);

@@ -237,8 +237,8 @@ fl_node *fl_node_view(fl_node *parent, fl_layout *shape, fl_layout *layout,
   fl_node *n = born(c, FL_OP_view, parent->dtype, parent->device, shape, layout);
   if (!n) return NULL;
   n->offset = offset;
-  n->state = FL_DROPPED;           /* until the node refers to something, so that freeing it is
-                                   ** simple */
+  n->state = FL_DROPPED;           /* until look_into sets another state: a node without inputs and
+                                   ** memory can be freed in this one */
   return look_into(n, parent, how, track) ? n : NULL;
 }
 

@@ -34,7 +34,7 @@ typedef enum { FL_PENDING, FL_STORED, FL_FAILED, FL_NUMBER, FL_DROPPED } fl_stat
 /* Bytes on a device, freed through the engine when refs reach 0. The device may still be using
 ** them: freeing is ordered after queued work. */
 typedef struct fl_buffer {
-  int32_t refs;            /* STORED nodes in it, pending writes that end in it, hosts */
+  int32_t refs;            /* STORED nodes in it, pending writes that end in it, hosts that use it */
   uint8_t device;          /* index in the context's devices: 0 is the CPU */
   uint8_t foreign;         /* memory of the host: never written, released by calling release() */
   uint8_t homed;           /* a pending write will end here: there is at most one */
@@ -56,8 +56,8 @@ typedef enum { FL_VIEW_RESHAPE, FL_VIEW_PERMUTE, FL_VIEW_SLICE, FL_VIEW_EXPAND, 
 
 typedef struct fl_attr {      /* only for ops that need it; owned by the node */
   int8_t view;                /* fl_view_kind */
-  int8_t axis;                /* cat, gather, scatter; index: 1 + axis for messages, 0
-                              ** not set, -1 none */
+  int8_t axis;                /* axis of cat, gather, scatter; of index: 1 + the axis that messages
+                              ** name, 0: not set, -1: none */
   int8_t add;                 /* scatter: 1 adds */
   int8_t naxes;
   uint8_t flags;              /* index: FL_INDEX_*; iota: FL_IOTA_COUNT */

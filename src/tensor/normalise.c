@@ -71,7 +71,7 @@ static flame_status norm_back(flame_context *c, void *arg, fl_node *y, fl_node *
     slope = mean_of_sums(s, n_mul(sgd, w), places);
     gin[W] = n_mul(sgd, r);
     gin[B] = s->in[B] ? sg : NULL;
-  } else { /* without a product that both share: with it a row would not fit in registers */
+  } else { /* g d is not shared by slope and gin[W]: with it a row would not fit in registers */
     level = mean_of(s, u);
     slope = mean_of(s, n_mul(u, d));
     gin[W] = w ? n_mul(g, n_mul(d, r)) : NULL;

@@ -6,7 +6,7 @@
 #define FL_TENSOR_TENSOR_H
 #include "tensor/context.h"
 
-enum { FL_GRAD_ADDED = 1 };   /* flag of 'used': backward() added since that step */
+enum { FL_GRAD_ADDED = 1 };   /* flag in flame_tensor.used: backward() has added since the step */
 
 struct flame_tensor {
   int32_t refs;

@@ -13,7 +13,7 @@ typedef struct fl_adam {
   int decoupled;
   int64_t step;                    /* number of this step, from 1 */
   double left1, left2;             /* 1 - beta1^step, 1 - beta2^step (fl_adam_count) */
-  struct flame_tensor *count;      /* the number as a 0-d i64 tensor on the device; or NULL */
+  struct flame_tensor *count;      /* 'step' as a 0-d i64 tensor on the device; or NULL */
 } fl_adam;
 void fl_adam_count(fl_adam *rule, int64_t step);       /* sets the number of the step */
 flame_status fl_adam_step(flame_tensor *p, fl_node *g, flame_tensor *m, flame_tensor *v,

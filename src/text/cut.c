@@ -63,7 +63,8 @@ typedef struct cutter {
   const char *text;
   int first;
   fl_span waits;                /* at NULL: none */
-  int waits_match, before;     /* the waiting piece began as a match; the piece before it was one */
+  int waits_match, before;      /* waits_match: the waiting piece is a match, and nothing has been
+                                ** joined to it; before: the last piece was a match */
 } cutter;
 
 static flame_status on(fl_tokenizer *t, int64_t pass, fl_span piece, int first);

@@ -4,7 +4,7 @@
 */
 #include "text/parts.h"
 
-enum { MOST_PASSES = 250 };             /* each cuts the previous pass's output, on the stack */
+enum { MOST_PASSES = 250 };             /* each calls the next one, so they nest on the C stack */
 #define GPT2 "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
 
 typedef flame_status (*fill)(fl_tokenizer *t, fl_passes *to, fl_pass *s, const fl_tree_node *o);

@@ -55,7 +55,7 @@ static int has_bytes(const fl_model *m, fl_span s) {
 ** fused, one for all adjacent ones. 0: it failed. */
 static int spell(fl_tokenizer *t, fl_span word) {
   fl_model *m = &t->model;
-  int waits = 0, k;                                /* an unknown token has not been added yet */
+  int waits = 0, k;                  /* waits: an unknown token was met and is still to be added */
   m->symbols.n = 0;
   for (const char *p = word.at, *end = p + word.n; p < end; p += k) {
     fl_span s;

@@ -68,7 +68,7 @@ enum { FL_CLEAN = 1, FL_CHINESE = 2, FL_ACCENTS = 4, FL_LOWER = 8 };    /* flags
 typedef struct fl_pass {
   uint8_t kind, behaviour, invert, flags;
   uint8_t regex;                /* rx is used, not the text */
-  uint8_t on[2];                /* options: strip left, right; Metaspace FL_ALWAYS …, split */
+  uint8_t on[2];              /* options of Strip: left, right; of Metaspace: FL_ALWAYS …, split */
   int64_t count[2];             /* of a decoder's strip */
   fl_span text, with;           /* the pattern; its replacement */
   fl_regex rx;

@@ -27,10 +27,10 @@ typedef enum fl_regex_op {
 } fl_regex_op;
 typedef struct fl_regex_code {
   uint8_t op, mode;             /* mode of a run: '*' greedy, '+' possessive */
-  uint8_t empty;                /* of a split: a can match the empty text */
-  int32_t a, b;                 /* a: number of a set; or a, b: targets, a is tried first */
+  uint8_t empty;                /* of a split: the branch at 'a' can match the empty text */
+  int32_t a, b;                 /* a: number of a set; or a, b: targets, 'a' is tried first */
   int32_t min, max;             /* max < 0: none */
-  uint64_t first[4];            /* of a split: bytes with which a can begin */
+  uint64_t first[4];            /* of a split: bytes with which the branch at 'a' can begin */
 } fl_regex_code;
 
 /* An entry of the stack: continue with pc at 'at'; with 'least', first try to give back characters,
@@ -64,7 +64,7 @@ int fl_set_meet(fl_mem *m, fl_set *s, const fl_set *other);     /* both tidy */
 int fl_set_fold(fl_mem *m, fl_set *s);             /* both cases of its ASCII letters */
 int fl_set_add_all(fl_mem *m, fl_set *s, const fl_set *other);
 int fl_set_named(fl_mem *m, fl_set *s, const char *name, size_t n);   /* -1: no such name */
-int fl_set_escape(fl_mem *m, fl_set *s, char letter);   /* s d w S D W, -1: not one of them */
+int fl_set_escape(fl_mem *m, fl_set *s, char letter);   /* s d w S D W; -1: another letter */
 /* Outside of a class \w also has Latin-1's numeric symbols (such as ½), as in Oniguruma: adds them
 ** to s, or with 'not' takes them out of \W. */
 int fl_set_latin_numbers(fl_mem *m, fl_set *s, int not);

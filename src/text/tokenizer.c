@@ -200,8 +200,8 @@ static flame_status around(fl_tokenizer *t, const fl_trie *trie, fl_span text, i
       p++;
       continue;
     }
-    p = last;                 /* the search goes on before the space that a strips on its right,
-                              ** which can contain another token */
+    p = last;                 /* the search goes on before the space that token a strips on its
+                              ** right, since that space can contain another token */
     if (!counts(t, a, text, from, &first, &last)) continue;
     if (first > from)
       e = f(t, (fl_span){ from, (size_t)(first - from) }, starts && from == text.at);

@@ -1,4 +1,5 @@
-/* Hash tables from texts to tokens and from numbers to numbers, and tries made of the latter. */
+/* Hash tables from texts to tokens (fl_vocab) and from numbers to numbers (fl_table), and tries,
+** whose edges are in an fl_table. */
 #include "text/parts.h"
 #include "base/hash.h"
 
