@@ -34,7 +34,7 @@ typedef enum { FL_PENDING, FL_STORED, FL_FAILED, FL_NUMBER, FL_DROPPED } fl_stat
 /* Bytes on a device, freed through the engine when refs reach 0. The device may still be using
 ** them: freeing is ordered after queued work. */
 typedef struct fl_buffer {
-  int32_t refs;            /* STORED nodes in it, pending writes that end in it, hosts that use it */
+  int32_t refs;            /* STORED nodes in it, pending writes that end in it, and hosts */
   uint8_t device;          /* index in the context's devices: 0 is the CPU */
   uint8_t foreign;         /* memory of the host: never written, released by calling release() */
   uint8_t homed;           /* a pending write will end here: there is at most one */
