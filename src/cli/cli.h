@@ -22,7 +22,7 @@ int fl_cli_call(lua_State *L, int narg, int nres);
 /* Print the error on top, if status is one, and pop it. Returns status. */
 int fl_cli_report(const fl_cli *c, int status);
 void fl_cli_message(const char *name, const char *text);      /* to stderr, with newline */
-/* Each runs what it names, reports what goes wrong, and returns the status. */
+/* These functions run a chunk each, report its error, if any, and return the status of the call. */
 int fl_cli_string(const fl_cli *c, const char *text, const char *chunk_name);
 int fl_cli_file(const fl_cli *c, const char *path);            /* NULL: stdin */
 int fl_cli_script(const fl_cli *c, int at);                    /* argv[at] with its arguments */

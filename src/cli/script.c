@@ -155,8 +155,8 @@ int fl_cli_library(const fl_cli *c, const char *spec) {
 
 /* --- scripts ---------------------------------------------------------------------------------- */
 
-/* Positions are relative to the script: it is 0, its arguments are 1 and up, words before it are
-** below 0. */
+/* Makes the global table 'arg': the script is at position 0, its arguments are at 1 and up, the
+** words before it below 0. */
 void fl_cli_make_arg(const fl_cli *c, int script) {
   const int zero = script < c->argc ? script : 0;
   lua_createtable(c->L, c->argc - zero, zero + 1);

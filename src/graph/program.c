@@ -263,7 +263,7 @@ static flame_status load(flame_program *p, fl_archive *a) {
   return e;
 }
 
-/* Adds the file's name to an error in a line. */
+/* Adds the file's name to an error that names a line of the program's text. */
 static void retell(flame_program *p, const char *path) {
   fl_error *e = &p->c->err;
   char text[sizeof e->message + sizeof e->op + 8];

@@ -3,7 +3,7 @@
 #define FL_GROUP_WAIT_H
 #include "group/group.h"
 
-/* Describes the collective that a rank calls, for comparison by the others. */
+/* Describes the collective that a rank calls; the other ranks compare it with what they call. */
 typedef struct fl_header {
   int64_t form;                          /* fl_group_form() */
   int64_t number, dtype, lane;
@@ -37,7 +37,7 @@ void fl_group_cancel(fl_group *g);
 ** broke, see t->fault. */
 int fl_group_watch(fl_turn *t, double since);
 /* fl_group_gather_records collects each rank's record, in the order of ranks, at all ranks;
-** fl_group_first_record gives all ranks that of rank 0. 0: as fl_group_wait. */
+** fl_group_first_record gives the record of rank 0 to all ranks. 0: as fl_group_wait. */
 int fl_group_gather_records(fl_turn *t, void *all, int64_t bytes);
 int fl_group_first_record(fl_turn *t, void *p, int64_t bytes);
 
@@ -50,7 +50,8 @@ int fl_group_choice(fl_group *g, const uint8_t key[32], void *data, size_t bytes
 ** made. */
 void fl_group_answer(fl_group *g, int waits);
 
-/* ahead.c. Differs between versions of flame, and where ranks would read headers differently. */
+/* ahead.c. A number that differs between versions of flame, and between builds that lay out headers
+** differently. */
 int64_t fl_group_form(void);
 /* Begins this rank's header, which is returned, with the name 'what' and the kind
 ** FL_COLLECT_*. */

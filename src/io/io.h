@@ -200,7 +200,7 @@ size_t fl_deflate(const unsigned char *raw, size_t n, size_t row, unsigned char 
 /* ---- png (png.c, png_read.c) ----------------------------------------------------------------- */
 /* An image n is u8, or i32 from 0 to 65535 (16 bits per channel), of shape (h, w) or (channels, h,
 ** w), channels 1 to 4: grey, grey with alpha, colour, colour with alpha. */
-/* a file: n bytes in a block of 'held' */
+/* The bytes of a PNG file: n of them, in a block of 'held' bytes. */
 typedef struct fl_png { unsigned char *at; size_t n, held; } fl_png;
 /* Makes the file of image n in memory; 'name' is for messages. The caller drops *to; after a
 ** failure it is empty. */

@@ -216,7 +216,7 @@ typedef struct custom_call {
   struct custom_call *outer;
 } custom_call;
 
-/* The call of the running closure: its upvalue 3. */
+/* The call to which the running closure was given, by the serial number in its upvalue 3. */
 static const custom_call *call_of(lua_State *L, const fl_lua *b) {
   const int64_t serial = lua_tointeger(L, lua_upvalueindex(3));
   for (const custom_call *k = b->calling; k; k = k->outer) if (k->serial == serial) return k;

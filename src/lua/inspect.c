@@ -431,8 +431,8 @@ static int elapsed(lua_State *L) {
   return 1;
 }
 
-/* flame.timer(): a function that returns the seconds since then; it does not include queued work,
-** unless waiting is requested; then both ends wait for the devices. */
+/* flame.timer(): a function that returns the seconds since then. Work that is still queued is not
+** included, unless sync is true: then both ends wait for the devices. */
 static int x_timer(lua_State *L) {
   fl_lua *b = self_of(L);
   fl_args(L);

@@ -257,7 +257,7 @@ static int kernel_new(lua_State *L) {
   if (!s && b->c->err.code == FLAME_INTERRUPTED) tell_interrupt(b->c);
   fl_kunit *u = s ? fl_kunit_new(&b->c->mem, s, label, first, option, noption) : NULL;
   if (u) settle_memory(L, s, 4);
-  /* its functions own the unit (parsed text): makes the first, even if another is used later */
+  /* functions own the unit (parsed text): makes its first one, even if another is used later */
   if (u && (s->n_kernels > 0)) k->k = fl_kfunction_given(u, s->kernels[0]);
   const int parsed = u && (k->k || s->n_kernels == 0);
   if (!parsed && b->c->err.code == FLAME_OK)

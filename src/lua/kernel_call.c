@@ -328,8 +328,8 @@ static int track_given(lua_State *L, const plan *p, int given, int64_t n, int no
   return fl_core_call(L, "kernel_given");
 }
 
-/* Uses the kernel that also records what its atomics return: as a last result for the
-** derivatives. */
+/* Makes the launch run the recorder, the kernel that also stores what its atomics return, as one
+** more result, which derivatives read. */
 static void use_recorder(lua_State *L, plan *p, const fl_kernel_box *k) {
   fl_launch *l = &p->l;
   fl_sizes s = { .n = 1, .at = { k->p->records } };

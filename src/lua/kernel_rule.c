@@ -147,7 +147,7 @@ int fl_kernel_adjoint(lua_State *L) {
   return push_nodes(L, b, m, e, r->nactive, out);
 }
 
-/* (rule) -> name, text, names of the active arguments, their values, results of floats */
+/* (rule) -> name, text, names of the active arguments, their values, floating-point results */
 int fl_kernel_facts(lua_State *L) {
   fl_lua *b = self_of(L);
   const fl_krule *r = arg_rule(L);

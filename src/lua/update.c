@@ -142,7 +142,8 @@ static int room(lua_State *L) {
   return 1;
 }
 
-/* core.adam_run(…, lr, beta1, beta2, eps, decay, decoupled) */
+/* core.adam_run(params, first, states, changed, optimiser's number, lr, beta1, beta2, eps, decay,
+** decoupled): steps a list of parameters (run_all). */
 static int adam_run(lua_State *L) {
   static const char op[] = "adam";
   run r = { .nfields = 2, .field = { "exp_avg", "exp_avg_sq" }, .is_adam = 1 };
@@ -155,7 +156,8 @@ static int adam_run(lua_State *L) {
   return run_all(L, &r);
 }
 
-/* core.sgd_run(…, lr, momentum, dampening, decay, nesterov) */
+/* core.sgd_run(params, first, states, changed, optimiser's number, lr, momentum, dampening, decay,
+** nesterov): steps a list of parameters (run_all). */
 static int sgd_run(lua_State *L) {
   static const char op[] = "SGD";
   run r = { .field = { "momentum_buffer" } };

@@ -151,7 +151,8 @@ typedef struct fl_kknown {
   uint8_t known[FL_KP_MAX_ARGS];
 } fl_kknown;
 void fl_kcall_known(const fl_kcall *k, fl_kknown *x);
-/* Which sizes are 1, as FL_KONE_…; all extents, as in fl_klaunched. */
+/* fl_kone_of: which sizes of the launch are 1, as bits FL_KONE_…. fl_kextents_of: the extents
+** in the order of fl_kextent, then the number of all blocks. */
 int fl_kone_of(const int64_t *geometry);
 void fl_kextents_of(const int64_t *geometry, int64_t extent[FL_KEXTENTS]);
 
@@ -165,7 +166,7 @@ flame_status fl_kgive_copy(fl_launch *l, const fl_kprogram *p, int i, fl_node *x
 flame_status fl_kgive_zeros(fl_launch *l, int i, int64_t n);
 flame_status fl_kgive_int(fl_launch *l, int i, int64_t v);
 flame_status fl_kgive_bytes(fl_launch *l, int i, const fl_kcall *k, int of);
-/* Gives the original's argument 'of' for parameter i. */
+/* Sets argument i of the launch to argument 'of' of the original kernel's call k. */
 flame_status fl_kgive_original(fl_launch *l, const fl_kprogram *p, int i, const fl_kcall *k,
                                int of);
 /* The contents of parameter i before the launch; zeros for an output that is not an argument. */

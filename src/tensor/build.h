@@ -32,7 +32,7 @@ static inline fl_node *n_add_num(fl_node *x, double v) {
 }
 fl_node *fl_build_ternary(int op, fl_node *x1, fl_node *x2, fl_node *x3);
 /* axes: a bit for each axis of x; ~0u: all axes. keepdim 0 drops the reduced axes by a reshape
-** view. Without axes the result is x itself, or positions of 1. */
+** view. Without axes the result is x itself, or 1-based positions, all of them 1. */
 fl_node *fl_build_reduce(int op, fl_node *x, uint32_t axes, int keepdim);
 /* The first of the axes whose length 0 leaves the reduction 'op' without a result; -1: none. */
 int fl_empty_axis(int op, const fl_node *x, uint32_t axes);

@@ -40,7 +40,7 @@ static fl_node *product(fl_node *a, fl_node *b, fl_node *bias) {
   return fl_record(a->ctx, FL_OP_matmul, a->dtype, a->device, shape, bias ? 3 : 2, in);
 }
 
-/* (…, m, k) times one (k, n): rows flattened. */
+/* a (…, m, k) times one matrix b (k, n), as one product of matrices: all rows of a times b. */
 static fl_node *flat_product(fl_node *a, fl_node *b, fl_node *bias) {
   int64_t size[FL_MAX_AXES];
   const int r = a->shape->rank;

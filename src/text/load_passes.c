@@ -172,7 +172,7 @@ static flame_status punctuation(fl_tokenizer *t, fl_passes *to, fl_pass *s, cons
   return behaviour(t, s, o);
 }
 
-/* Words with joiners, which \w of patterns lacks. */
+/* The characters of words, with the two joiners, which \w of these patterns does not have. */
 #define WORD "[\\w\\x{200C}\\x{200D}]"
 static flame_status whitespace(fl_tokenizer *t, fl_passes *to, fl_pass *s, const fl_tree_node *o) {
   static const char words[] = WORD "+|[^" WORD "\\s]+";

@@ -215,7 +215,8 @@ static int copy(parser *p, int32_t from, int32_t n) {
   return 1;
 }
 
-/* The next 'over' instructions are optional; a lazy split tries without them first. */
+/* Sets the targets of split i, which makes the next 'over' instructions optional; a lazy split
+** tries without them first. */
 static void set_split(fl_regex_code *i, const part *body, int lazy, int32_t over) {
   i->a = lazy ? over + 1 : 1;
   i->b = lazy ? 1 : over + 1;
