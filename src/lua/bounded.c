@@ -416,8 +416,8 @@ static int m_min(lua_State *L) {
   return 1;
 }
 
-/* math is used unchanged: each of its functions takes little time, except those with many
-** arguments. */
+/* The functions of math are used unchanged, since each takes little time; but max and min are
+** replaced, whose time depends on the number of arguments. */
 static void fill_math(lua_State *L, fl_lua *b, int own, int to) {
   static const luaL_Reg list[] = { { "max", m_max }, { "min", m_min }, { NULL, NULL } };
   push_own(L, own, "math");

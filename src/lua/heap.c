@@ -298,5 +298,5 @@ static void tell(lua_State *L, fl_lua *b) {
 int fl_heap_tell(lua_State *L, fl_lua *b, int status) {
   if (status == LUA_OK || status == LUA_YIELD || b->c == NULL || !lua_checkstack(L, 4)) return 0;
   if (status == LUA_ERRMEM) tell(L, b);
-  return fl_collect_if_full(b->c, 1);       /* the failed call no longer holds its tensors */
+  return fl_collect_if_full(b->c, 1);       /* tensors of the failed call can be freed now */
 }

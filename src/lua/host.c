@@ -89,8 +89,8 @@ flame_status fl_host_run(fl_lua *b, lua_CFunction f, void *arg, const char *op) 
   flame_status e = FLAME_OK;
   fl_error_clear(&c->err);
   fl_error_clear(&b->last);
-  c->from_zero = 0;                           /* axes in the library's messages are converted
-                                              ** afterwards, all together */
+  c->from_zero = 0;                           /* messages count axes from 1 while f runs, and are
+                                              ** converted afterwards (host_axes.c) */
   lua_pushcfunction(L, f);
   lua_pushlightuserdata(L, arg);
   fl_hook_begin(L, b, 0);

@@ -23,7 +23,7 @@ struct fl_sandbox {
   fl_sandbox *next, **link;         /* of fl_lua.sandboxes */
   lua_State *I;                     /* its own state */
   lua_State *L;                     /* the caller's thread, during a call */
-  int self, failed;                 /* index of the sandbox on its stack; print has raised */
+  int self, failed;                 /* stack index of the sandbox in L; 1: print has raised */
   int64_t own[FLAME_LIMITS];
 };
 

@@ -4,8 +4,8 @@
 #include "text/unicode.h"
 #include <string.h>
 
-/* retries: counts those at one position, since some patterns can match a text in exponentially many
-** ways. */
+/* retries: how often the match at one position has gone back to an untried alternative; limited,
+** since some patterns can match a text in exponentially many ways. */
 typedef struct run {
   fl_regex *r;
   flame_context *c;
