@@ -179,14 +179,19 @@ local function check_size(op, size)
 end
 
 --- {k, n} for an option 'shard', and the seed. shard = true means this rank of the distributed
---- group: raises if the ranks were given different seeds; without a given one all use rank 1's.
-local function shard_of(op, shard, s, given)
+--- group: raises if the ranks have other seeds (without a given one all use rank 1's), numbers of
+--- items, sizes or positions, since they would not share out one order then.
+local function shard_of(op, shard, s, given, count, size, shuffle)
   if not shard then return { 1, 1 }, s.seed end
   if shard == true then
     local distributed = require "flame.distributed"
     local k, n, seed = distributed.rank(), distributed.size(), s.seed
-    if given then internal.same_on_ranks(op, seed)
-    elseif n > 1 then
+    local note = given and seed or 0
+    for _, v in ipairs { count, size, shuffle and 1 or 0, s.epoch, s.at, s.each or 0 } do
+      note = note * 31 + v
+    end
+    internal.same_on_ranks(op, note)
+    if not given and n > 1 then
       seed = distributed.broadcast(flame.tensor(seed, { dtype = "i64", device = "cpu" })):item()
     end
     return { k, n }, seed
@@ -322,7 +327,7 @@ put(data, [[data.batches(tensors: T|T[], size: int = 32, *, shuffle = false, dro
   if n == 0 then fail("batches", "the tensors have no rows") end
   local s = check_state(
     state or { seed = seed or (shuffle and own_seed() or 0), epoch = 0, at = 0 }, "batches")
-  shard, seed = shard_of("batches", shard, s, seed or state)
+  shard, seed = shard_of("batches", shard, s, seed or state, n, size, shuffle)
   local at = position("batches", s, size * shard[2])
   return setmetatable(
     { list = table.move(tensors, 1, #tensors, 1, {}), n = n, size = size, shuffle = shuffle,

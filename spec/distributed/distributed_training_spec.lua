@@ -198,6 +198,19 @@ describe("data_parallel", function()
       end
       print "good"]])
   end)
+  over_tcp("names no half types where other options or dtypes differ", function()
+    for _, case in ipairs { "{ find_unused = r == 1 }", "{}, r == 2 and 'f64'" } do
+      local out = run(2, ([[
+        local options, dtype = %s
+        local net = flame.nn.Linear(2, 2)
+        if dtype then net:to(dtype) end
+        distributed.data_parallel(net, options)
+        net(flame.ones(1, 2, { dtype = net.weight.dtype })):sum():backward()
+        flame.eval()]]):format(case))
+      assert.is_truthy(out[1]:find("the ranks disagree", 1, true), out[1])
+      assert.is_nil(out[1]:find("half", 1, true))
+    end
+  end)
   over_both("raises where the networks of the ranks differ", function()
     fails(2, { "with other sizes or names", "with other sizes or names" }, [[
       distributed.data_parallel(flame.nn.Linear(2, 2, { bias = r == 1 }))
@@ -412,6 +425,22 @@ describe("shards of data", function()
       local b = flame.data.batches(flame.arange(8), { size = 2, shuffle = true, seed = r, shard = true })
       print(b())
       distributed.barrier()]])
+  end)
+  over_tcp("raise where ranks have other items, sizes or positions", function()
+    local ones <const> = "flame.arange(24)"
+    for _, case in ipairs {
+      { "flame.arange(8 * r)", "size = 2" }, { ones, "size = r" },
+      { ones, "size = 2, shuffle = r == 1" },
+      { ones, "size = 2, state = { seed = 0, epoch = 0, at = r, each = 4 }" },
+      { ones, "size = 2, state = { seed = 0, epoch = r, at = 1, each = 4 }" },
+    } do
+      for _, of in ipairs { "batches(%s, { %s, shard = true })",
+          "loader(flame.data.dataset(%s:totable()), { %s, shard = true })" } do
+        local made = of:format(case[1], case[2])
+        fails(2, { { "the ranks disagree", "with other sizes or names" }, "the ranks disagree" },
+          "print(flame.data." .. made .. "())")
+      end
+    end
   end)
 end)
 

@@ -56,11 +56,15 @@ static int same(const fl_header *a, const fl_header *b) {
          !memcmp(a->p, b->p, sizeof a->p);
 }
 
+static int is_gradient(const fl_header *h) {
+  return !strcmp(h->what, "data_parallel") && h->p[FL_COLLECT_WHAT] != FL_COLLECT_BROADCAST;
+}
+
 /* Explains a dtype mismatch: backward casts gradients to a half type if they were cast from one, so
 ** ranks with different backwards send different dtypes. */
 static const char *remedy(const fl_header *a, const fl_header *b) {
-  const int gradients = !strcmp(a->what, "data_parallel") && !strcmp(b->what, "data_parallel");
-  return gradients && a->dtype != b->dtype
+  const int half = fl_dtype_size((int)a->dtype) == 2 || fl_dtype_size((int)b->dtype) == 2;
+  return half && a->dtype != b->dtype && is_gradient(a) && is_gradient(b)
          ? "; where their backwards differ, give data_parallel half = false" : "";
 }
 

@@ -308,7 +308,8 @@ data.dataset(items: table) -> Dataset]], function(n, item, given)
     if prefetch < 1 then fail("loader", "prefetch must be a positive integer, got %d", prefetch) end
     local s = shared.check_state(
       state or { seed = seed or (shuffle and shared.own_seed() or 0), epoch = 0, at = 0 }, "loader")
-    shard, seed = shared.shard_of("loader", shard, s, seed or state)
+    shard, seed = shared.shard_of("loader", shard, s, seed or state, dataset.recipe.n, size,
+      shuffle)
     return new_loader({ recipe = dataset.recipe, size = size, shuffle = shuffle,
       drop_last = drop_last, workers = workers, prefetch = prefetch, collate = collate or false,
       device = device or false, shard = shard },
