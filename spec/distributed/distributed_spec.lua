@@ -288,6 +288,29 @@ describe("a group in which something is wrong", function()
       ]],
       { timeout = 1, with = HERE })
   end)
+  over_both("raises at the next read, of whatever value, if nothing reads what went wrong", function()
+    agree(2, "good\n", [[
+      local x = flame.ones(3) * 2
+      distributed.all_reduce(flame.ones(r))
+      local ok, why = pcall(function() return x:sum():item() end)
+      assert(not ok and tostring(why):find("train.lua:2: all_reduce: the ranks disagree", 1, true), why)
+      assert(x:sum():item() == 6)                           -- it is told once
+      print "good"]])
+  end)
+  over_both("raises when the script ends where nothing has read what went wrong", function()
+    fails(2, { { "train.lua:1: all_reduce: the ranks disagree", "read at end of the script" },
+      "train.lua:1: all_reduce: the ranks disagree" }, "distributed.all_reduce(flame.ones(r))")
+    fails(2, { [2] = "rank 1 has ended, and rank 2 calls barrier" },
+      "if r == 2 then flame.internal.same_on_ranks('barrier', 1) end")
+    fails(2, { "all_reduce: rank 2 failed at train.lua:3: x[…]: index 9", "x[…]: index 9" }, [[
+
+      local at = flame.tensor({ r == 2 and 9 or 1 }, { dtype = "i64" })
+      distributed.all_reduce(flame.ones(3)[at])]])
+    -- os.exit leaves no script whose error it could be
+    local out = run(2, "distributed.all_reduce(flame.ones(r)) os.exit(0, true)")
+    assert.is_truthy(out[1]:find("^flame: train.lua:1: all_reduce: the ranks disagree"), out[1])
+    assert.is_truthy(out[1]:find("(at the end of the script)", 1, true), out[1])
+  end)
   over_both("waits for a rank that is slow", function()
     agree(2, "good\n", [[
       if r == 2 then os.execute("sleep 0.5") end

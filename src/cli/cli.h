@@ -24,6 +24,9 @@ int fl_cli_report(const fl_cli *c, int status);
 void fl_cli_message(const char *name, const char *text);      /* to stderr, with newline */
 /* These functions run a chunk each, report its error, if any, and return the status of the call. */
 int fl_cli_string(const fl_cli *c, const char *text, const char *chunk_name);
+/* After a script that succeeded: runs collectives that nothing has read yet, so that what goes
+** wrong in them is an error of the script. */
+int fl_cli_finish(const fl_cli *c);
 int fl_cli_file(const fl_cli *c, const char *path);            /* NULL: stdin */
 int fl_cli_script(const fl_cli *c, int at);                    /* argv[at] with its arguments */
 int fl_cli_library(const fl_cli *c, const char *spec);         /* "mod" or "g=mod" */

@@ -207,7 +207,7 @@ static int start_bundle(fl_cli *c) {
   fl_cli_make_arg(c, 0);
   lua_gc(c->L, LUA_GCRESTART);
   lua_gc(c->L, LUA_GCGEN, 0, 0);
-  lua_pushboolean(c->L, fl_cli_run_bundle(c));
+  lua_pushboolean(c->L, fl_cli_run_bundle(c) && fl_cli_finish(c) == LUA_OK);
   return 1;
 }
 
@@ -251,7 +251,7 @@ static int protected_main(lua_State *L) {
   fl_cli_make_arg(c, script);
   lua_gc(L, LUA_GCRESTART);
   lua_gc(L, LUA_GCGEN, 0, 0);
-  lua_pushboolean(L, run(c, flags, script));
+  lua_pushboolean(L, run(c, flags, script) && fl_cli_finish(c) == LUA_OK);
   return 1;
 }
 

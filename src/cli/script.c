@@ -133,6 +133,12 @@ int fl_cli_string(const fl_cli *c, const char *text, const char *chunk_name) {
   return run_loaded(c, luaL_loadbuffer(c->L, text, strlen(text), chunk_name));
 }
 
+int fl_cli_finish(const fl_cli *c) {
+  const flame_context *f = flame_lua_context(c->L);
+  if (!f || !f->group || !f->effect) return LUA_OK;
+  return fl_cli_string(c, "require('flame').eval()", "=end of the script");
+}
+
 int fl_cli_file(const fl_cli *c, const char *path) {
   return run_loaded(c, luaL_loadfile(c->L, path));
 }

@@ -288,24 +288,22 @@ static void settle_run(run *r, int32_t done, const char *why, uint32_t site, int
   }
 }
 
-/* Makes the next read after a refused write raise the error, so that it is not lost. */
-static void note_refused(flame_context *c, const run *r) {
+/* Makes the next read raise the error, which no value may show. */
+static void raise_later(flame_context *c) {
   fl_engine *e = c->engine;
-  for (int64_t i = 0; i < r->program.nodes.n && !e->untold; i++) {
-    if (r->program.nodes.at[i]->rests != REFUSED) continue;
-    e->untold = 1;
-    e->untold_error = c->err;
-  }
+  if (!e->untold) e->untold_error = c->err;
+  e->untold = 1;
 }
 
-/* Makes the next read raise the error for writes that a failed run did not reach. */
+static void note_refused(flame_context *c, const run *r) {
+  for (int64_t i = 0; i < r->program.nodes.n; i++)
+    if (r->program.nodes.at[i]->rests == REFUSED) raise_later(c);
+}
+
+/* For writes that a failed run did not reach. */
 static void note_unwritten(flame_context *c, const fl_plan *p, int32_t done) {
-  fl_engine *e = c->engine;
-  for (int32_t i = 0; i < p->nout && !e->untold; i++) {
-    if (p->out[i].home < 0 || p->out[i].step < done) continue;
-    e->untold = 1;
-    e->untold_error = c->err;
-  }
+  for (int32_t i = 0; i < p->nout; i++)
+    if (p->out[i].home >= 0 && p->out[i].step >= done) raise_later(c);
 }
 
 static const fl_node *failed_input(const fl_node *n) {
@@ -318,7 +316,6 @@ static const fl_node *failed_input(const fl_node *n) {
 /* Fails nodes that depend on failed ones but were not in the program, since only some values were
 ** requested; a write by such a node is refused. */
 static void fail_dependents(flame_context *c) {
-  fl_engine *e = c->engine;
   for (int64_t i = 0; i < c->win.nodes.n; i++) {
     fl_node *n = c->win.nodes.at[i];
     const fl_node *q = n && n->state == FL_PENDING ? failed_input(n) : NULL;
@@ -326,8 +323,7 @@ static void fail_dependents(flame_context *c) {
     if (!n->before || n->before->state == FL_FAILED) fl_node_fail(n, q->error, q->failed_site);
     else {
       fl_node_refuse(n);
-      if (!e->untold) e->untold_error = c->err;
-      e->untold = 1;
+      raise_later(c);
     }
   }
 }
@@ -546,6 +542,7 @@ flame_status fl_evaluate_all(flame_context *c) {
     if (e == FLAME_INTERRUPTED) break;
   }
   if (s != FLAME_INTERRUPTED) c->cut = 0;
+  if (s != FLAME_OK) c->effect_lost = 0;
   fl_window_compact(c);
   return s;
 }
@@ -590,11 +587,13 @@ flame_status fl_evaluate(flame_context *c, fl_node *n) {
     c->err = before;                       /* the rest may be impossible: tries this value alone */
     s = run_with_retry(c, n->device, &n, 1, &effects);
   } else if (s == FLAME_BAD_VALUE && n->state == FL_STORED && !made_nan(c)) {
+    if (c->effect_lost) raise_later(c);   /* nothing may read an effect: this read raises */
     c->err = before;                    /* a failure of another value, reported when that is read */
   }
   fl_window_compact(c);
   if (s != FLAME_INTERRUPTED && !fl_is_lost(c, n->device) && !(s != FLAME_OK && made_nan(c)))
     s = state_of(c, n);
+  c->effect_lost = 0;
   fl_node_drop(n);
   return s;
 }

@@ -108,6 +108,7 @@ typedef struct flame_context {
   /* Called before an effect (such as a collective, node.h) that will not run is freed. May be
   ** NULL. */
   void (*effect_failed)(struct flame_context *c, const char *message, uint32_t site);
+  uint8_t effect_lost;           /* an effect failed in this evaluation */
   struct fl_group *group;        /* of processes (group/group.h), or NULL */
   fl_rng rng;
   fl_stats stats;

@@ -442,6 +442,7 @@ void fl_node_fail(fl_node *n, const char *message, uint32_t site) {
   n->failed_site = site ? site : n->site;
   n->held++;
   n->error = fl_strdup(&n->ctx->mem, message);
+  if (n->effect) n->ctx->effect_lost = 1;
   if (n->effect && n->ctx->effect_failed) n->ctx->effect_failed(n->ctx, message, n->failed_site);
   end_pending(n, FL_FAILED);
   work_off(n->ctx);
