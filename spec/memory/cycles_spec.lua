@@ -124,6 +124,18 @@ describe("two collections free", function()
       assert.is_true(most - before < 3000, ("%s: %d"):format(name, most - before))
     end
   end)
+
+  it("more at once than the first survey examines, after some more", function()
+    local before = live()
+    for _ = 1, 400 do
+      local x = leaf()
+      local deep = { x }
+      for _ = 1, 1000 do deep = { deep } end
+      x:register_hook(function() return deep and nil end)
+    end
+    for _ = 1, 4 do live() end
+    assert.equal(before, flame.stats().live_tensors)
+  end)
 end)
 
 describe("a collection keeps", function()

@@ -102,7 +102,9 @@ typedef struct fl_lua {
   fl_crew *crews;            /* workers of loaders (crew.c) */
   fl_sandbox *sandboxes;     /* sandbox.c */
   int64_t callback_ids, surveyed, survey_cost;   /* cycles.c. surveyed: c->sequence at the last
-                                                 ** survey of the graph; survey_cost: its nodes */
+                                                 ** survey of the graph; survey_cost: ops until
+                                                 ** the next may be made */
+  int64_t survey_looks;       /* most values that a survey examines; 0: as many as the first may */
   lua_CFunction collectgarbage;  /* Lua's function; NULL: the host opened no base library */
   int64_t seedings;           /* number of calls of flame.seed; each makes data.batches number its
                               ** loaders from the first again */

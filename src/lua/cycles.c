@@ -27,20 +27,53 @@
 ** boxes that die with it are mostly gone by then. A backward walk holds nodes on its own: while one
 ** runs nothing is loosened.
 */
+#include "base/num.h"
 #include "lua/binding.h"
 
-enum { LOOK_AT_MOST = 1 << 18 };  /* most values that step 1 examines; boxes beyond that are not
-                                  ** found */
+enum {
+  LOOK_AT = 1 << 18,    /* so many values and OWN for each callback are what step 1 examines at
+                        ** most. Boxes beyond are not found and pass for alive, so after a survey
+                        ** that was cut short four times as many are examined: garbage that
+                        ** doubles between collections is found at last */
+  OWN = 32              /* values for each callback that making it has paid for */
+};
 enum { AT_SURVEY = 1, AT_SEEN, AT_QUEUE, AT_FOUND, AT_COUNTS, AT_SETS, AT_REACH, AT_PINNED,
        AT_FUNCTIONS };
 
 typedef struct survey {
   fl_lua *b;
-  lua_Integer queued, looked, found, pinned;
-  int64_t nodes;
+  lua_Integer queued, looked, most, found, pinned;   /* most: values examined at most */
+  int64_t nodes, callbacks;
   struct { fl_node **at; int64_t n, cap; } todo;
   int loose;                             /* result: there is something that could be freed */
 } survey;
+
+/* Stores the functions that a collection removed from the table of callbacks there again: those
+** whose callbacks wait for finalisers. Finds all in one pass, and fl_callback_push each in one. */
+static void restore_functions(lua_State *L, const survey *s) {
+  const int callbacks = lua_gettop(L) + 1, lost = callbacks + 1;
+  int any = 0;
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_callbacks);
+  lua_newtable(L);
+  for (const fl_callback *f = s->b->callbacks; f != NULL; f = f->next) {
+    if (lua_rawgeti(L, callbacks, f->id) == LUA_TNIL) {
+      lua_pushboolean(L, any = 1);
+      lua_rawseti(L, lost, f->id);
+    }
+    lua_pop(L, 1);
+  }
+  if (any && lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_functions) == LUA_TTABLE)
+    for (lua_pushnil(L); lua_next(L, lost + 1) != 0; lua_pop(L, 1))
+      for (lua_pushnil(L); lua_next(L, -2) != 0; lua_pop(L, 1)) {
+        const lua_Integer id = lua_tointeger(L, -2);
+        const int is_lost = lua_rawgeti(L, lost, id) != LUA_TNIL;
+        lua_pop(L, 1);
+        if (!is_lost) continue;
+        lua_pushvalue(L, -4);
+        lua_rawseti(L, callbacks, id);
+      }
+  lua_settop(L, callbacks - 1);
+}
 
 /* ---- 1: boxes that callbacks reach ----------------------------------------------------------- */
 /* Pops a value and puts it in the queue if it can refer to others and was not queued yet. */
@@ -110,7 +143,7 @@ static void look_at(lua_State *L, survey *s) {
     for (int i = 1; lua_getiuservalue(L, at, i) != LUA_TNONE; i++) enqueue(L, s);
     lua_settop(L, at);
   } else {
-    for (lua_pushnil(L); s->looked < LOOK_AT_MOST && lua_next(L, at) != 0;) {
+    for (lua_pushnil(L); s->looked < s->most && lua_next(L, at) != 0;) {
       enqueue(L, s);
       lua_pushvalue(L, -1);
       enqueue(L, s);
@@ -124,8 +157,10 @@ static void find_boxes(lua_State *L, survey *s) {
   for (const fl_callback *f = s->b->callbacks; f != NULL; f = f->next) {
     fl_callback_push(L, f);
     enqueue(L, s);
+    s->callbacks++;
   }
-  for (lua_Integer i = 1; i <= s->queued && s->looked < LOOK_AT_MOST; i++) {
+  s->most = fl_max(s->b->survey_looks, LOOK_AT + OWN * s->callbacks);
+  for (lua_Integer i = 1; i <= s->queued && s->looked < s->most; i++) {
     lua_rawgeti(L, AT_QUEUE, i);
     look_at(L, s);
     lua_pop(L, 1);
@@ -315,16 +350,11 @@ static void pin_unseen(lua_State *L, survey *s) {
   }
 }
 
-/* Stores the ids of each function, for fl_callback_push, and stores all functions in their table
-** again, since a collection may have removed some. */
+/* Stores the ids of each function, for fl_callback_push. */
 static void note_functions(lua_State *L, const survey *s) {
-  lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_callbacks);
-  const int callbacks = lua_gettop(L);
   for (fl_callback *f = s->b->callbacks; f != NULL; f = f->next) {
     f->seen = 0;
     fl_callback_push(L, f);
-    lua_pushvalue(L, -1);
-    lua_rawseti(L, callbacks, f->id);
     lua_pushvalue(L, -1);
     if (lua_rawget(L, AT_FUNCTIONS) == LUA_TNIL) {
       lua_pop(L, 1);
@@ -337,7 +367,6 @@ static void note_functions(lua_State *L, const survey *s) {
     lua_rawseti(L, -2, f->id);
     lua_pop(L, 2);
   }
-  lua_pop(L, 1);
 }
 
 static void weak_keys(lua_State *L, int at) {
@@ -354,6 +383,7 @@ static int run_survey(lua_State *L) {
   for (int i = AT_SEEN; i <= AT_FUNCTIONS; i++) lua_newtable(L);
   weak_keys(L, AT_REACH);
   weak_keys(L, AT_FUNCTIONS);
+  restore_functions(L, s);
   find_boxes(L, s);
   if (s->found == 0) return 0;                       /* then no callback is in a cycle */
   note_functions(L, s);
@@ -394,7 +424,8 @@ void fl_cycles_loosen(lua_State *L, fl_lua *b) {
   if (lua_pcall(L, 1, 0, 0) != LUA_OK) lua_pop(L, 1);     /* no memory: everything stays anchored */
   FL_DROP(&c->mem, &s.todo);
   b->surveyed = c->sequence;
-  b->survey_cost = s.nodes;
+  b->survey_cost = fl_max(s.nodes, s.looked - OWN * s.callbacks);
+  if (s.looked >= s.most) b->survey_looks = 4 * s.most;
   if (s.loose) {
     set_callbacks_weak(L, 1);
     c->collector.loose = 1;
@@ -404,7 +435,7 @@ void fl_cycles_loosen(lua_State *L, fl_lua *b) {
 
 /* The engine's decision to do a full collection counts the cost of traversing the heap, not the
 ** graph. So a survey that the script did not request waits until as many entries (ops) were
-** recorded as the last survey examined. */
+** recorded as the last survey examined nodes, or values beyond those of the callbacks' own. */
 int fl_cycles_due(const fl_lua *b) { return b->c->sequence - b->surveyed >= b->survey_cost; }
 
 /* Undoes fl_cycles_loosen. Needs no memory, since the keys exist. If a finaliser made a graph
