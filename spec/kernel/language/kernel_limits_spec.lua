@@ -259,6 +259,18 @@ describe("the size of a kernel's data", function()
         .. body("x[0] = t[n];")))
   end)
 
+  it("counts dimensions: a compiler's time grows with a power of them", function()
+    for _, text in ipairs { "float a" .. rep("[1]", 3000) .. "; x[0] = n;",
+      "x[0] = sizeof(float" .. rep("[1]", 3000) .. ");",
+      "float a[1]; a" .. rep("[0]", 3000) .. " = 1.f;" } do
+      local started = os.clock()
+      local e = helper.message(flame.kernel, body(text))
+      assert.truthy(e:find("line 1 (", 1, true)
+        and e:find("at most 4 dimensions of an array, 64 at once", 1, true), e)
+      assert.is_true(os.clock() - started < 2)
+    end
+  end)
+
   it("lets a text that is long by its macros go to no compiler", function()
     local bomb = "#define A0 n=n;\n" .. list(30, "#define A@ A0 A0",
       "\n"):gsub("A(%d+) A0 A0", function(i)

@@ -9,14 +9,21 @@
 ** terms */
 enum { MOST_TOKENS = 20000 };
 
+/* most "[…]" in a row, since that time grows with a higher power of the dimensions of a type */
+enum { MOST_DIMS = 64 };
+
 static int ends_statement(const fl_ktok *t) {
   return fl_is_punct(t, ';') || fl_is_punct(t, '{') || fl_is_punct(t, '}');
 }
 
 static void check_expressions(fl_front *p) {
-  int64_t run = 0, round = 0;
+  int64_t run = 0, round = 0, dims = 0;
   for (int64_t i = 0; i < p->toks.n && !p->failed; i++) {
     const fl_ktok *t = &p->toks.at[i];
+    if (i && fl_is_punct(t - 1, ']')) dims = fl_is_punct(t, '[') ? dims + 1 : 0;
+    if (dims >= MOST_DIMS)
+      fl_refuse_size(p, t->line, "at most %d dimensions of an array, %d at once", FL_K_MAX_RANK,
+                     MOST_DIMS);
     if (ends_statement(t)) round = 0;
     round += fl_is_punct(t, '(') - (round && fl_is_punct(t, ')'));
     run = ends_statement(t) || (!round && fl_is_punct(t, ',')) ? 0 : run + 1;
