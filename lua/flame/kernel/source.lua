@@ -105,12 +105,18 @@ end
 --- Iterates over the templates of kernels in a text: positions of "template", of its '<' and of its
 --- '>', and the text from there to the body or ';'.
 local function headers(text)
-  local next_one = text:gmatch("()%f[%w_]template%s*()<")
+  local at, stop, word = 1, 0, 0                 -- the next ';' or '{', and the next "__global__"
+  local function next_of(pattern, i, from) return i >= from and i or text:find(pattern, from) end
   return function()
-    for first, open in next_one do
-      local close = closing(text, open)
-      local head = close and text:match("^[^;{]*", close + 1)
-      if head and head:find("__global__", 1, true) then return first, open, close, head end
+    while at do
+      local first, open = text:match("()%f[%w_]template%s*()<", at)
+      local close = first and closing(text, open)
+      at = first and (close or open) + 1         -- templates in <…> are parameters
+      if close then
+        stop = next_of("[;{]", stop, at) or #text + 1
+        word = next_of("__global__", word, at) or #text + 1
+        if word < stop then return first, open, close, text:sub(at, stop - 1) end
+      end
     end
   end
 end
