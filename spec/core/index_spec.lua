@@ -222,6 +222,12 @@ describe("a bad index", function()
       function() return x[{ 1, 5 }] end)
     fails("x[…]: index 5 is out of range for axis 2 with 4 elements (1 to 4, or -1 to -4)",
       function() return x[{ {}, { 2, 5 } }] end)
+    local none = flame.zeros(0, 3)
+    for key, index in pairs { [1] = 1, [-1] = -1, [{ { 2 } }] = 2, [{ { 1, 2 } }] = 2 } do
+      fails(("x[…]: index %d is out of range for axis 1, which has no elements"):format(index),
+        function() return none[key] end)
+    end
+    assert.same({ 0, 3 }, none[{ { 1, 0 } }].shape)
   end)
   it("can not be a long list, a float or too many", function()
     local x = grid()

@@ -12,6 +12,9 @@ static int64_t checked(lua_State *L, const fl_key *k, int64_t i, int axis, int64
     int64_t high) {
   const int64_t n = k->size[axis];
   const int64_t at = i < 0 ? n + 1 + i : i;
+  if (n == 0 && (at < low || at > high || i < 0))
+    fl_lua_fail(L, FL_INDEXING, "index %lld is out of range for axis %d, which has no elements",
+                (long long)i, fl_key_named(k, axis));
   if (at < low || at > high || (i < 0 && at < 1))
     fl_lua_fail(L, FL_INDEXING,
         "index %lld is out of range for axis %d with %lld elements (1 to %lld, or -1 to -%lld)",
