@@ -8,6 +8,6 @@ typedef struct fl_npy { int dtype, rank, fortran, swap, packed; int64_t size[FL_
 flame_status fl_npy_head(fl_reader *f, fl_npy *h);        /* checks the size against the reader */
 fl_node *fl_npy_value(fl_reader *f, const fl_npy *h, int device);
 flame_status fl_npy_text(fl_text *t, const fl_node *n);   /* the dictionary, padded */
-/* the whole header: all bytes before the elements */
+/* Appends the whole header of n's npy file, that is all bytes before the elements, to t. */
 flame_status fl_npy_bytes(flame_context *c, fl_node *n, fl_text *t);
 #endif

@@ -19,6 +19,6 @@ void fl_bounded_table(lua_State *L, fl_lua *b, int own, int to);
 void fl_bounded_string(lua_State *L, fl_lua *b, int own, int to);
 void fl_bounded_io(lua_State *L, fl_lua *b, int own, int to);
 
-extern const char *const fl_chapters[];      /* parts of the library that are modules, terminated by
-                                             ** NULL */
+extern const char *const fl_chapters[];      /* names of the library's modules ("nn", "optim", …),
+                                             ** terminated by NULL */
 #endif

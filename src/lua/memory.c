@@ -6,7 +6,7 @@
 #include "engine/evaluate.h"
 #include "engine/memory.h"
 
-enum { OWNERS = 10, COUNTED = 8 /* in node->mark; plan/ and backward use the lower bits */ };
+enum { OWNERS = 10, COUNTED = 8 /* a bit of node->mark; plan/ and backward use lower ones */ };
 
 static void reset_peaks(flame_context *c) {
   fl_engine *e = (fl_engine *)c->engine;

@@ -247,7 +247,7 @@ static int l_normalise(lua_State *L) {
   return fl_lua_leave(L, b, m, out, n_normalise(n, axes, eps, wn, bn));
 }
 
-/* core.piecewise(op, x[, a, b]) of a float x */
+/* core.piecewise(op, x[, a, b]): records the activation 'op' of x, which has a float dtype. */
 static int l_piecewise(lua_State *L) {
   static const char *const names[] = { "hardtanh", "leaky_relu", "hardsigmoid", "hardswish", NULL };
   fl_lua *b = self_of(L);

@@ -110,7 +110,7 @@ static void binary_read(lua_State *L, int op, binary_args *a) {
       "x or y must be a tensor, both are numbers");
 }
 
-/* op of operands of which at least one is a tensor. */
+/* Records op on two operands, of which at least one is a tensor; the other may be a number. */
 static inline fl_node *operands_node(fl_lua *b, int op, const fl_operand_arg *x,
                                      const fl_operand_arg *y) {
   const fl_operand_arg *number = x->box == NULL ? x : y;

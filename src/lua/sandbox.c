@@ -294,7 +294,7 @@ static int box_call(lua_State *L) {
   return finish(L, x, call_inside(L, x, &r), top);
 }
 
-/* (sandbox) -> what is in use and used up, by number of the limit from 0 on */
+/* (sandbox) -> how much of each limit is in use or used up, by the limit's number from 0 on */
 static int box_used(lua_State *L) {
   fl_sandbox *x = box_of(L);
   lua_newtable(L);

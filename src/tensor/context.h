@@ -170,7 +170,7 @@ typedef struct flame_context {
   void (*closing)(struct flame_context *c);
   /* for a context that was closed with live handles: called when the last handle ends */
   void (*gone)(struct flame_context *c);
-  /* io/stale.c: the folder last searched for stale files; saves until the next search */
+  /* io/stale.c: the folder last searched for stale files; saves until the next search (wait) */
   struct { uint64_t device, inode; int64_t wait; } swept;
   char error_text[864];          /* of flame_error */
 } flame_context;

@@ -26,7 +26,7 @@ typedef struct fl_limits {
   atomic_llong used[FLAME_LIMITS];
   atomic_int stuck;              /* 1 + the limit that is used up, or FL_STUCK_CLOSED */
   uint8_t any, timed;            /* is there any limit? one of time? */
-  uint8_t asked;                 /* this call is flame_limit_used, whose time does not count */
+  uint8_t asked;                 /* 1: the call is flame_limit_used, whose time does not count */
   int32_t depth;                 /* calls under way whose time is counted */
   int64_t began;                 /* when the outermost call that is timed began, in ns */
   int64_t collect_at;            /* number of live nodes at which a collection is done */
