@@ -16,7 +16,9 @@
 **   inputs are all that the planner, an evaluation of some values alone, and the rule for values
 **   that depend on a failed one need to look at, and calls are never merged;
 ** - checked: it may report a fault, so writes of the plan come after it, and none of them happens
-**   when it fails (FL_FAULTS_RUN in tensor/call.h).
+**   when it fails (FL_FAULTS_RUN in tensor/call.h);
+** - never lost: if it fails and what is read is another value, that read raises (effect_lost in
+**   tensor/context.h); at the end of the script the program, or fl_group_close, tells.
 **
 ** One all_reduce: flame.distributed records sum(x) as such a call, flame.func gives its gradient,
 ** another all_reduce. The planner makes a step of it whose input lies in memory. The CPU runs the
