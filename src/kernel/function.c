@@ -279,6 +279,8 @@ static void put_preamble(const asked *a, fl_text *t) {
   if (find_name(a, "__nv_bfloat", 0, 1) >= 0 && !has_name(a, "cuda_bf16"))
     fl_text_puts(t, "#include <cuda_bf16.h>\n");
   if (has_name(a, "nvcuda") && !has_name(a, "mma")) fl_text_puts(t, "#include <mma.h>\n");
+  if (find_name(a, "__pipeline_", 0, 1) >= 0 && find_name(a, "cuda_pipeline", 0, 1) < 0)
+    fl_text_puts(t, "#include <cuda_pipeline_primitives.h>\n");
   if (!template_kernel(a))
     fl_text_puts(t, "#undef __global__\n#define __global__ extern \"C\" __attribute__((global))\n");
   if (bounds_first(a))

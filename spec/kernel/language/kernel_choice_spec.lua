@@ -109,8 +109,8 @@ __global__ void k(const double *x, double *y, int n) {
         "a reference to one 'double' or another.-write if %(…%) … else …",
       ["M m = { a, 1 }, o = { b, 2 }; (c ? m : o).n = 3; y[i] = m.n;"] =
         "a reference to one 'int' or",
-      ["int j = 0; double &r = c ? s[j++] : a; r = 1; y[i] = a;"] = "with effects.-write if",
-      ["int j = 0; (c ? u : (j++, w)).add(1); y[i] = u.x;"] = "with effects.-write if",
+      ["int j = 0; double &r = c ? s[j++] : a; r = 1; y[i] = a;"] = "have effects.-write if",
+      ["int j = 0; (c ? u : (j++, w)).add(1); y[i] = u.x;"] = "have effects.-write if",
       ["double *p = s, *q = t; (c ? p : q) = t; y[i] = *p;"] = "cannot be assigned to.-write if",
       ["const double e = x[0]; (c ? a : e) = 1; y[i] = a;"] = "is const",
       ["float e = 1; double &r = c ? a : e; y[i] = r;"] = "needs a variable of its type",

@@ -142,4 +142,150 @@ __global__ void tile(const unsigned *a, const unsigned *b, const float *c, float
         return s
       end)
     end },
+
+  { "tiles of halves that are copied, loaded as matrices and multiplied", [=[
+#include <cuda_fp16.h>
+typedef unsigned int uint32_t;
+__device__ __forceinline__ uint32_t cast_smem_ptr_to_uint(const void *p) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(p));
+}
+__device__ __forceinline__ void ldsm_x4(uint32_t (&r)[4], uint32_t at) {
+  asm volatile("ldmatrix.sync.aligned.x4.m8n8.shared.b16 {%0, %1, %2, %3}, [%4];\n"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at));
+}
+__global__ void gemm(const half *a, const half *b, float *d, int rows) {
+  __shared__ __align__(16) half sa[2][16][24];
+  __shared__ __align__(16) half sb[2][16 * 8];
+  const int l = threadIdx.x, g = l / 4, t = l % 4;
+  float s[4] = {0.f, 0.f, 0.f, 0.f};
+  for (int k = -1; k < 2; ++k) {
+    if (k < 1) {
+      const int next = (k + 1) % 2, row = l / 2;
+      asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::
+                   "r"(cast_smem_ptr_to_uint(&sa[next][row][l % 2 * 8])),
+                   "l"(a + (row < rows ? row : 0) * 32 + (k + 1) * 16 + l % 2 * 8), "r"(row < rows ? 16 : 0));
+      if (l < 16) {
+        const uint32_t to = cast_smem_ptr_to_uint(sb[next]) + l * 16;
+        asm volatile("cp.async.ca.shared.global.L2::128B [%0], [%1], 16;\n" :: "r"(to), "l"(&b[((k + 1) * 16 + l) * 8]));
+      }
+    }
+    asm volatile("cp.async.commit_group;\n" ::);
+    if (k < 0) continue;
+    asm volatile("cp.async.wait_group %0;\n" :: "n"(1));
+    __syncthreads();
+    uint32_t ra[4], rb[2];
+    ldsm_x4(ra, cast_smem_ptr_to_uint(&sa[k][l % 16][l / 16 * 8]));
+    uint32_t from = cast_smem_ptr_to_uint(sb[k]);
+    from += l % 16 * 16;
+    asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];\n" : "=r"(rb[0]), "=r"(rb[1]) : "r"(from));
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+                 "{%0, %1, %2, %3};\n"
+                 : "+f"(s[0]), "+f"(s[1]), "+f"(s[2]), "+f"(s[3])
+                 : "r"(ra[0]), "r"(ra[1]), "r"(ra[2]), "r"(ra[3]), "r"(rb[0]), "r"(rb[1]));
+    __syncthreads();
+  }
+  for (int k = 0; k < 4; ++k) d[(g + k / 2 * 8) * 8 + 2 * t + k % 2] = s[k];
+}]=], block = { 32 }, grid = { 1 }, shape = { 16, 8 }, single = true, order = 1,
+    args = function(t)
+      local function halves(n, m)
+        local list = {}
+        for i = 1, n do list[i] = (i * m % 17 - 8) / 8 end
+        return t.tensor(list, "f16")
+      end
+      return { halves(16 * 32, 5), halves(32 * 8, 7), 15 }
+    end,
+    want = function(a, b)
+      return each(128, function(e)
+        local s = 0
+        for k = 0, e < 120 and 31 or -1 do s = s + a[e // 8 * 32 + k] * b[k * 8 + e % 8] end
+        return s
+      end)
+    end },
+
+  { "matrices of words, all forms of ldmatrix", [=[
+__global__ void forms(const unsigned short *x, unsigned *y) {
+  __shared__ __align__(16) unsigned short s[32 * 16];
+  const int l = threadIdx.x;
+  for (int k = l; k < 512; k += 32) s[k] = x[k];
+  __syncthreads();
+  const unsigned at = __cvta_generic_to_shared(s + l * 16), low = at - l / 8 * 256;
+  unsigned r[14];
+  asm volatile("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%0}, [%1];" : "=r"(r[0]) : "r"(l < 8 ? at : low + 1));
+  asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2+16];" : "=r"(r[1]), "=r"(r[2]) : "r"(low));
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r[3]), "=r"(r[4]), "=r"(r[5]), "=r"(r[6]) : "r"(at));
+  asm volatile("ldmatrix.sync.aligned.m8n8.x1.trans.shared.b16 {%0}, [%1];" : "=r"(r[7]) : "r"(at));
+  asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];" : "=r"(r[8]), "=r"(r[9]) : "r"(at));
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r[10]), "=r"(r[11]), "=r"(r[12]), "=r"(r[13]) : "r"(at));
+  for (int k = 0; k < 14; ++k) y[l * 14 + k] = r[k];
+}]=], block = { 32 }, grid = { 1 }, shape = { 32 * 14 }, single = true, same = true,
+    args = function(t)
+      local list = {}
+      for i = 1, 512 do list[i] = i * 40503 % 65536 - 32768 end
+      return { t.tensor(list, "i16") }
+    end,
+    want = function(x)
+      local function row(m, at, l) return (m * 8 + l // 4) * 16 + at + l % 4 * 2, 1 end
+      local function column(m, at, l) return (m * 8 + l % 4 * 2) * 16 + at + l // 4, 16 end
+      local function word(from, step)
+        local v = x[from] & 0xffff | (x[from + step] & 0xffff) << 16
+        return v < 2 ^ 31 and v or v - (1 << 32)
+      end
+      -- x1, x2 (where the second matrix has the addresses of the first), x4, and these with .trans
+      local forms = { { row, 0, 0 }, { row, 0, 8 }, { row, 0, 8 }, { row, 0, 0 }, { row, 1, 0 },
+        { row, 2, 0 }, { row, 3, 0 }, { column, 0, 0 }, { column, 0, 0 }, { column, 1, 0 },
+        { column, 0, 0 }, { column, 1, 0 }, { column, 2, 0 }, { column, 3, 0 } }
+      return each(32 * 14, function(e)
+        local f = forms[e % 14 + 1]
+        return word(f[1](f[2], f[3], e // 14))
+      end)
+    end },
+
+  { "copies of 4, 8 and 16 bytes, of parts, through the functions of <cuda_pipeline.h>", [=[
+#include <cuda_pipeline.h>
+__global__ void stages(const float4 *x, const float *w, float *y, int n) {
+  __shared__ float4 s[2][32];
+  __shared__ __align__(8) float u[64];
+  extern __shared__ float z[];
+  const int t = threadIdx.x;
+  __pipeline_memcpy_async(&s[0][t], x + t, sizeof(float4));
+  __pipeline_memcpy_async(u + 2 * t, w + 2 * t, 8);
+  __pipeline_memcpy_async(&z[t], t < n ? &w[t] : w, 4, t < n ? 0 : 4);
+  __pipeline_commit();
+  for (int k = 0; k < 2; ++k) {
+    if (k == 0) __pipeline_memcpy_async(&s[1][t], &x[32 + t], 16, 8);
+    __pipeline_commit();
+    __pipeline_wait_prior(1);
+    __syncthreads();
+    const float4 v = s[k][31 - t];
+    y[k * 32 + t] = v.x * v.y + v.z * v.w * u[63 - t] + z[31 - t];
+  }
+}]=], block = { 32 }, grid = { 1 }, shape = { 64 }, shared = 128, single = true,
+    args = function(t) return { t.f { 256 }, t.f { 64 }, 20 } end,
+    want = function(x, w, n)
+      return each(64, function(e)
+        local k, t = e // 32, e % 32
+        local at = (k * 32 + 31 - t) * 4
+        local last = k == 0 and x[at + 2] * x[at + 3] * w[63 - t] or 0
+        return x[at] * x[at + 1] + last + (31 - t < n and w[31 - t] or 0)
+      end)
+    end },
+
+  { "words that go through shared memory by its addresses", [=[
+__device__ void put(unsigned at, float v) { asm volatile("st.shared.f32 [%0], %1;" :: "r"(at), "f"(v) : "memory"); }
+__global__ void words(const float *x, float *y, int n) {
+  __shared__ float s[2][32];
+  const int t = threadIdx.x;
+  const unsigned long long base = __cvta_generic_to_shared(&s[0][0]);
+  unsigned at = (unsigned)base + 4 * t;
+  put(at, x[t]);
+  for (int k = 0; k < 1; ++k, at += 128) put(at + 128, x[t] * x[t]);
+  __syncthreads();
+  float v, w;
+  asm volatile("ld.shared.f32 %0, [%1];" : "=f"(v) : "r"(at - 128 + (31 - 2 * t) * 4));
+  asm volatile("ld.shared.f32 %0, [%1+128];" : "=f"(w) : "r"((unsigned)base));
+  y[t] = v * w;
+}]=], block = { 32 }, grid = { 1 }, single = true, args = function(t) return { t.f { 32 }, 32 } end,
+    want = function(x) return each(32, function(t) return x[31 - t] * x[0] * x[0] end) end },
 }

@@ -138,7 +138,7 @@ static void bind_reference(fl_front *p, const fl_kdevice *d, const fl_kformal *f
             turned = is_place && p->turning && f->is_const && fl_turn_of(p, v.var);
   const int64_t body = d->body;
   v = fl_member_as(p, v, f->type, line);
-  if (!turned) v = fl_choose_bound(p, v, f->is_const, pure, f->name, line);
+  if (!turned) fl_choose_bound(p, &v, f->is_const, pure, f->name, line);
   if (p->failed) return;
   const int place = v.kind == FL_V_PLACE && !v.rvalue && !turned && fl_ctype_same(f->type, v.type);
   if (!place && (f->is_const || f->by_reference == 2)) { bind_value(p, f, v, body, line); return; }
@@ -192,7 +192,13 @@ static void bind(fl_front *p, const fl_kdevice *d, const fl_kcall *c, int64_t fr
     const fl_kformal *f = &d->params[i];
     const fl_cvalue v = i < c->n ? args[i] : by_default(p, d, f, frame, c->line);
     if (p->failed) break;
-    if (f->type->kind == FL_C_POINTER) bind_pointer(p, f, v, d->body, c->line);
+    fl_kformal as = *f;
+    if (v.kind == FL_V_POINTER && v.address) {     /* bound as the pointer that it is here */
+      as.by_reference = 0;
+      as.type = fl_ctype_pointer(p->a, v.type, 0);
+      if (!as.type) break;
+    }
+    if (as.type->kind == FL_C_POINTER) bind_pointer(p, &as, v, d->body, c->line);
     else if (f->by_reference) bind_reference(p, d, f, v, c->line);
     else bind_value(p, f, v, d->body, c->line);
   }
@@ -392,7 +398,7 @@ fl_cvalue fl_inline(fl_front *p, fl_kdevice *d, const fl_kcall *c) {
                          fl_ctype_text(p->a, d->result));
   append_body(p, body, label, c->line);
   if (r.kind == FL_V_NONE) return fl_val_none();
-  if (d->returns == FL_RETURNS_VALUE) r.rvalue = 1;
+  if (d->returns == FL_RETURNS_VALUE) r.rvalue = r.kind != FL_V_POINTER;
   return r;
 }
 
@@ -528,7 +534,8 @@ static fl_cvalue call_built_in(fl_front *p, const fl_ktok *name) {
     if (out.kind != FL_V_NONE || p->failed) return out;
   }
   if (hinted(p, name, args, n, &out) || by_address(p, name, args, n, &out) ||
-      fl_call_bytes(p, name, args, n, &out) || fl_call_half(p, name, args, n, &out))
+      fl_call_bytes(p, name, args, n, &out) || fl_call_half(p, name, args, n, &out) ||
+      fl_call_shared(p, name, args, n, &out))
     return out;
   if ((fl_ktok_is(name, "__builtin_expect") || fl_ktok_is(name, "__builtin_assume_aligned")) &&
       n == 2)

@@ -14,15 +14,18 @@ static int is_lvalue(const fl_cvalue *v) {
   return v->either || (scalar && !v->rvalue && !v->torn);
 }
 
-void fl_choose_note(fl_front *p, fl_cvalue *v, fl_kexpr *c, fl_cvalue x, fl_cvalue y) {
+void fl_choose_note(fl_front *p, fl_cvalue *v, fl_kexpr *c, const fl_cvalue *x,
+                    const fl_cvalue *y) {
   v->either = NULL;
-  if (p->failed || !p->b || !is_lvalue(&x) || !is_lvalue(&y) || !fl_ctype_same(x.type, y.type))
+  if (p->failed || !p->b || !is_lvalue(x) || !is_lvalue(y) || !fl_ctype_same(x->type, y->type))
     return;
   fl_keither *e = fl_karena_new(p->a, sizeof *e);
   if (!e) return;
-  *e = (fl_keither){ c, x, y };
+  e->c = c;
+  e->x = *x;
+  e->y = *y;
   v->either = e;
-  v->is_const = x.is_const | y.is_const;
+  v->is_const = x->is_const | y->is_const;
   if (c && v->kind == FL_V_PARTS) v->rvalue = 0;
 }
 
@@ -40,43 +43,43 @@ int fl_choose_arrays(fl_front *p, const fl_cvalue *x, const fl_cvalue *y) {
   return n > 0;
 }
 
-/* x or y, both in one variable. */
-static fl_cvalue in_one(fl_front *p, fl_kexpr *c, fl_cvalue x, fl_cvalue y) {
-  if (x.idx || y.idx)
-    x.idx = fl_val_stable(p, fl_front_check(p, fl_kexpr_select(p->a, c, fl_val_at(p, &x),
-                                                               fl_val_at(p, &y))));
-  x.is_const |= y.is_const;
-  x.member |= y.member;
-  return x;
+/* Makes x the one of x and y that c chooses; both are in one variable. */
+static void in_one(fl_front *p, fl_kexpr *c, fl_cvalue *x, const fl_cvalue *y) {
+  if (x->idx || y->idx)
+    x->idx = fl_val_stable(p, fl_front_check(p, fl_kexpr_select(p->a, c, fl_val_at(p, x),
+                                                                fl_val_at(p, y))));
+  x->is_const |= y->is_const;
+  x->member |= y->member;
 }
 
-static fl_cvalue refuse(fl_front *p, const fl_ctype *t, int32_t line) {
-  return fl_val_refuse(p, line, "a reference to one '%s' or another, chosen by ?:, which are not "
-                       "parts of arrays or of variables of one type" FL_DO
-                       ": write if (…) … else …", fl_ctype_text(p->a, t));
+static void refuse(fl_front *p, const fl_ctype *t, int32_t line) {
+  fl_refuse(p, line, "a reference to one '%s' or another, chosen by ?:, which have effects or are "
+            "parts of mixed structs" FL_DO ": write if (…) … else …", fl_ctype_text(p->a, t));
 }
 
-fl_cvalue fl_choose_place(fl_front *p, fl_cvalue v, int32_t line) {
-  const fl_keither *e = v.either;
-  if (p->failed || !e) return v;
-  if (!e->c)
-    return fl_val_refuse(p, line, "a reference to one variable or another, chosen by ?: with "
-                         "effects" FL_DO ": write if (…) … else …");
-  if (!fl_front_enter(p)) return fl_val_none();
-  fl_cvalue x = fl_choose_place(p, e->x, line), y = fl_choose_place(p, e->y, line);
+void fl_choose_place(fl_front *p, fl_cvalue *v, int32_t line) {
+  const fl_keither *e = v->either;
+  if (p->failed || !e) return;
+  if (!e->c) { refuse(p, v->type, line); return; }
+  if (!fl_front_enter(p)) return;
+  fl_cvalue y = e->y;
+  *v = e->x;
+  fl_choose_place(p, v, line);
+  fl_choose_place(p, &y, line);
   p->nest--;
-  if (p->failed) return x;
-  fl_view_meet(p, &x, &y);
-  if (x.var == y.var && x.linear == y.linear && x.unit == y.unit && !fl_turn_of(p, x.var))
-    return in_one(p, e->c, x, y);
-  x.kind = y.kind = FL_V_POINTER;
-  x.either = y.either = NULL;
-  const int again = fl_choose_arrays(p, &x, &y);
-  if (again || is_alone(p, &x) || is_alone(p, &y) || !fl_turn_wanted(p, &x, &y))
-    return refuse(p, x.type, line);
-  v = fl_turn_choose(p, e->c, x, y, line);
-  v.kind = FL_V_PLACE;
-  return v;
+  if (p->failed) return;
+  fl_view_meet(p, v, &y);
+  if (v->var == y.var && v->linear == y.linear && v->unit == y.unit && !fl_turn_of(p, v->var)) {
+    in_one(p, e->c, v, &y);
+    return;
+  }
+  v->kind = y.kind = FL_V_POINTER;
+  const int again = fl_choose_arrays(p, v, &y);
+  if (again || is_alone(p, v) || is_alone(p, &y) || !fl_turn_wanted(p, v, &y))
+    refuse(p, v->type, line);
+  else
+    *v = fl_turn_choose(p, e->c, *v, y, line);
+  v->kind = FL_V_PLACE;
 }
 
 static int stays(const fl_front *p, const fl_cvalue *v, int pure) {
@@ -85,15 +88,14 @@ static int stays(const fl_front *p, const fl_cvalue *v, int pure) {
   return v->is_const || (pure && p->f->vars[v->var].kind == FL_KV_LOCAL);
 }
 
-fl_cvalue fl_choose_bound(fl_front *p, fl_cvalue v, int is_const, int pure, const char *name,
-                          int32_t line) {
-  if (is_const && v.either && stays(p, &v, pure)) return v;
-  v = fl_choose_place(p, v, line);
-  if (p->failed || v.kind != FL_V_PLACE || v.rvalue || !fl_turn_of(p, v.var)) return v;
-  fl_kexpr *const at = fl_val_stable(p, v.idx);
-  v.kind = FL_V_POINTER;
-  fl_cvalue r = fl_turn_new(p, v.type, v.is_const, name, &v, line);
-  r.kind = p->failed ? FL_V_NONE : FL_V_PLACE;
-  r.idx = at;
-  return r;
+void fl_choose_bound(fl_front *p, fl_cvalue *v, int is_const, int pure, const char *name,
+                     int32_t line) {
+  if (is_const && v->either && stays(p, v, pure)) return;
+  fl_choose_place(p, v, line);
+  if (p->failed || v->kind != FL_V_PLACE || v->rvalue || !fl_turn_of(p, v->var)) return;
+  fl_kexpr *const at = fl_val_stable(p, v->idx);
+  v->kind = FL_V_POINTER;
+  *v = fl_turn_new(p, v->type, v->is_const, name, v, line);
+  v->kind = FL_V_PLACE;
+  v->idx = at;
 }

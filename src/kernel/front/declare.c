@@ -131,7 +131,7 @@ static void declare_reference(fl_front *p, const fl_ctype *t, int is_auto, int i
   fl_cvalue v = fl_parse_assign(p);
   if (p->failed) return;
   const int turned = v.kind == FL_V_PLACE && p->turning && is_const && fl_turn_of(p, v.var);
-  if (!turned) v = fl_choose_bound(p, v, is_const, 0, name, line);
+  if (!turned) fl_choose_bound(p, &v, is_const, 0, name, line);
   if (p->failed) return;
   const int place = v.kind == FL_V_PLACE && !turned && (is_auto || fl_ctype_same(t, v.type));
   if (!place && (is_const || ref == 2) &&
@@ -242,7 +242,9 @@ static void declare_object(fl_front *p, const fl_specifiers *s, const fl_ctype *
   if (s->is_static && !fixed)
     fl_refuse(p, line, "static variables are outside the language");
   if (t->kind == FL_C_SCALAR && set && !list) {
-    fl_kexpr *e = fl_cast_to(p, t, fl_parse_assign(p), line).e;
+    fl_cvalue given = fl_cast_to(p, t, fl_parse_assign(p), line);
+    fl_kexpr *e = given.e;
+    if (!p->failed && given.address) declare_pointer(p, given.type, 0, name, &given, line);
     if (p->failed || !e) return;
     if (fixed && e->kind == FL_KX_CONST) {
       fl_front_bind(p, name, FL_SYM_CONSTANT, fl_val_expr(e));

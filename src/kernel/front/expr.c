@@ -113,7 +113,8 @@ static fl_cvalue address_math(fl_front *p, int op, fl_cvalue x, fl_cvalue y, int
       (op == FL_KO_EQ || op == FL_KO_NE))                                    /* p != 0 */
     return pointers(p, op, other.kind == FL_V_EXPR && y.kind == FL_V_POINTER ? y : x,
                     (fl_cvalue){ .kind = FL_V_POINTER, .null = 1, .type = fl_ctype_void() }, line);
-  fl_refuse(p, line, "'%s' of a pointer and a number", fl_koperator_text[op]);
+  fl_refuse(p, line, "'%s' of a pointer and a number%s", fl_koperator_text[op],
+            x.address | y.address ? FL_DO ": compute with the index, not the address" : "");
   return x;
 }
 
@@ -337,7 +338,7 @@ static fl_cvalue parse_ternary(fl_front *p) {
       fl_ctype_same(a.type, b.type))
     return c->value.i ? a : b;                               /* may be assigned to */
   fl_cvalue r = choose(p, c, a, b, sides, line);
-  fl_choose_note(p, &r, plain ? c : NULL, a, b);
+  fl_choose_note(p, &r, plain ? c : NULL, &a, &b);
   return r;
 }
 
@@ -433,7 +434,7 @@ static fl_cvalue set(fl_front *p, fl_cvalue to, fl_cvalue from, int unused, int3
   fl_cvalue out = to;
   if (!p->failed && fl_val_is_object(to) && fl_operator(p, "operator=", args, 2, &out, line))
     return out.kind == FL_V_NONE ? to : out;
-  if (to.kind != FL_V_PLACE || to.type->kind != FL_C_SCALAR || unused ||
+  if (to.kind != FL_V_PLACE || to.type->kind != FL_C_SCALAR || unused || from.address ||
       !in_memory(p, to)) {
     fl_val_assign(p, to, from, line);
     return to;
@@ -484,7 +485,7 @@ fl_cvalue fl_parse_assign(fl_front *p) {
     const int op = assignments[i].op;
     const int32_t line = fl_front_next(p)->line;
     fl_cvalue from = right_side(p, &m, to, line);
-    to = fl_choose_place(p, to, line);
+    fl_choose_place(p, &to, line);
     if (p->failed) break;
     if (to.kind == FL_V_POINTER && to.sym) {
       to = assign_pointer(p, to, op ? fl_binary(p, op, to, from, line) : from, line);
@@ -505,7 +506,7 @@ fl_cvalue fl_parse_assign(fl_front *p) {
 
 fl_cvalue fl_step(fl_front *p, fl_cvalue v, int op, int postfix, int unused, int32_t line) {
   fl_kexpr *one = fl_kexpr_int(p->a, FL_KT_I32, 1);
-  v = fl_choose_place(p, v, line);
+  fl_choose_place(p, &v, line);
   if (p->failed || !one) return v;
   if (fl_val_is_object(v)) {
     const fl_cvalue args[2] = { v, fl_val_expr(one) };

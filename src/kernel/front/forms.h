@@ -33,18 +33,19 @@ void fl_turn_lower(fl_front *p);                             /* at the end of th
 
 /* Notes in the value v of "c ? x : y" that it is one of two lvalues, if it is. c NULL: the arms
 ** have effects. */
-void fl_choose_note(fl_front *p, fl_cvalue *v, fl_kexpr *c, fl_cvalue x, fl_cvalue y);
-/* The lvalue that was chosen, if v is the value of a choice of two (FL_V_NONE: refused); else v. */
-fl_cvalue fl_choose_place(fl_front *p, fl_cvalue v, int32_t line);
+void fl_choose_note(fl_front *p, fl_cvalue *v, fl_kexpr *c, const fl_cvalue *x,
+                    const fl_cvalue *y);
+/* Turns the value v of a choice of two lvalues into the one that was chosen; any other v stays. */
+void fl_choose_place(fl_front *p, fl_cvalue *v, int32_t line);
 /* Requests arrays for variables of which x and y point to one or the other. 1: the body is read
 ** again with them. */
 int fl_choose_arrays(fl_front *p, const fl_cvalue *x, const fl_cvalue *y);
-/* What a reference is bound to: v as an lvalue that stays where it is when a pointer into one of
-** several arrays, through which it was found, is assigned. A choice of two lvalues may stay a value
-** if the reference is to const and nothing changes these: they are const, or variables of threads
-** that the function called (which writes only what it declares: 'pure') can not reach. */
-fl_cvalue fl_choose_bound(fl_front *p, fl_cvalue v, int is_const, int pure, const char *name,
-                          int32_t line);
+/* Turns v into what a reference is bound to: an lvalue that stays where it is when a pointer into
+** one of several arrays, through which it was found, is assigned. A choice of two lvalues may stay
+** a value if the reference is to const and nothing changes these: they are const, or variables of
+** threads that the function called (which writes only what it declares: 'pure') can not reach. */
+void fl_choose_bound(fl_front *p, fl_cvalue *v, int is_const, int pure, const char *name,
+                     int32_t line);
 
 /* Requests an array of its elements for the object of variable 'var', if they are of one type.
 ** Returns 1 if it becomes one, for which the body is then read again. */
@@ -74,6 +75,14 @@ void fl_refuse_body(fl_front *p, fl_kfunc *f);
 fl_kstmt *fl_val_must(fl_front *p, fl_kexpr *is, const char *what, int32_t line);
 /* Pointer number 'at' of a list of n arrays, of which 'first' points to the first. */
 fl_cvalue fl_turn_list(fl_front *p, fl_cvalue first, int n, fl_kexpr *at, int32_t line);
+
+/* shared.c. fl_shared_is: may v, an address in shared memory, be a number of type t?
+** fl_shared_wrong: refuses it where it is another number. fl_call_shared: 1: 'name' is
+** __cvta_generic_to_shared or an asynchronous copy; *out: its value. */
+void fl_cast_address(fl_front *p, fl_cvalue *v, int32_t line);       /* v counts bytes then */
+int fl_shared_is(const fl_cvalue *v, const fl_ctype *t);
+fl_kexpr *fl_shared_wrong(fl_front *p, int32_t line);
+int fl_call_shared(fl_front *p, const fl_ktok *t, const fl_cvalue *args, int n, fl_cvalue *out);
 
 int fl_texture_is(const fl_ctype *t);        /* is it cudaTextureObject_t? */
 /* If the name at the tokens is a function that reads textures, reads the call, sets *out to its

@@ -33,6 +33,8 @@ typedef struct fl_cvalue {
                              ** 'e' or 'parts'; if that is NULL it may not be read */
   uint8_t unit;           /* LINEAR: the unit of idx in bytes; 0: the size of an element (view.c) */
   uint8_t member;   /* not LINEAR: a member of a struct: the next member is in another variable */
+  uint8_t address;           /* POINTER: it is the number that __cvta_generic_to_shared gives, which
+                             ** counts bytes (shared.c) */
   int32_t sym;            /* POINTER: 1 + index of the symbol that it was just read from; 0: none */
   const fl_ctype *type;
   fl_kexpr *when;    /* POINTER: a BOOL that is false where it is null; NULL: it is never null */
@@ -40,9 +42,11 @@ typedef struct fl_cvalue {
   int32_t var;
   fl_kexpr *idx;
   fl_kexpr **parts;
-  int64_t at;
-  const struct fl_keither *either;   /* it is the value of "c ? x : y" of two lvalues (choose.c);
-                                     ** NULL: it is not */
+  union {
+    int64_t at;              /* LIST */
+    const struct fl_keither *either; /* not LIST: it is the value of "c ? x : y" of two lvalues
+                                     ** (choose.c); NULL: it is not */
+  };
 } fl_cvalue;
 /* c NULL: the arms have effects, so that the lvalue can not be had. */
 typedef struct fl_keither { fl_kexpr *c; fl_cvalue x, y; } fl_keither;

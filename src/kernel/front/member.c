@@ -524,7 +524,7 @@ fl_cvalue fl_member_call(fl_front *p, fl_cvalue self, const char *name, int32_t 
                          self.type ? fl_ctype_text(p->a, self.type) : "?", (int)n, name);
   int changes = 0;
   for (const fl_kdevice *d = s->device; d; d = d->next) changes |= !d->is_const && !d->is_static;
-  if (changes) self = fl_choose_place(p, self, line);
+  if (changes) fl_choose_place(p, &self, line);
   self = fl_val_stored(p, self, line);
   if (p->failed) return fl_val_none();
   self.rvalue = 0;

@@ -2,6 +2,7 @@
 ** Which function a call means, by C++'s ranks: exact, promoted, converted. A candidate wins if it
 ** is no worse for any argument and better for one; if none wins, the call is refused.
 */
+#include "kernel/front/forms.h"
 #include "kernel/front/template.h"
 #include <string.h>
 
@@ -34,6 +35,10 @@ static int rank(fl_front *p, const fl_kformal *f, const fl_cvalue *v) {
   const fl_ctype *t = f->type;
   if (v->kind == FL_V_LIST) return t->kind == FL_C_STRUCT ? EXACT : -1;
   if (v->kind == FL_V_NONE || !v->type) return -1;
+  if (v->kind == FL_V_POINTER && v->address)
+    return fl_shared_is(v, t) ? (f->by_reference && !f->is_const ? -1 : EXACT)
+           : t->kind == FL_C_POINTER && (t->of->kind == FL_C_VOID || fl_ctype_same(t->of, v->type))
+             ? EXACT : -1;
   if (t->kind == FL_C_POINTER) return rank_pointer(t, v);
   if (t->kind == FL_C_ARRAY) return v->kind == FL_V_PLACE && fl_ctype_same(t, v->type) ? EXACT : -1;
   if (v->kind == FL_V_POINTER || v->type->kind == FL_C_ARRAY || v->type->kind == FL_C_POINTER)

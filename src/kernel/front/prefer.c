@@ -101,7 +101,8 @@ int fl_reference_prefers(const fl_kdevice *a, const fl_kdevice *b, const fl_kcal
   int wins = 0, losses = 0;
   for (int i = 0; i < c->n; i++) {
     const fl_cvalue *v = &c->args[i];
-    const int fixed = (v->kind != FL_V_PLACE && !v->either) || v->rvalue || v->is_const;
+    const int value = v->kind != FL_V_PLACE && (v->kind == FL_V_LIST || !v->either);
+    const int fixed = value || v->rvalue || v->is_const;
     const fl_kformal *x = &a->params[i], *y = &b->params[i];
     if (x->by_reference != 1 || y->by_reference != 1 || x->is_const == y->is_const) continue;
     wins += x->is_const == fixed;

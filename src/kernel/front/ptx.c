@@ -71,10 +71,22 @@ static size_t word(const char *s, const char *end) {
 static int is_idle(const char *s, size_t n) {
   static const char *const idle[] = {
     "ca", "cg", "cs", "cv", "lu", "nc", "wb", "wt", "volatile", "relaxed", "gpu", "global",
-    "shared", "L1::no_allocate", "L1::evict_last", "L2::128B", "L2::256B", "approx", "ftz", "lo" };
+    "shared", "shared::cta", "L1::no_allocate", "L1::evict_last", "L2::64B", "L2::128B", "L2::256B",
+    "approx", "ftz", "lo" };
   for (size_t i = 0; i < sizeof idle / sizeof *idle; i++)
     if (strlen(idle[i]) == n && !memcmp(idle[i], s, n)) return 1;
   return 0;
+}
+
+/* Does the part belong to the name of the function for instruction s? .ca and .cg copy other sizes;
+** the parts of ldmatrix may have another order, and it must say .shared. */
+static int in_name(const char *s, size_t n, const char *part, size_t k) {
+  if (n > 9 && !memcmp(s, "cp.async.", 9) && k == 2) return 1;
+  if (n < 9 || memcmp(s, "ldmatrix.", 9)) return !is_idle(part, k);
+  static const char *const fixed[] = { "sync", "aligned", "m8n8", "b16" };
+  for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
+    if (strlen(fixed[i]) == k && !memcmp(fixed[i], part, k)) return 0;
+  return 1;
 }
 
 static void put_name(statement *x, const char *s, size_t n) {
@@ -86,12 +98,13 @@ static void put_name(statement *x, const char *s, size_t n) {
     if (i < n && s[i] != '.') continue;
     const char *part = dot ? dot + 1 : s;
     const size_t k = (size_t)(s + i - part);
-    if (!is_idle(part, k)) fl_text_printf(&name, "_%.*s", (int)k, part);
+    if (in_name(s, n, part, k)) fl_text_printf(&name, "_%.*s", (int)k, part);
     dot = s + i;
     if (n > 4 && !memcmp(s, "mov.", 4)) break;             /* of any type */
   }
   const char *text = fl_text_str(&name);
-  x->known &= text && is_defined(text + 7);
+  x->known &= text && (is_defined(text + 7) || !strcmp(text, "fl_ptx_cp_async_ca") ||
+                       !strcmp(text, "fl_ptx_cp_async_cg"));
   if (text) fl_text_puts(&x->text, text);
   fl_text_free(&name);
 }

@@ -137,8 +137,8 @@ __device__ unsigned fl_narrow(float x) {
   __half h = (__half)x;
   return *(unsigned short *)&h;
 }
-__device__ float fl_low(unsigned x) { return fl_wide((unsigned short)x); }
-__device__ float fl_high(unsigned x) { return fl_wide((unsigned short)(x >> 16)); }
+__device__ float fl_low(unsigned x) { return (float)*(__half *)&x; }
+__device__ float fl_high(unsigned x) { return (float)((__half *)&x)[1]; }
 __device__ unsigned fl_two(float low, float high) { return fl_narrow(low) | fl_narrow(high) << 16; }
 PTX1(cvt_f32_f16, unsigned short, fl_wide(a))
 PTX1(cvt_rn_f16_f32, float, fl_narrow(a))
@@ -158,22 +158,24 @@ struct fl_f16 {
   __device__ static float high(unsigned x) { return fl_high(x); }
 };
 struct fl_bf16 {
-  __device__ static float low(unsigned x) { return __uint_as_float(x << 16); }
-  __device__ static float high(unsigned x) { return __uint_as_float(x & 0xffff0000u); }
+  __device__ static float low(unsigned x) { return (float)*(__nv_bfloat16 *)&x; }
+  __device__ static float high(unsigned x) { return (float)((__nv_bfloat16 *)&x)[1]; }
 };
 template <class H> __device__ void fl_mma(float &d0, float &d1, float &d2, float &d3, unsigned a0,
                                           unsigned a1, unsigned a2, unsigned a3, unsigned b0,
                                           unsigned b1, float c0, float c1, float c2, float c3) {
   const int l = (int)(fl_thread() & 31u);
-  for (int k = 0; k < 8; ++k) {
-    const int row = (l & 28) + k % 4, column = l % 4 * 8 + k % 4;
-    const unsigned b = k < 4 ? b0 : b1, p = __shfl_sync(~0u, k < 4 ? a0 : a2, row),
-                   q = __shfl_sync(~0u, k < 4 ? a1 : a3, row), u = __shfl_sync(~0u, b, column),
-                   v = __shfl_sync(~0u, b, column + 4);
-    c0 = fmaf(H::high(p), H::high(u), fmaf(H::low(p), H::low(u), c0));
-    c1 = fmaf(H::high(p), H::high(v), fmaf(H::low(p), H::low(v), c1));
-    c2 = fmaf(H::high(q), H::high(u), fmaf(H::low(q), H::low(u), c2));
-    c3 = fmaf(H::high(q), H::high(v), fmaf(H::low(q), H::low(v), c3));
+  const float a[8] = {H::low(a0), H::high(a0), H::low(a2), H::high(a2),
+                      H::low(a1), H::high(a1), H::low(a3), H::high(a3)},
+              b[4] = {H::low(b0), H::high(b0), H::low(b1), H::high(b1)};
+  for (int k = 0; k < 16; ++k) {
+    const int row = (l & 28) + k % 8 / 2, column = l % 4 * 8 + k % 8 / 2, i = k / 8 * 2 + k % 2;
+    const float p = __shfl_sync(~0u, a[i], row), q = __shfl_sync(~0u, a[i + 4], row),
+                u = __shfl_sync(~0u, b[i], column), v = __shfl_sync(~0u, b[i], column + 4);
+    c0 = fmaf(p, u, c0);
+    c1 = fmaf(p, v, c1);
+    c2 = fmaf(q, u, c2);
+    c3 = fmaf(q, v, c3);
   }
   d0 = c0, d1 = c1, d2 = c2, d3 = c3;
 }
@@ -185,6 +187,39 @@ template <class H> __device__ void fl_mma(float &d0, float &d1, float &d2, float
   }
 MMA(fl_ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32, fl_f16)
 MMA(fl_ptx_mma_sync_aligned_m16n8k16_row_col_f32_bf16_bf16_f32, fl_bf16)
+
+/* ---- matrices of 8 x 8 halves in shared memory: lane i has the address of row i % 8 of matrix
+** i / 8, and gets two numbers of each, of row i / 4 or (trans) of column i / 4 ---- */
+template <class D, class P> __device__ void fl_rows(D &d, P p, int m) {
+  const int l = (int)(fl_thread() & 31u);
+  if (l / 8 == m) ((const uint4 *)p)->x;
+  d = (D)((const unsigned *)__shfl_sync(~0u, p, 8 * m + l / 4))[l % 4];
+}
+template <class D, class P> __device__ void fl_columns(D &d, P p, int m) {
+  typedef const unsigned short *half;
+  const int l = (int)(fl_thread() & 31u), row = 8 * m + l % 4 * 2;
+  if (l / 8 == m) ((const uint4 *)p)->x;
+  const half low = (half)__shfl_sync(~0u, p, row), high = (half)__shfl_sync(~0u, p, row + 1);
+  d = (D)(low[l / 4] | (unsigned)high[l / 4] << 16);
+}
+#define LDMATRIX(T) template <class D, class P> __device__ void fl_ptx_##T
+#define LDMATRIX1(NAME, GET) LDMATRIX(NAME)(D &a, P p) { GET(a, p, 0); }
+#define LDMATRIX2(NAME, GET) LDMATRIX(NAME)(D &a, D &b, P p) { GET(a, p, 0), GET(b, p, 1); }
+#define LDMATRIX4(NAME, GET) \
+  LDMATRIX(NAME)(D &a, D &b, D &c, D &d, P p) { \
+    GET(a, p, 0), GET(b, p, 1), GET(c, p, 2), GET(d, p, 3); \
+  }
+LDMATRIX1(ldmatrix_x1_shared, fl_rows)
+LDMATRIX2(ldmatrix_x2_shared, fl_rows)
+LDMATRIX4(ldmatrix_x4_shared, fl_rows)
+LDMATRIX1(ldmatrix_x1_trans_shared, fl_columns)
+LDMATRIX2(ldmatrix_x2_trans_shared, fl_columns)
+LDMATRIX4(ldmatrix_x4_trans_shared, fl_columns)
+
+/* ---- copies from global to shared memory (shared.c), which are made at once ---- */
+__device__ void fl_ptx_cp_async_commit_group() {}
+__device__ void fl_ptx_cp_async_wait_group(int) {}
+__device__ void fl_ptx_cp_async_wait_all() {}
 
 /* ---- the thread ---- */
 PTX0(laneid, fl_thread() & 31u)

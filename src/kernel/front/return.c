@@ -4,19 +4,21 @@
 
 /* Returns a reference or a pointer. It must refer to the same variable in all returns; its index is
 ** in a temporary that is declared before the body. */
-static void return_place(fl_front *p, int32_t line) {
+static void return_place(fl_front *p, fl_cvalue v, int32_t line) {
   const fl_kdevice *d = p->inside;
-  fl_cvalue v = fl_parse_expr(p), *r = &p->returned;
+  fl_cvalue *r = &p->returned;
   if (d->returns == FL_RETURNS_POINTER && d->result) v = fl_cast_to(p, d->result, v, line);
-  else if (d->returns == FL_RETURNS_PLACE) v = fl_choose_place(p, v, line);
-  if (!p->failed && (d->returns == FL_RETURNS_POINTER ? v.null : v.kind != FL_V_PLACE || v.rvalue))
+  else if (d->returns == FL_RETURNS_PLACE) fl_choose_place(p, &v, line);
+  const int wrong = d->returns == FL_RETURNS_POINTER ? v.null
+                    : d->returns == FL_RETURNS_PLACE && (v.kind != FL_V_PLACE || v.rvalue);
+  if (!p->failed && wrong)
     fl_refuse(p, line, d->returns == FL_RETURNS_POINTER
                        ? "the null pointer is returned"
                        : "a reference to a value that is not stored");
   if (v.when) fl_refuse(p, line, "a pointer that may be null is returned");
   if (p->failed) return;
   v.sym = 0;
-  if (r->kind == FL_V_NONE) {
+  if (r->kind == FL_V_NONE || (v.address && !r->address)) {
     *r = v;
     fl_kblock *in = fl_front_into(p, p->outside);
     const int t = v.idx ? fl_front_temp(p, FL_KT_I64, line) : -1;
@@ -50,7 +52,7 @@ static void return_auto(fl_front *p, int32_t line) {
 
 static void return_value(fl_front *p, int32_t line) {
   const fl_ctype *result = p->inside->result;
-  if (p->inside->returns != FL_RETURNS_VALUE) return_place(p, line);
+  if (p->inside->returns != FL_RETURNS_VALUE) return_place(p, fl_parse_expr(p), line);
   else if (!result) return_auto(p, line);
   else if (result->kind == FL_C_VOID) {
     p->statement = 1;
@@ -58,7 +60,9 @@ static void return_value(fl_front *p, int32_t line) {
   } else if (fl_front_is(p, '{') && result->kind == FL_C_STRUCT) {
     fl_decl_fill(p, p->returned, 1);
   } else {
-    fl_val_assign(p, p->returned, fl_parse_expr(p), line);
+    const fl_cvalue v = fl_parse_expr(p);
+    if (!p->failed && fl_shared_is(&v, result)) return_place(p, v, line);
+    else fl_val_assign(p, p->returned, v, line);
   }
 }
 

@@ -42,7 +42,7 @@ static fl_cvalue cast_memory(fl_front *p, const fl_ctype *to, fl_cvalue v, int32
       (views ? v.idx != NULL : var->kind != FL_KV_LOCAL))
     v.linear = 1;                                         /* the elements are in one array, and are
                                                           ** indexed in the same way */
-  if (v.linear && var->type != want && var->dynamic && want != FL_KT_VOID) {
+  if (v.linear && var->type != want && var->dynamic && want != FL_KT_VOID && !v.address) {
     v = view_shared(p, v, want);
   } else if (v.linear && (size || var->type == want || fl_kt_size(var->type) == 1)) {
     fl_view_as(p, &v, to);
@@ -52,12 +52,27 @@ static fl_cvalue cast_memory(fl_front *p, const fl_ctype *to, fl_cvalue v, int32
               fl_ctype_text(p->a, to));
   }
   v.type = to;
+  v.address = 0;
   return v;
+}
+
+void fl_cast_address(fl_front *p, fl_cvalue *v, int32_t line) {
+  *v = fl_val_pointer(p, *v, line);
+  if (p->failed || v->null) return;
+  v->sym = 0;
+  v->address = 1;                                 /* dynamic memory, too, keeps its elements */
+  *v = cast_memory(p, fl_ctype_scalar(FL_KT_U8), *v, line);
+  v->address = 1;
 }
 
 static fl_cvalue cast_pointer(fl_front *p, const fl_ctype *to, int const_of, fl_cvalue v,
                              int32_t line) {
   v = fl_val_pointer(p, v, line);
+  if (!p->failed && v.address && to->kind == FL_C_SCALAR && fl_kt_size(to->scalar) == 1) return v;
+  if (!p->failed && v.address && (!p->inside || p->inside->line)) {
+    fl_shared_wrong(p, line);
+    return v;
+  }
   if (!p->failed && to->kind == FL_C_VOID) return v;        /* of what it is, unseen */
   if (v.null) v.type = to;
   if (p->failed || v.null) return v;
@@ -103,6 +118,7 @@ fl_cvalue fl_cast_to(fl_front *p, const fl_ctype *t, fl_cvalue v, int32_t line) 
   if (p->failed || !t) return fl_val_none();
   if (t->kind == FL_C_VOID) return fl_val_none();
   if (t->kind == FL_C_POINTER) return cast_pointer(p, t->of, t->const_of, v, line);
+  if (fl_shared_is(&v, t)) return v;
   if (fl_kt_is_int(t->scalar) && t->kind == FL_C_SCALAR && v.kind == FL_V_POINTER && !v.null &&
       v.linear && is_alignment(p)) {
     const int64_t unit = v.unit ? v.unit : fl_kt_size(p->f->vars[v.var].type);

@@ -91,6 +91,7 @@ fl_kexpr *fl_val_scalar(fl_front *p, fl_cvalue v, int32_t line) {
     return NULL;
   }
   if (v.kind == FL_V_PLACE && v.type->kind == FL_C_SCALAR) return read_place(p, v, line);
+  if (v.kind == FL_V_POINTER && v.address) return fl_shared_wrong(p, line);
   if (v.kind == FL_V_NONE) fl_refuse(p, line, "a value is needed here, this is void");
   else if (v.kind == FL_V_LIST) fl_refuse(p, line, "{ } cannot stand here");
   else if (v.kind == FL_V_POINTER || v.type->kind == FL_C_POINTER ||
@@ -181,10 +182,10 @@ fl_cvalue fl_val_member(fl_front *p, fl_cvalue v, const char *name, int32_t n,
   const fl_keither *of = v.either;
   v.either = NULL;
   if (of && of->c) {
-    fl_cvalue r = fl_val_member(p, v, name, n, line);
-    fl_choose_note(p, &r, of->c, fl_val_member(p, of->x, name, n, line),
-                   fl_val_member(p, of->y, name, n, line));
-    return r;
+    fl_cvalue r[3] = { v, of->x, of->y };
+    for (int i = 0; i < 3; i++) r[i] = fl_val_member(p, r[i], name, n, line);
+    fl_choose_note(p, r, of->c, &r[1], &r[2]);
+    return r[0];
   }
   v.either = of;
   v.member |= !v.linear && v.idx && v.type->s->n_leaves > 1;
@@ -319,7 +320,7 @@ fl_cvalue fl_val_index(fl_front *p, fl_cvalue v, fl_kexpr *i, int32_t line) {
 }
 
 fl_cvalue fl_val_address(fl_front *p, fl_cvalue v, int32_t line) {
-  v = fl_choose_place(p, v, line);
+  fl_choose_place(p, &v, line);
   if (p->failed) return v;
   if (v.kind != FL_V_PLACE || v.rvalue)
     fl_refuse(p, line, "the address of a value that is not stored");
@@ -479,6 +480,7 @@ void fl_val_assign(fl_front *p, fl_cvalue to, fl_cvalue from, int32_t line) {
     fl_refuse(p, line, "a value of another type than '%s'", fl_ctype_text(p->a, to.type));
   if (p->failed || !to.type) return;
   if (fl_held_is(p, &to)) { fl_held_assign(p, to, from, line); return; }
+  if (from.kind == FL_V_POINTER && from.address) { fl_shared_wrong(p, line); return; }
   if (!writable(p, to, line)) return;
   if (fl_view_copy(p, &to, &from, line)) return;
   if (to.type->kind == FL_C_SCALAR) {

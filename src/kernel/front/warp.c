@@ -181,17 +181,28 @@ static fl_cvalue shuffle_one(fl_front *p, const fl_ktok *t, int op, fl_kexpr **x
 }
 
 /* Reads a shuffle. In functions of the library, such as those of cooperative groups, the value may
-** be an object: its numbers are shuffled one by one. */
+** be an object, whose numbers are shuffled one by one, or an address in shared memory. */
 static fl_cvalue shuffle(fl_front *p, const fl_ktok *t, int op) {
   fl_cvalue args[FL_K_MAX_GIVEN];
   fl_kexpr *x[4] = { NULL, NULL, NULL, NULL };
   const int n = fl_parse_arguments(p, args, FL_K_MAX_GIVEN);
   if (p->failed) return fl_val_none();
   if (n < 3 || n > 4) { fl_refuse_count(p, t, n < 3 ? 3 : 4, n); return fl_val_none(); }
-  const int is_object = p->inside && !p->inside->line && args[1].type->kind == FL_C_STRUCT;
+  const int of_library = p->inside && !p->inside->line,
+            is_object = of_library && args[1].type->kind == FL_C_STRUCT;
+  fl_cvalue at = args[1];
+  const int is_address = of_library && at.kind == FL_V_POINTER && at.address;
+  if (is_address) args[1] = fl_val_expr(fl_val_at(p, &at));
+  if (is_address && fl_turn_of(p, at.var))
+    fl_refuse(p, t->line, "an address in one of several arrays");
   for (int i = 0; i < n; i++)
     if (i != 1 || !is_object) x[i] = fl_val_scalar(p, args[i], t->line);
   if (p->failed || no_block(p, t)) return fl_val_none();
+  if (is_address) {
+    at.idx = shuffle_one(p, t, op, x).e;
+    at.sym = 0;
+    return at;
+  }
   if (!is_object) return shuffle_one(p, t, op, x);
   fl_kexpr **part = fl_val_parts(p, args[1], t->line);
   fl_cvalue r = { .kind = FL_V_PARTS, .rvalue = 1, .type = args[1].type };
