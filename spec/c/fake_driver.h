@@ -16,8 +16,8 @@ typedef struct fake_launch { char name[64]; unsigned grid, block, shared; } fake
 
 typedef struct fake_state {
   /* what to do */
-  int64_t fail_at;                /* this call fails (1: the next after fake_reset); 0: none */
-  int forever;                    /* all calls after that one fail as well */
+  int64_t fail_at;                /* number of the call after fake_reset that fails; 0: none */
+  int forever;                    /* all calls after the one with number fail_at fail as well */
   fl_cu_result code;          /* result of a failing call (a code of the function's library) */
   const char *only;               /* if set, only calls of this function count for fail_at */
   int64_t capacity;               /* bytes of device memory */
@@ -35,7 +35,7 @@ typedef struct fake_state {
   void (*on_launch)(void **params);    /* if set, a launch calls it instead of a kernel */
   const char *word;                /* counts the texts for NVRTC that contain this word */
   int texts, with_word;
-  /* cuBLASLt offers so many algorithms, which only write their number; 0: one, which computes */
+  /* cuBLASLt offers this many algorithms; each writes only its number. 0: one, which computes */
   int ways;
   float way_ms[8];                /* the time of each algorithm */
   /* events have the time of the host's clock, not the sum of way_ms of the algorithms that ran */

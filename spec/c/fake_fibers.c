@@ -43,7 +43,7 @@ typedef struct fake_fiber {
   jmp_buf here, top;
   ucontext_t first;
   fake_state_of state;
-  int kind, p;                    /* kind: of a warp's operation; p: a barrier's predicate */
+  int kind, p;                    /* kind of its warp operation; p: its predicate at a barrier */
   unsigned mask, got;
   unsigned char value[32];
   unsigned size;

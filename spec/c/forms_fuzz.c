@@ -1,8 +1,8 @@
 /*
 ** Random kernels that access memory in other forms than element by element: rows of arrays, words
 ** of 16 bytes over doubles and halves, memcpy and memset, packs of a template, bits of a number,
-** pointers that are null or members of an object, volatile memory, variables of file scope, arrays
-** of lists that are read and written, an argument that is nil.
+** pointers that are null or members of an object, volatile memory, variables of file scope, lists
+** of arrays that are read and written (T **), an argument that is nil.
 **
 ** A program is a kernel body that uses macros. The macros are defined twice: in these forms, and as
 ** plain loops over elements. Both kernels must compute the same bits, and the derivatives of the
@@ -18,7 +18,7 @@ struct gen {
   writer w;
   size_t body;                   /* offset in the text of the body, which both kernels share */
   int halves, nil, loops, budget, loop_id;
-  int chosen;                    /* arrays of lists are chosen by threads: then nothing is cast */
+  int chosen;                    /* threads choose different arrays of a list; then none is cast */
   char plain[sizeof(((writer *)0)->text)];
 };
 
@@ -110,7 +110,7 @@ static void plainly(gen *g) {
 
 /* ---- the body -------------------------------------------------------------------------------- */
 
-/* A number of an array of a list of n: a constant, or one that differs between threads. */
+/* Writes an index into a list of n arrays: a constant, or one that differs between threads. */
 static void one_of(gen *g, int n) {
   const int k = pick(g, n);
   if (!g->chosen || pick(g, 2)) say(g, "%d", k);

@@ -31,7 +31,7 @@ typedef struct problem {
   /* not 0: central differences are not compared, and reverse and forward mode may differ by this */
   double loose;
   int races;                     /* run with the race check: a plain += must be no race */
-  int gathered;                  /* sums that became gathers, in all checks so far */
+  int gathered;                  /* atomic sums that became gathers, in all checks so far */
   fl_mem *mem;
   fl_karena *arena;
   char why[400];                 /* what went wrong last */

@@ -16,7 +16,7 @@ typedef struct ref_run {
   char *const *buffer;              /* buffer[i]: the address of element 0 of operand i */
   const fl_scalar *scalar;
   fl_fault fault;
-  ref_value **val;                  /* val[i]: of instruction i: one value (level 0), n (level 1) */
+  ref_value **val;                  /* [i]: values of instruction i: 1 at level 0, n at level 1 */
   int64_t coord[FL_MAX_AXES];
 } ref_run;
 

@@ -57,8 +57,8 @@ typedef struct fuzzer {
   size_t bytes;                  /* of its gen */
   void (*program)(gen *);
   void (*launch)(gen *, problem *);      /* sets arguments, grid, block and options of the check */
-  int gathered;       /* n: the sums of 1 in n programs or more must become gathers; 0: of any */
-  const char *(*twin)(const gen *);      /* another kernel that must compute the same; or NULL */
+  int gathered;       /* in 1 of n programs or more, sums must become gathers; 0: no demand */
+  const char *(*twin)(const gen *);      /* text of a kernel with equal results; or NULL */
   const char *(*formed)(const gen *);    /* what is known of its arguments (kernel_case.h) */
 } fuzzer;
 

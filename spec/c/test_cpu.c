@@ -64,7 +64,7 @@ typedef struct sample {
   fl_scalar value[16];
   int64_t bytes[MAX_OPERANDS];
   char *data[MAX_OPERANDS];          /* initial contents */
-  int shares[MAX_OPERANDS];          /* operand whose memory this one shares, or itself */
+  int shares[MAX_OPERANDS];          /* [i]: operand whose memory operand i uses; i: its own */
 } sample;
 
 static void random_element(char *p, int dtype) {

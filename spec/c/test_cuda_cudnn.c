@@ -239,7 +239,7 @@ static void a_large_gradient_is_made_in_parts(void) {
   a = (fl_attention){ .b = 2, .h = 32, .hk = 16, .t = 4096, .s = 4096, .d = 128 };
   c = call_of(1, FLAME_BF16, a);
   CHECK(run(s, &c, base) == 1024 + 4 * 16 * 4096);
-  CHECK(dnn.executions == 4);                       /* each: 16 heads of q, 8 of k and v */
+  CHECK(dnn.executions == 4);                       /* each on 16 heads of q, 8 of k and v */
   CHECK(at(1, Q) - at(0, Q) == 2 * 16 * 128 && at(1, K) - at(0, K) == 2 * 8 * 128);
   CHECK(at(1, DK) - at(0, DK) == 2 * 8 * 4096 * 128 && at(1, LSE) - at(0, LSE) == 4 * 16 * 4096);
   CHECK(at(2, Q) - at(0, Q) == 2 * 4096 * 64 * 128 && at(0, LEAST) == NULL);

@@ -386,8 +386,8 @@ static int survives(flame_context *c, int64_t k) {
   return reached;
 }
 
-/* Each k in a new context, since one that was used has cached objects and allocates less. Of the
-** larger k only some are tried. */
+/* Tries each k in a new context, since a context that was used has cached objects and allocates
+** less. Of the larger k only some are tried. */
 static void every_allocation_fails_once(void) {
   int64_t k = 1;
   for (int more = 1; more && k < 3000; k += 1 + k / 12) {

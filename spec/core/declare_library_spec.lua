@@ -6,8 +6,8 @@ local oracle = dofile "spec/support/declare_oracle.lua"
 flame.internal.load()
 local internal = flame.internal
 
--- A tensor that is passed where a function takes one (FIRST).
---
+-- The tensor that is passed where a parameter takes a tensor (kind T in the table FIRST below,
+-- which has a value for each kind of argument).
 
 local x = flame.ones(2, 3)
 

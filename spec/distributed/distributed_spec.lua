@@ -306,7 +306,7 @@ describe("a group in which something is wrong", function()
 
       local at = flame.tensor({ r == 2 and 9 or 1 }, { dtype = "i64" })
       distributed.all_reduce(flame.ones(3)[at])]])
-    -- os.exit leaves no script whose error it could be
+    -- after os.exit there is no script in which the error could be raised, so it is printed
     local out = run(2, "distributed.all_reduce(flame.ones(r)) os.exit(0, true)")
     assert.is_truthy(out[1]:find("^flame: train.lua:1: all_reduce: the ranks disagree"), out[1])
     assert.is_truthy(out[1]:find("(at the end of the script)", 1, true), out[1])
@@ -405,8 +405,8 @@ describe("a group in which something is wrong", function()
 end)
 
 describe("ranks that meet over TCP", function()
-  --- Starts processes that call init, each with its environment: a list of what they print. The
-  -- first one is 'other', if that is given, another program.
+  --- Starts processes that call init, each with its environment: a list of what they print. other:
+  -- a program that is run as the first process in place of flame-lua.
   local function meet(processes, limit, other)
     local program, out, pipes = dofile("spec/support/interpreter.lua"), {}, {}
     -- a name of the job that no other run of these specs uses

@@ -25,7 +25,7 @@ describe("the environment of a group", function()
       local said = said_with(with, show)
       assert.is_truthy(said:find(want, 1, true), said)
     end
-    -- in a script of sbatch, outside of srun
+    -- in a script of sbatch, outside of srun, there is one process, whatever SLURM_NTASKS says
     assert.equal("1\t1\n", said_with("SLURM_PROCID=0 SLURM_NTASKS=4", show))
     assert.is_truthy(said_with("RANK=x WORLD_SIZE=2", show):find("RANK='x'", 1, true))
   end)

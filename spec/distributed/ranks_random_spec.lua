@@ -111,7 +111,7 @@ for seed = first, first + programs - 1 do
 end
 print "good"]]
 
-local PROGRAMS <const> = 10          -- for one run of n processes; few: a GPU compiles each
+local PROGRAMS <const> = 10          -- per run of n processes; few, since a GPU compiles each
 
 describe("random programs over ranks", function()
   local function run(n, first, programs, o, planted)

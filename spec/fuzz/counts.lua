@@ -68,7 +68,7 @@ local function planted()
   end)
   return { { name = "planted", call = f, forms = flame.internal.declaration(f) } }
 end
---- All declared functions that take counts: a list of { name, call, forms, class = is it in nn }.
+--- All declared functions that take counts: {name, call, forms (signatures), class = is it in nn}.
 local function collect()
   local list = {}
   for _, e in ipairs(dofile("tools/meta.lua").collect()) do

@@ -1,4 +1,4 @@
---- For specs of kernels' arguments: the same text is run by g++ and, if there is NVRTC, compiled.
+--- For specs of kernels: g++ compiles and runs a kernel's text; NVRTC compiles it, if it is there.
 local flame = require "flame"
 
 local judged = { N = 5, f64 = { dtype = "f64" } }

@@ -46,7 +46,7 @@ describe("#smoke memory stays flat", function()
     for _, mode in ipairs { "generational", "incremental" } do
       it("#slow of the process and of Lua, with " .. kind .. ", " .. mode, function()
         local steps, early, late = sanitized and 6000 or 20000
-        for _ = 1, 2 do     -- when a collection comes depends on the clock; what grows grows twice
+        for _ = 1, 2 do     -- two tries: collections depend on the clock; a leak shows in both
           early, late = peaks(kind, mode, steps, steps // 10)
           if late[3] <= 1.3 * early[3] and (sanitized or late[2] <= 1.2 * early[2]) then return end
         end

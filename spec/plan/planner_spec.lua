@@ -329,7 +329,7 @@ describe("a plan", function()
         for _, work in ipairs { 0, 20 } do
           local x = flame.randn(length > 3000 and 2 or 6, length):to(dtype)
           flame.eval(x)
-          --- each: evaluates each step; kept: the results of every fourth step.
+          --- 60 steps over rows. each: evaluates each step; kept: the results of every fourth step.
           local function chain(each)
             local y, kept = x, {}
             for i = 1, 60 do

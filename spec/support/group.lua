@@ -6,7 +6,7 @@ local ranks = require "spec.support.ranks"
 
 local group = {}
 
---- A script for two ranks: the gradients of collectives are those of differences of the sum of both
+--- A script for two ranks: it compares gradients of collectives with differences of the sum of both
 --- ranks' losses.
 group.GRADIENTS = [[
 local functions = {

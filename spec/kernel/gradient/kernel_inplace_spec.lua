@@ -5,7 +5,7 @@
 local flame = require "flame"
 local proof = dofile("spec/kernel/kernel_proof.lua")
 
-local LOOPS = {                            -- head; elements before and after j; is j < n / 2?
+local LOOPS = {     -- head of a loop; how many elements exist before and after j; is j < n / 2?
   { "for (int j = 0; j < n; ++j)", 0, 0 }, { "for (int j = n - 1; j >= 0; --j)", 0, 0 },
   { "for (int j = 1; j < n; ++j)", 1, 0 }, { "for (int j = n - 2; j >= 0; --j)", 0, 1 },
   { "for (int j = 1; j < n - 1; ++j)", 1, 1 }, { "for (int j = 1; j + 2 < n; j += 3)", 1, 2 },

@@ -194,8 +194,8 @@ describe("the text for a GPU", function()
     end
   end)
 
-  -- What the CPU takes without a header, NVRTC takes: a header is added, or the text is printed
-  -- from the tree.
+  -- A text that the CPU accepts without a header must compile with NVRTC too: the library adds the
+  -- header, or prints the text from the parsed tree.
   local plain = "__global__ void k(const float *x, float *y, int n) {\n  int i = threadIdx.x;\n  "
   local function compiles(text)
     local has_nvrtc = flame.kernel(plain .. "y[i] = x[i]; }"):report().registers > 0

@@ -130,7 +130,7 @@ describe("a function that is defined outside of its struct", function()
     it("is that of the declaration: " .. body, function()
       local right = judged.values("#define __forceinline__\n" .. source(body), { "x" },
         judged.array("x", judged.numbers(N, 1)))
-      -- C++ has a special case, and a default that a definition adds, before its first use
+      -- C++ wants a specialisation, and a definition that adds a default, before the first use
       local before = body:find "A<float" or body:find "late"
       for _, after in ipairs(before and { false } or { false, true }) do
         local k, x = flame.kernel(source(body, after)), judged.row(N, 1)

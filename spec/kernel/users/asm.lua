@@ -232,7 +232,7 @@ __global__ void forms(const unsigned short *x, unsigned *y) {
         local v = x[from] & 0xffff | (x[from + step] & 0xffff) << 16
         return v < 2 ^ 31 and v or v - (1 << 32)
       end
-      -- x1, x2 (where the second matrix has the addresses of the first), x4, and these with .trans
+      -- ldmatrix .x1, .x2 (its second matrix has the first one's addresses), .x4; then with .trans
       local forms = { { row, 0, 0 }, { row, 0, 8 }, { row, 0, 8 }, { row, 0, 0 }, { row, 1, 0 },
         { row, 2, 0 }, { row, 3, 0 }, { column, 0, 0 }, { column, 0, 0 }, { column, 1, 0 },
         { column, 0, 0 }, { column, 1, 0 }, { column, 2, 0 }, { column, 3, 0 } }
