@@ -155,6 +155,26 @@ static const good_source with_half[] = {
     "#include <cuda_fp16.h>\n#include <cuda_bf16.h>\n__global__ void halves(const __half *x, half *y, const __nv_bfloat16 *b, __nv_bfloat16 *c, __half s) {\n"
     "  int i = threadIdx.x; __half v = x[i]; v = v * s + __float2half(0.5f); y[i] = __hadd(v, v) + hexp(v); float f = __half2float(v);\n"
     "  c[i] = __float2bfloat16(__bfloat162float(b[i]) * f); y[i] += v; atomicAdd(&y[3], v); y[1] = __shfl_down_sync(~0u, v, 1);\n}\n" },
+  { "chosen",
+    "struct P { float a, b; __device__ float &at(int i) { return i ? a : b; }\n"
+    "  __device__ void add(float v) { a += v; } };\n"
+    "__device__ void times(float &r, float v) { r *= v; }\n"
+    "__global__ void chosen(const float *x, float *y, int n) {\n"
+    "  int i = threadIdx.x; if (i >= n) return;\n"
+    "  float a = x[i], b = 2, s[2] = {a, b}; P p = {a, b}, q = {b, a};\n"
+    "  float &r = a > b ? a : s[i & 1]; r = 3 * a; (i & 1 ? a : b) += r; times(i ? a : b, r);\n"
+    "  (i & 1 ? p : q).add(r); p.at(i & 1) *= 2; float *t = i ? &a : &b; ++*t;\n"
+    "  y[i] = a * b + p.a * q.a + s[0] * s[1];\n}\n" },
+  { "copied",
+    "__device__ unsigned at(const void *p) { return (unsigned)__cvta_generic_to_shared(p); }\n"
+    "__global__ void copied(const float *x, float *y, int n) {\n"
+    "  __shared__ __align__(16) float s[128]; unsigned r, to = at(s + 4 * (threadIdx.x & 31));\n"
+    "  int i = threadIdx.x & 7;\n"
+    "  asm volatile(\"cp.async.cg.shared.global [%0], [%1], 16;\" :: \"r\"(to), \"l\"(x + 4 * i));\n"
+    "  asm volatile(\"cp.async.ca.shared.global [%0+4], [%1], 4, %2;\" :: \"r\"(to), \"l\"(x), \"r\"(n > 1 ? 4 : 0));\n"
+    "  asm volatile(\"cp.async.wait_all;\"); __pipeline_wait_prior(0); __syncthreads(); to += 16 * 0;\n"
+    "  asm volatile(\"ldmatrix.sync.aligned.m8n8.x1.trans.shared.b16 {%0}, [%1];\" : \"=r\"(r) : \"r\"(to));\n"
+    "  if (i < n) y[i] = s[i] + (r & 0);\n}\n" },
 };
 
 static const bad_source bad[] = {
@@ -245,5 +265,6 @@ static const bad_source bad[] = {
   { 2, "mutable lambdas",
     "__global__ void k(float *x) {\n  auto f = [=](float v) mutable { return v; }; x[0] = f(1);\n}\n" },
   { 2, "atomicMax of a 'float'", "__global__ void k(float *x) {\n  atomicMax(x, 1.0f);\n}\n" },
+  { 1, "", "__global__ void k(float *x) { __device__(x[0]); }\n" },
 };
 #endif

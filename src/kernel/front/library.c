@@ -32,7 +32,8 @@ static int is_defined(const fl_ktok *t) {
   memcpy(name, t->text, (size_t)t->n);
   name[t->n] = 0;
   for (const char *s = fl_klibrary_text; (s = strstr(s, name)) != NULL; s += t->n)
-    if (!is_letter(s[t->n]) && !is_letter(s[-1]) && is_definition(s)) return 1;
+    if (s > fl_klibrary_text && !is_letter(s[t->n]) && !is_letter(s[-1]) && is_definition(s))
+      return 1;
   return 0;
 }
 
