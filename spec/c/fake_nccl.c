@@ -109,13 +109,21 @@ static int fake_pair(fl_nccl_comm c, fake_op *o) {
   return 1;
 }
 
-/* Advances the queued calls; returns 1 when all are done. Sends and receives complete in any order,
-** collectives in the order of the queue. */
+/* Is a send or receive before the i-th, with the same peer, still to be done? */
+static int fake_behind(const struct ncclComm *c, int i) {
+  const fake_op *o = c->op;
+  for (int k = 0; k < i; k++)
+    if (o[k].state < 2 && o[k].kind == o[i].kind && o[k].peer == o[i].peer) return 1;
+  return 0;
+}
+
+/* Advances the queued calls; returns 1 when all are done. Sends to one peer, receives from one
+** peer, and collectives complete in the order of the queue. */
 static int fake_progress(fl_nccl_comm c) {
   int left = 0;
   for (int i = 0; i < c->n; i++) {
     fake_op *o = &c->op[i];
-    if (o->state < 2)
+    if (o->state < 2 && (o->kind < FAKE_SEND || !fake_behind(c, i)))
       o->state = (o->kind < FAKE_SEND ? fake_common(c, o) : fake_pair(c, o)) ? 2 : o->state;
     left += o->state < 2;
     if (left && o->kind < FAKE_SEND) break;
