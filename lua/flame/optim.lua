@@ -424,19 +424,24 @@ end)
 
 -- ---- the rules ----------------------------------------------------------------------------------
 
+-- Writes a value into a tensor of the state, and gives the value. What is computed from that
+-- fails with it: if an index check fails, the tensor is not written and would give its old value.
+local function set(x, value)
+  x:copy_(value)
+  return value
+end
+
 --- Stochastic gradient descent, PyTorch's form: buf = momentum buf + (1 - dampening) g.
 make_class([[optim.SGD(params: T|T[]|table[], lr = 1e-3, momentum = 0, dampening = 0,
   weight_decay = 0, nesterov = false, OPTIONS) -> Optimizer]],
   function(group, p, g, state)
     if group.weight_decay ~= 0 then g = g + p * group.weight_decay end
     if group.momentum ~= 0 then
-      if state.momentum_buffer then
-        state.momentum_buffer:copy_(
-          state.momentum_buffer * group.momentum + g * (1 - group.dampening))
-      else
-        state.momentum_buffer = g:detach():clone()
-      end
-      g = group.nesterov and g + state.momentum_buffer * group.momentum or state.momentum_buffer
+      local moving, before = g, state.momentum_buffer
+      state.momentum_buffer = before or flame.zeros_like(p)
+      if before then moving = before * group.momentum + g * (1 - group.dampening) end
+      moving = set(state.momentum_buffer, moving)
+      g = group.nesterov and g + moving * group.momentum or moving
     end
     p:copy_(p - g * group.lr)
   end, nil, nil,
@@ -484,28 +489,6 @@ make_class([[optim.Adam(params: T|T[]|table[], lr = 1e-3, betas = {0.9, 0.999}, 
 make_class([[optim.AdamW(params: T|T[]|table[], lr = 1e-3, betas = {0.9, 0.999}, eps = 1e-8,
   weight_decay = 0.01, amsgrad = false, OPTIONS) -> Optimizer]],
   adam(true), nil, nil, adam_run(true))
-
---- Tieleman and Hinton 2012, PyTorch's form.
-make_class([[optim.RMSprop(params: T|T[]|table[], lr = 1e-2, alpha = 0.99, eps = 1e-8,
-  weight_decay = 0, momentum = 0, centered = false, OPTIONS) -> Optimizer]],
-  function(group, p, g, state)
-    if group.weight_decay ~= 0 then g = g + p * group.weight_decay end
-    state.square_avg = state.square_avg or flame.zeros_like(p)
-    state.square_avg:copy_(state.square_avg * group.alpha + g * g * (1 - group.alpha))
-    local scale = state.square_avg
-    if group.centered then
-      state.grad_avg = state.grad_avg or flame.zeros_like(p)
-      state.grad_avg:copy_(state.grad_avg * group.alpha + g * (1 - group.alpha))
-      scale = scale - state.grad_avg * state.grad_avg
-    end
-    g = g / (scale:sqrt() + group.eps)
-    if group.momentum ~= 0 then
-      state.momentum_buffer = state.momentum_buffer or flame.zeros_like(p)
-      state.momentum_buffer:copy_(state.momentum_buffer * group.momentum + g)
-      g = state.momentum_buffer
-    end
-    p:copy_(p - g * group.lr)
-  end)
 
 -- ---- gradients ----------------------------------------------------------------------------------
 
@@ -589,7 +572,7 @@ put(optim, "optim.clip_grad_value(parameters: T|T[], clip_value: num, *, foreach
   end)
 end)
 
-local shared = { make_class = make_class, follow = follow, fail = fail, number = number,
+local shared = { set = set, make_class = make_class, follow = follow, fail = fail, number = number,
   put = put, copy_of = copy_of, before_change = before_change,
   before_step = before_step }
 require "flame.optim.rules"(optim, shared)

@@ -1,6 +1,8 @@
 /*
 ** Steps of optimisers (update.h): ordinary ops, which fuse over all parameters. In C because a step
-** of a model with many parameters is limited by the time of recording.
+** of a model with many parameters is limited by the time of recording. A parameter's new value is
+** made from the new values of its state, not read from the tensors that hold the state: if an index
+** check fails, no tensor is written, and a value read from one of them would be the old one.
 */
 #include "tensor/update.h"
 #include "tensor/build.h"
@@ -54,14 +56,14 @@ flame_status fl_adam_step(flame_tensor *p, fl_node *g, flame_tensor *m, flame_te
 }
 
 flame_status fl_sgd_step(flame_tensor *p, fl_node *g, flame_tensor *moving, const fl_sgd *r) {
-  fl_node *x = p->node;
+  fl_node *x = p->node, *v = NULL;
   if (r->decay != 0) g = n_add(g, n_mul_num(x, r->decay));
   if (moving) {
-    fl_node *v = mixed(moving->node, r->momentum, g, 1 - r->dampening);
-    const flame_status e = fl_tensor_write(moving, n_copy(v), "copy_");
-    if (e != FLAME_OK) return e;
-    v = moving->node;
+    v = mixed(moving->node, r->momentum, g, 1 - r->dampening);
     g = r->nesterov ? n_add(g, n_mul_num(v, r->momentum)) : v;
   }
-  return fl_tensor_write(p, n_copy(n_sub(x, n_mul_num(g, r->lr))), "copy_");
+  x = n_sub(x, n_mul_num(g, r->lr));
+  if (!x) return (flame_status)p->ctx->err.code;
+  const flame_status e = moving ? fl_tensor_write(moving, n_copy(v), "copy_") : FLAME_OK;
+  return e == FLAME_OK ? fl_tensor_write(p, n_copy(x), "copy_") : e;
 }

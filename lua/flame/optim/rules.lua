@@ -2,7 +2,7 @@
 local flame = require "flame"
 
 return function(_, shared)
-  local fail, make_class = shared.fail, shared.make_class
+  local fail, make_class, set = shared.fail, shared.make_class, shared.set
 
   -- ---- first-order rules ----------------------------------------------------------------------
   local function decayed(group, p, g)
@@ -15,9 +15,30 @@ return function(_, shared)
     function(group, p, g, state)
       g = decayed(group, p, g)
       state.sum = state.sum or flame.full_like(p, group.initial_accumulator_value)
-      state.sum:copy_(state.sum + g * g)
+      local sum = set(state.sum, state.sum + g * g)
       local rate = group.lr / (1 + (state.step - 1) * group.lr_decay)
-      p:copy_(p - g / (state.sum:sqrt() + group.eps) * rate)
+      p:copy_(p - g / (sum:sqrt() + group.eps) * rate)
+    end)
+
+  --- Tieleman and Hinton 2012, PyTorch's form.
+  make_class([[optim.RMSprop(params: T|T[]|table[], lr = 1e-2, alpha = 0.99, eps = 1e-8,
+    weight_decay = 0, momentum = 0, centered = false, OPTIONS) -> Optimizer]],
+    function(group, p, g, state)
+      g = decayed(group, p, g)
+      state.square_avg = state.square_avg or flame.zeros_like(p)
+      local alpha = group.alpha
+      local scale = set(state.square_avg, state.square_avg * alpha + g * g * (1 - alpha))
+      if group.centered then
+        state.grad_avg = state.grad_avg or flame.zeros_like(p)
+        local mean = set(state.grad_avg, state.grad_avg * alpha + g * (1 - alpha))
+        scale = scale - mean * mean
+      end
+      g = g / (scale:sqrt() + group.eps)
+      if group.momentum ~= 0 then
+        state.momentum_buffer = state.momentum_buffer or flame.zeros_like(p)
+        g = set(state.momentum_buffer, state.momentum_buffer * group.momentum + g)
+      end
+      p:copy_(p - g * group.lr)
     end)
 
   --- Chen et al. 2023: the sign of an interpolated momentum; the decay acts on the parameter.
@@ -39,8 +60,8 @@ return function(_, shared)
       state.square_avg = state.square_avg or flame.zeros_like(p)
       state.acc_delta = state.acc_delta or flame.zeros_like(p)
       local rho = group.rho
-      state.square_avg:copy_(state.square_avg * rho + g * g * (1 - rho))
-      local delta = (state.acc_delta + group.eps):sqrt() / (state.square_avg + group.eps):sqrt() * g
+      local mean = set(state.square_avg, state.square_avg * rho + g * g * (1 - rho))
+      local delta = (state.acc_delta + group.eps):sqrt() / (mean + group.eps):sqrt() * g
       state.acc_delta:copy_(state.acc_delta * rho + delta * delta * (1 - rho))
       p:copy_(p - delta * group.lr)
     end)
@@ -55,9 +76,9 @@ return function(_, shared)
       state.exp_avg = state.exp_avg or flame.zeros_like(p)
       state.exp_inf = state.exp_inf or flame.zeros_like(p)
       local b1, b2 = betas_of(group)
-      state.exp_avg:copy_(state.exp_avg * b1 + g * (1 - b1))
-      state.exp_inf:copy_(flame.maximum(state.exp_inf * b2, g:abs() + group.eps))
-      p:copy_(p - state.exp_avg / state.exp_inf * (group.lr / (1 - b1 ^ state.step)))
+      local m = set(state.exp_avg, state.exp_avg * b1 + g * (1 - b1))
+      local u = set(state.exp_inf, flame.maximum(state.exp_inf * b2, g:abs() + group.eps))
+      p:copy_(p - m / u * (group.lr / (1 - b1 ^ state.step)))
     end)
 
   --- Dozat 2016: Adam with Nesterov's momentum.
@@ -73,11 +94,11 @@ return function(_, shared)
       local mu = b1 * (1 - 0.5 * 0.96 ^ (state.step * group.momentum_decay))
       local next_mu = b1 * (1 - 0.5 * 0.96 ^ ((state.step + 1) * group.momentum_decay))
       state.mu_product = (state.mu_product or 1) * mu
-      state.exp_avg:copy_(state.exp_avg * b1 + g * (1 - b1))
-      state.exp_avg_sq:copy_(state.exp_avg_sq * b2 + g * g * (1 - b2))
-      local denominator = (state.exp_avg_sq * (1 / (1 - b2 ^ state.step))):sqrt() + group.eps
+      local m = set(state.exp_avg, state.exp_avg * b1 + g * (1 - b1))
+      local v = set(state.exp_avg_sq, state.exp_avg_sq * b2 + g * g * (1 - b2))
+      local denominator = (v * (1 / (1 - b2 ^ state.step))):sqrt() + group.eps
       p:copy_(from - g / denominator * (group.lr * (1 - mu) / (1 - state.mu_product))
-        - state.exp_avg / denominator * (group.lr * next_mu / (1 - state.mu_product * next_mu)))
+        - m / denominator * (group.lr * next_mu / (1 - state.mu_product * next_mu)))
     end)
 
   --- Liu et al. 2020: Adam that waits until the second moment can be trusted.
@@ -90,14 +111,14 @@ return function(_, shared)
       else g = decayed(group, p, g) end
       state.exp_avg = state.exp_avg or flame.zeros_like(p)
       state.exp_avg_sq = state.exp_avg_sq or flame.zeros_like(p)
-      state.exp_avg:copy_(state.exp_avg * b1 + g * (1 - b1))
-      state.exp_avg_sq:copy_(state.exp_avg_sq * b2 + g * g * (1 - b2))
-      local step, most = state.exp_avg * (group.lr / (1 - b1 ^ t)), 2 / (1 - b2) - 1
+      local m = set(state.exp_avg, state.exp_avg * b1 + g * (1 - b1))
+      local v = set(state.exp_avg_sq, state.exp_avg_sq * b2 + g * g * (1 - b2))
+      local step, most = m * (group.lr / (1 - b1 ^ t)), 2 / (1 - b2) - 1
       local length = most - 2 * t * b2 ^ t / (1 - b2 ^ t)
       if length > 5 then
         local rect = math.sqrt(
           (length - 4) * (length - 2) * most / ((most - 4) * (most - 2) * length))
-        step = step * (math.sqrt(1 - b2 ^ t) * rect) / (state.exp_avg_sq:sqrt() + group.eps)
+        step = step * (math.sqrt(1 - b2 ^ t) * rect) / (v:sqrt() + group.eps)
       end
       p:copy_(from - step)
     end)
@@ -111,10 +132,10 @@ return function(_, shared)
       local sign = g * state.prev
       local factor = flame.where(sign:gt(0), group.etas[2],
         flame.where(sign:lt(0), group.etas[1], flame.ones_like(p)))
-      state.step_size:copy_(
+      local size = set(state.step_size,
         (state.step_size * factor):clamp(group.step_sizes[1], group.step_sizes[2]))
       local used = flame.where(sign:lt(0), 0, g)
-      p:copy_(p - used:sign() * state.step_size)
+      p:copy_(p - used:sign() * size)
       state.prev:copy_(used)
     end)
 
@@ -126,8 +147,8 @@ return function(_, shared)
       g = decayed(group, p, g)
       state.eta, state.mu = state.eta or group.lr, state.mu or 1
       state.ax = state.ax or flame.zeros_like(p)
-      p:copy_(p * (1 - group.lambd * state.eta) - g * state.eta)
-      state.ax:copy_(state.mu == 1 and p or state.ax + (p - state.ax) * state.mu)
+      local x = set(p, p * (1 - group.lambd * state.eta) - g * state.eta)
+      state.ax:copy_(state.mu == 1 and x or state.ax + (x - state.ax) * state.mu)
       state.eta = group.lr / (1 + group.lambd * group.lr * state.step) ^ group.alpha
       state.mu = 1 / math.max(1, state.step - group.t0)
     end)
@@ -167,9 +188,8 @@ return function(_, shared)
     function(group, p, g, state)
       state.momentum_buffer = state.momentum_buffer or flame.zeros_like(p)
       local m = group.momentum
-      state.momentum_buffer:copy_(state.momentum_buffer * m + g * (1 - m))
-      local update = group.nesterov and g * (1 - m) + state.momentum_buffer * m
-        or state.momentum_buffer
+      local update = set(state.momentum_buffer, state.momentum_buffer * m + g * (1 - m))
+      if group.nesterov then update = g * (1 - m) + update * m end
       local rows, columns = p.shape[1], p.shape[2]
       local ratio = group.adjust_lr_fn == "match_rms_adamw"
         and 0.2 * math.sqrt(math.max(rows, columns))
