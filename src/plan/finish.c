@@ -413,7 +413,8 @@ static int order_turns(fl_planner *P, fl_turn **turns, int64_t *n, size_t *cap) 
   for (int64_t g = 0; g < P->group.n; g++) {
     const fl_group *G = &P->group.at[g];
     if (fl_plan_is_kernel(G) && G->access.n == 0) continue;
-    at[(*n)++] = (fl_turn){ (int32_t)g, -1, G->stage, P->p->device && G->faulty };
+    at[(*n)++] = (fl_turn){ (int32_t)g, -1, G->stage,
+                            P->p->device && fl_plan_is_kernel(G) && G->faulty };
   }
   qsort(at, (size_t)*n, sizeof *at, by_stage);
   for (int64_t i = 0; i < *n; i++) {

@@ -151,7 +151,7 @@ typedef struct fl_planner {
 ** buffer) into the cell's memory (stage 0) or back (the last stage). */
 typedef struct fl_turn {
   int32_t group, cell, stage;
-  uint8_t checks;                      /* on a GPU it goes before others of its stage */
+  uint8_t checks;             /* a kernel that checks goes, on a GPU, before others of its stage */
 } fl_turn;
 
 /* arena.c. Moves a fill that a large scatter adds to, if it depends on nothing, to the place right
