@@ -38,7 +38,7 @@ typedef struct fake_state {
   /* cuBLASLt offers this many algorithms; each writes only its number. 0: one, which computes */
   int ways;
   float way_ms[8];                /* the time of each algorithm */
-  /* events have the time of the host's clock, not the sum of way_ms of the algorithms that ran */
+  /* used if ways is 0. 1: the time between events is that of the host's clock; 0: it is 0.5 ms */
   int clock;
   size_t launch_size;
   /* what happened */

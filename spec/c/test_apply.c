@@ -119,8 +119,8 @@ static void gradients_of_gradients(flame_context *c) {
     t[order] = fl_tensor_new(c, g = of_g);
   }
   CHECK(first(t[0]) == 12 && first(t[1]) == 12 && first(t[2]) == 6);
-  CHECK(n.backwards == 4); /* over the three orders together: each derivative has y in it, so
-                           ** y is differentiated again */
+  CHECK(n.backwards == 4); /* calls over the three orders together: each derivative contains y,
+                           ** which is then differentiated again */
   FL_LEAVE(c);
   for (int i = 0; i < 3; i++) flame_free(t[i]);
   flame_free(x), flame_free(y);
@@ -535,7 +535,7 @@ static double program(flame_context *c, note *n) {
   return v;
 }
 
-/* One run in which the k-th allocation fails (forever: and all after it); 1 if it has fewer. */
+/* A run in which allocation k fails (forever: and all after it); 1 if it makes fewer than k. */
 static int with_failure(int64_t k, int forever, double expected) {
   flame_context *c = flame_open(FLAME_OPTIONS(.device = "cpu", .threads = 1));
   note n = { 0 };

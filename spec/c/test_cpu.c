@@ -530,7 +530,7 @@ static void compare(setup **u, int nu, sample **s, int n, long seed) {
              (long)want.position);
       for (int j = 0; j < n; j++) describe(s[j]);
     }
-    int empty = 0;                      /* without points the device perhaps checks no index */
+    int empty = 0;                      /* a kernel without points may check no index */
     for (int j = 0; j < n; j++) empty |= s[j]->k.points == 0;
     check(empty || (fault.site == want.site && (want.site < 0 || fault.position == want.position)),
           "fault", seed);

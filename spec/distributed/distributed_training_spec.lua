@@ -10,8 +10,8 @@ local over_mpi, over_tcp, over_both = group.cases(it, pending)
 local on_gpu = os.getenv "FLAME_DEVICE" == "cuda"
 
 describe("data_parallel", function()
-  -- Trains 'net' on all ranks, each with its part of a batch, and beside it 'alone' on each rank
-  -- with all parts one after the other. Gradients and parameters must be equal.
+  -- Trains 'net' on all ranks, each with its part of a batch, and a copy 'alone' on each rank, with
+  -- all parts one after the other. Gradients and parameters of the two must be equal.
   local TRAINED = [[
     local nn, optim = flame.nn, flame.optim
     local function make()

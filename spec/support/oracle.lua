@@ -240,7 +240,7 @@ function X.pad(x, ends, options)                        -- before and after, las
   return view(x, shape, function(ix) return map(ix, function(i, d) return i - before(d) end) end,
     options.value)
 end
-function O.region(key, shape)                 -- x[key]'s shape; f: its index -> x's index
+function O.region(key, shape)  -- the shape of x[key]; a function: index of x[key] -> index of x
   local picks, axis, out = {}, {}, {}
   for d, n in ipairs(shape) do
     local k = type(key[d]) == "number" and { key[d] } or key[d] or {}

@@ -119,7 +119,7 @@ local function snapshot(x, full)
   return t
 end
 
---- Returns the log of a run: { k = variable, x = snapshot } for reads, then live variables; grads.
+--- Returns a run's log: { k = variable, x = snapshot } per read, then per live variable; and grads.
 function P.run(program, mode, full)
   local vars, log = { bad = {}, missed = 0 }, { n = 0 }
   local before = internal.budget(mode.budget)

@@ -1,5 +1,5 @@
---- "c ? x : y" of two lvalues as an lvalue. Values against g++ on the same text, gradients against
---- central differences, texts compiled by NVRTC where there is one. On the default device.
+--- "c ? x : y" of two lvalues as an lvalue, on the default device. Values are compared with g++
+--- on the same text, gradients with central differences; NVRTC, if there is one, compiles texts.
 local flame = require "flame"
 local helper = require "spec.support.helper"
 local proof = dofile("spec/kernel/kernel_proof.lua")

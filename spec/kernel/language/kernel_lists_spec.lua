@@ -1,5 +1,5 @@
---- Lists of tensors as arguments of kernels. Values are compared with g++ on the same text,
---- gradients with central differences; NVRTC, if there is one, compiles texts. Default device.
+--- Lists of tensors as arguments of kernels, on the default device. Values are compared with g++ on
+--- the same text, gradients with central differences; NVRTC, if there is one, compiles the texts.
 local flame = require "flame"
 local helper = require "spec.support.helper"
 local proof = dofile("spec/kernel/kernel_proof.lua")

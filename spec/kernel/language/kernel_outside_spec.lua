@@ -1,6 +1,6 @@
---- Functions of structs that are defined outside of them. Values against g++ on the same text,
---- gradients against central differences, texts compiled by NVRTC where there is one. On the
---- default device.
+--- Functions of structs that are defined outside of them. Values are compared with g++ on the same
+--- text, gradients with central differences; NVRTC, if there is one, compiles the texts. Runs on
+--- the default device.
 local flame = require "flame"
 local helper = require "spec.support.helper"
 local proof = dofile("spec/kernel/kernel_proof.lua")

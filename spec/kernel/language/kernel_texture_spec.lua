@@ -1,6 +1,6 @@
 --- Textures of linear memory: parameters of type cudaTextureObject_t, read by tex1Dfetch. Values
---- against g++ on the same text; values, gradients and second derivatives have the bits of the same
---- kernel with pointers. Texts are compiled by NVRTC where there is one. On the default device.
+--- are compared with g++; values, gradients and second derivatives must have the bits of the same
+--- kernel with pointers. NVRTC, if there is one, compiles texts. Runs on the default device.
 local flame = require "flame"
 local helper = require "spec.support.helper"
 local judged = dofile("spec/kernel/kernel_judged.lua")
