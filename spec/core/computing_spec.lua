@@ -479,4 +479,42 @@ print "right"]==]
       "FLAME_CACHE_DIR=off FAKE_CUDA_PLANT='cvt.rn.bf16|cvt.rp.bf16'")
     assert.truthy(unknown:find("does not know this asm: cvt.rp.bf16", 1, true), unknown)
   end)
+
+  -- Written out for each element of a vector, 60 special functions in one kernel take NVRTC 10
+  -- seconds. As calls they take it less than one, in as many launches and with the same bits.
+  for _, dtype in ipairs { "f32", "f64", "bf16" } do
+    case("calls the costly functions of a kernel that has many: " .. dtype, function()
+      local keep = folder .. "/" .. dtype
+      assert(os.execute("mkdir " .. keep))
+      local text = run(("local dtype = \"%s\"\n"):format(dtype) .. [[
+local function chain(kind, each)
+  flame.seed(5)
+  local y = flame.rand(70, kind == "long" and 1500 or 66):to(dtype)
+  flame.eval(y)
+  local before = flame.stats().launches
+  local function step(x)
+    if each then flame.eval(x) end
+    return x
+  end
+  for i = 1, 14 do
+    y = step(step(y:sin()):tanh()):lgamma()
+    y = step(flame.where(step(y):isfinite(), y, 0.5) / 3)
+    if i % 2 == 0 then y = step(y + step(flame.randn(y.shape, { dtype = dtype }))) end
+    if i % 7 == 0 then y = step(y + step(flame.rand(y.shape, { dtype = dtype }))) end
+  end
+  if kind == "row" then y = y:sum(2) elseif kind == "column" then y = y:sum(1) end
+  if kind == "long" then y = y - y:mean(2, true) end
+  flame.eval(y)
+  return y, flame.stats().launches - before
+end
+for _, kind in ipairs { "map", "row", "column", "long" } do
+  local y, launches = chain(kind, false)
+  print(kind, launches, flame.equal(y, (chain(kind, true))), y:isfinite():all():item())
+end]], ("FLAME_CACHE_DIR=off FAKE_CUDA_KEEP=1 TMPDIR=%s"):format(keep))
+      assert.equal("map\t1\ttrue\ttrue\nrow\t1\ttrue\ttrue\ncolumn\t2\ttrue\ttrue\n"
+        .. "long\t1\ttrue\ttrue\n", (text:gsub("%d+ graphs\n", "")))
+      local pipe <close> = io.popen("grep -l __noinline__ " .. keep .. "/*/text.cu | wc -l")
+      assert.is_true(tonumber(pipe:read "a") >= 4)
+    end)
+  end
 end)

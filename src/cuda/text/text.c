@@ -74,9 +74,10 @@ static void put_indented(const char *body, fl_text *out) {
 static void put_body(text_writer *w, const char *name) {
   const text_form *f = w->f;
   const int rows = f->cls != C_MAP && f->cls != C_COL;
-  fl_text_helpers(w);
   if (rows) fl_text_row_plan(w);
   else if (f->cls == C_COL) fl_text_col_plan(w);
+  fl_text_plan_calls(w->f);
+  fl_text_helpers(w);
   put_entry(w, name);
   if (rows) fl_text_row(w);
   else if (f->cls == C_COL) fl_text_col(w);

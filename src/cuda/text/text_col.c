@@ -180,7 +180,7 @@ static void put_loop(col_writer *c, int vector) {
   text_writer *w = c->w;
   const text_form *f = w->f;
   fl_text_printf(w->out, "#pragma unroll %d\nfor (long long i = start; i < end; i += %d) {\n",
-                 rows_in_flight(c), COL_LANES);
+                 f->unroll, COL_LANES);
   fl_text_coords(w, f->k->nkept, f->ndim, "i");
   fl_text_packs(w, c->inside, f->vector, "1");
   w->slot = "[0]";
@@ -220,7 +220,7 @@ static void put_cached(col_writer *c) {
 static void put_storing_loop(col_writer *c, int vector) {
   text_writer *w = c->w;
   const text_form *f = w->f;
-  const int rows = rows_in_flight(c);
+  const int rows = f->unroll;
   char count[16];
   put_cached(c);
   w->cached = c->cached;
@@ -336,12 +336,13 @@ static int widest(const col_writer *c) {
 
 void fl_text_col_plan(text_writer *w) {
   text_form *f = w->f;
-  int stores = 0;
-  for (int s = 0; s < f->k->nstore; s++) stores |= is_full(f, s);
+  col_writer c = { .w = w };
+  choose(&c);
+  f->unroll = rows_in_flight(&c);
   f->threads = COL_LANES * COL_WIDTH / f->vector;
   if (f->threads == COL_THREADS)
     f->blocks = f->k->ninstr > LONG ? LONG_BLOCKS : f->nred > 1 ? SEVERAL_BLOCKS
-                : stores ? STORING_BLOCKS : BLOCKS;
+                : c.stores ? STORING_BLOCKS : BLOCKS;
 }
 
 void fl_text_col(text_writer *w) {

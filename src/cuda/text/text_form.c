@@ -105,7 +105,7 @@ static int inputs_of(const fl_instr *i) {
 static void note_costs(text_form *f, int v) {
   const fl_instr *i = &f->k->instr[v];
   if (f->vary[v] != V_ELEMENT) return;
-  f->costly[v] = i->code == FL_I_OP && fl_text_weight(i->op) >= 8;
+  f->costly[v] = i->code == FL_I_OP && fl_text_is_costly(i);
   EACH_INPUT(i, x, {
     f->costly[v] |= f->costly[x];
     f->few |= f->costly[x] && f->round[x] < f->round[v];
@@ -177,8 +177,13 @@ int fl_text_weight(int op) {
     case FL_OP_acosh: case FL_OP_atanh: case FL_OP_erfc: case FL_OP_erfinv: case FL_OP_fmod:
     case FL_OP_mod: case FL_OP_floordiv: return 80;
     case FL_OP_lgamma: case FL_OP_digamma: case FL_OP_trigamma: return 250;
+    case FL_OP_atan2: return 24;
     default: return fl_ops[op].kind == FL_KIND_TEST ? 1 : 8;
   }
+}
+
+int fl_text_is_costly(const fl_instr *i) {
+  return i->code == FL_I_RANDOM || (i->code == FL_I_OP && fl_text_weight(i->op) >= COSTLY);
 }
 
 /* The cost of instruction v, roughly in machine instructions. In a row, a random draw costs less if
@@ -200,6 +205,20 @@ int fl_text_kernel_weight(const text_form *f) {
   int sum = 0;
   for (int v = 0; v < f->k->ninstr; v++) sum += fl_text_value_weight(f, v);
   return sum;
+}
+
+/* What differs at each element is written out for each element of the vectors in flight: in each
+** sweep over a row; twice for a row in registers, which NVRTC takes longer for; in a COL once for
+** whole vectors and once for others. */
+void fl_text_plan_calls(text_form *f) {
+  const int sweeps = f->cls == C_MAP ? 1 : f->persist ? 2 : f->rounds + 1;
+  const int vectors = f->persist ? f->steps : f->cls == C_MAP || f->cls == C_COL ? f->unroll : 1;
+  const int64_t copies = (int64_t)f->vector * vectors * sweeps;
+  int64_t weight = 0;
+  for (int v = 0; v < f->k->ninstr; v++)
+    if (fl_text_is_costly(&f->k->instr[v]))
+      weight += fl_text_value_weight(f, v) * (f->vary[v] == V_ELEMENT ? copies : 1);
+  f->calls = weight > MOST_WRITTEN;
 }
 
 /* Bytes that a lane loads per element, of the operands that differ at each element, in whole 32-bit

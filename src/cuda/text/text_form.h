@@ -26,13 +26,18 @@ enum { MAP_THREADS = 256, ROW_VECTOR = 4, ROW_CHUNK = 32768, CHUNK_THREADS = 512
        FEW_THREADS = 1024, FEW_VECTOR = 2,
        ONCE_STEPS = 28, ONCE_BLOCKS = 132,
        HELD_BYTES = 640, COL_LANES = 16, COL_WIDTH = 64, COL_THREADS = 256, SLOT_BYTES = 16 };
+/* COSTLY: the weight from which an op counts as costly. MOST_WRITTEN: the most weight of costly ops
+** that a text writes out; with more they are calls of functions, since NVRTC takes about 0.3 ms for
+** each unit of weight, and can not be interrupted. */
+enum { COSTLY = 8, MOST_WRITTEN = 5000 };
 
 typedef struct text_form {
   const fl_kernel *k;
   uint8_t cls, ndim, flat, wide, multi;
   int8_t inner;                             /* innermost dim, -1: none */
-  int vector, unroll; /* MAP, ROW: elements of a vector; MAP: vectors in flight; COL: columns of a
-                         thread */
+  /* MAP, ROW: elements of a vector; COL: columns of a thread. MAP: vectors in flight; COL, once
+  ** planned: rows in flight */
+  int vector, unroll;
   int runs;                             /* MAP: what the vectors of a row share is computed once */
   int lanes, steps, persist;  /* ROW: threads of a row; vectors of each; rows stay in registers */
   int threads;                              /* ROW, COL: threads per block, once planned */
@@ -40,6 +45,7 @@ typedef struct text_form {
   /* ROW: the length is a multiple of the number of elements that the lanes take at once, so no
   ** bounds check is needed */
   int full;
+  int calls;          /* once planned: costly functions are called, not written out at each use */
   int split;                                /* C_CHUNKS: one block per chunk; else per row */
   int once;           /* C_BLOCK: a block reads row after row, each once (text_row.c) */
   int few;            /* C_CHUNKS: there are two chunks, and a sweep reads a costly value of an
@@ -71,6 +77,9 @@ int fl_text_weight(int op);
 /* the cost of instruction v, roughly in instructions */
 int fl_text_value_weight(const text_form *f, int v);
 int fl_text_kernel_weight(const text_form *f);
+int fl_text_is_costly(const fl_instr *i);     /* a draw, or an op of weight COSTLY or more */
+/* Decides f->calls, after all else is planned. */
+void fl_text_plan_calls(text_form *f);
 
 /* Writing: text_value.c. */
 typedef struct text_writer {
@@ -135,6 +144,6 @@ int fl_text_quads_fit(const text_form *f, int o);
 ** computed? */
 int fl_row_reads_once(text_form *f);
 void fl_text_row_plan(text_writer *w);       /* decides f->persist, f->threads, f->blocks */
-void fl_text_col_plan(text_writer *w);       /* decides f->blocks */
+void fl_text_col_plan(text_writer *w);       /* decides f->blocks, f->unroll */
 void fl_text_col(text_writer *w);
 #endif

@@ -27,18 +27,33 @@ const char *fl_text_storage(int dtype) {
 
 /* ---- helper functions ------------------------------------------------------------------- */
 
-/* Each helper is guarded by a macro with its name, since kernels compiled together share it. */
-static void op_function(text_writer *w, int op, int reg) {
+/* Is instruction i a call (f->calls)? */
+static int is_call(const text_form *f, const fl_instr *i) {
+  return f->calls && fl_text_is_costly(i);
+}
+
+static const char *kind_of(const text_form *f, const fl_instr *i) {
+  return is_call(f, i) ? "call" : "op";
+}
+
+/* Begins the definition of a helper. Each is guarded by a macro with its name, since kernels
+** compiled together share it. */
+static void open_helper(text_writer *w, const char *kind, const char *name, const char *suffix) {
+  fl_text_printf(w->out, "#ifndef %s_%s_%s\n#define %s_%s_%s %s_%s_%s\n", kind, name, suffix, kind,
+                 name, suffix, kind, name, suffix);
+}
+
+static void op_function(text_writer *w, const fl_instr *i, int reg) {
   static const char *const params[] = { "", "T x", "T x1, T x2", "T x1, T x2, T x3" };
-  const fl_op_info *o = &fl_ops[op];
+  const fl_op_info *o = &fl_ops[i->op];
   const char *s = fl_text_suffix(reg), *t = fl_text_ctype(reg);
   const int test = o->kind == FL_KIND_TEST;
   const char *p = o->kind == FL_KIND_WHERE ? "int32_t x1, T x2, T x3" : params[o->nin];
-  fl_text_printf(w->out, "#ifndef op_%s_%s\n#define op_%s_%s op_%s_%s\n", o->name, s, o->name,
-                 s, o->name, s);
+  open_helper(w, kind_of(w->f, i), o->name, s);
   fl_text_printf(w->out, "#define T %s\n#define M(f) fl_##f##_%s\n", t, s);
-  fl_text_printf(w->out, "FN %s op_%s_%s(%s) { return %s; }\n#undef T\n#undef M\n#endif\n",
-                 test ? "int32_t" : t, o->name, s, p, o->value);
+  fl_text_printf(w->out, "%s %s %s_%s_%s(%s) { return %s; }\n#undef T\n#undef M\n#endif\n",
+                 is_call(w->f, i) ? "__device__ __noinline__" : "FN", test ? "int32_t" : t,
+                 kind_of(w->f, i), o->name, s, p, o->value);
 }
 
 /* Register type that reduction i accumulates in. */
@@ -69,8 +84,7 @@ static void positions(text_writer *w, int op, const char *s, const char *t) {
 static void reduce_struct(text_writer *w, int op, int reg) {
   const fl_op_info *o = &fl_ops[op];
   const char *s = fl_text_suffix(reg), *t = fl_text_ctype(reg);
-  fl_text_printf(w->out, "#ifndef R_%s_%s\n#define R_%s_%s R_%s_%s\n", o->name, s, o->name, s,
-                 o->name, s);
+  open_helper(w, "R", o->name, s);
   fl_text_printf(w->out, "#define T %s\n#define M(f) fl_##f##_%s\n", t, s);
   const char *join = o->value;
   if (reg == FL_REG_F32 && op == FL_OP_amax) join = "max_f32(a, b)";
@@ -83,17 +97,36 @@ static void reduce_struct(text_writer *w, int op, int reg) {
   fl_text_puts(w->out, "#undef T\n#undef M\n#endif\n");
 }
 
+/* The register type of a draw's bounds, and the end of its function's name. */
+static int draw_reg(const fl_instr *i) {
+  return i->op == FL_OP_randint ? FL_REG_I64 : fl_dtype_reg(i->dtype);
+}
+
+static const char *draw_suffix(const fl_instr *i) {
+  return i->op == FL_OP_uniform ? fl_dtype_name(i->dtype) : fl_text_suffix(draw_reg(i));
+}
+
+/* Writes the function that is called for a draw. */
+static void draw_function(text_writer *w, const fl_instr *i) {
+  const char *name = fl_ops[i->op].name, *s = draw_suffix(i), *t = fl_text_ctype(draw_reg(i));
+  open_helper(w, "call", name, s);
+  fl_text_printf(w->out, "__device__ __noinline__ %s call_%s_%s(int64_t i, uint64_t base, "
+                 "uint64_t seed, %s a, %s b) { return fl_random_%s_%s(i, base, seed, a, b); }\n"
+                 "#endif\n", t, name, s, t, t, name, s);
+}
+
 void fl_text_helpers(text_writer *w) {
   const fl_kernel *k = w->f->k;
-  uint8_t done[FL_OP_COUNT][FL_REG_COUNT] = { { 0 } };
+  uint8_t done[FL_OP_COUNT][FLAME_DTYPE_COUNT] = { { 0 } };     /* by register type, or dtype */
   for (int v = 0; v < k->ninstr; v++) {
     const fl_instr *i = &k->instr[v];
-    const int reduce = i->code == FL_I_REDUCE;
-    if (i->code != FL_I_OP && !reduce) continue;
+    const int reduce = i->code == FL_I_REDUCE, draw = i->code == FL_I_RANDOM && is_call(w->f, i);
+    if (i->code != FL_I_OP && !reduce && !draw) continue;
     const int reg = reduce ? fl_text_reduce_reg(i) : fl_dtype_reg(i->from);
-    if (done[i->op][reg]++) continue;
+    if (done[i->op][draw ? i->dtype : reg]++) continue;
     if (reduce) reduce_struct(w, i->op, reg);
-    else op_function(w, i->op, reg);
+    else if (draw) draw_function(w, i);
+    else op_function(w, i, reg);
   }
 }
 
@@ -236,7 +269,8 @@ static void op_value(text_writer *w, int v) {
   assert(n <= 3);
   const int plain = o->kind == FL_KIND_TEST || fl_text_rounds_late(w->f, v);
   const int closed = plain ? 0 : open_round(w, i->dtype);
-  fl_text_printf(w->out, "op_%s_%s(", o->name, fl_text_suffix(fl_dtype_reg(i->from)));
+  fl_text_printf(w->out, "%s_%s_%s(", kind_of(w->f, i), o->name,
+                 fl_text_suffix(fl_dtype_reg(i->from)));
   for (int a = 0; a < n; a++) fl_text_printf(w->out, a ? ", v%d" : "v%d", in[a]);
   fl_text_puts(w->out, closed ? "))" : ")");
 }
@@ -271,14 +305,12 @@ static void scalar_value(text_writer *w, const fl_instr *i, int word) {
 }
 
 static void random_value(text_writer *w, const fl_instr *i, int word) {
-  const int whole = i->op == FL_OP_randint, reg = fl_dtype_reg(i->dtype);
-  const int as = whole ? FL_REG_I64 : reg;
-  const char *name = fl_text_suffix(as), *t = fl_text_ctype(as);
-  int closed = 0;
-  if (i->op == FL_OP_uniform) name = fl_dtype_name(i->dtype);
-  else if (whole) fl_text_printf(w->out, "fl_cast_i64_%s(", fl_dtype_name(i->dtype)), closed = 1;
-  else closed = open_round(w, i->dtype);
-  fl_text_printf(w->out, "fl_random_%s_%s(v%d, (uint64_t)", fl_ops[i->op].name, name, i->a);
+  const int whole = i->op == FL_OP_randint;
+  const char *t = fl_text_ctype(draw_reg(i));
+  int closed = i->op == FL_OP_uniform ? 0 : !whole && open_round(w, i->dtype);
+  if (whole) fl_text_printf(w->out, "fl_cast_i64_%s(", fl_dtype_name(i->dtype)), closed = 1;
+  fl_text_printf(w->out, "%s_%s_%s(v%d, (uint64_t)", is_call(w->f, i) ? "call" : "fl_random",
+                 fl_ops[i->op].name, draw_suffix(i), i->a);
   scalar_bits(w, word);
   fl_text_puts(w->out, ", (uint64_t)");
   scalar_bits(w, word + 1);
