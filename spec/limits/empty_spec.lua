@@ -212,6 +212,19 @@ describe("tensordot", function()
   end)
 end)
 
+describe("batch_norm", function()
+  it("of no elements on one axis is empty, with a gradient, and needs channels otherwise", function()
+    local x = flame.zeros(0, { requires_grad = true })
+    for _, training in ipairs { true, false } do
+      local y = flame.batch_norm(x, nil, nil, { training = training })
+      assert.same({ 0 }, y.shape)
+      assert.same({ 0 }, y:sum():gradients { x }[x].shape)
+    end
+    raises("x has 1 axes, need at least 2",
+      function() return flame.batch_norm(flame.zeros(3), nil, nil, { training = true }) end)
+  end)
+end)
+
 describe("positions from 1 to n alone", function()
   it("are taken by take_along_dim, with and without an axis", function()
     local x = flame.arange(5)

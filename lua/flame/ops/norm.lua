@@ -90,6 +90,7 @@ end
 def([[batch_norm(x: T, running_mean?: T, running_var?: T, weight?: T, bias?: T, training = false,
     momentum = 0.1, eps = 1e-5) -> T]], function(x, mean, var, w, b, training, momentum, eps)
   local op = "batch_norm"
+  if x.ndim == 1 and x:numel() == 0 then return x:clone() end             -- as PyTorch
   if x.ndim < 2 then fail(op, "x has %d axes, need at least 2 (channels on axis 2)", x.ndim) end
   need_channels(op, x, { running_mean = mean, running_var = var, weight = w, bias = b })
   local axes = {}
