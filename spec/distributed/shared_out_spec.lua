@@ -371,10 +371,14 @@ describe("data_parallel with shard", function()
             local m = flame.memory()
             local now = { m.live_tensors, m.allocated, flame.stats().plans, collectgarbage "count", resident() }
             if before then
-              for k = 1, 3 do assert(now[k] == before[k], ("%d: %d, was %d"):format(k, now[k], before[k])) end
+              local on_gpu = os.getenv "FLAME_DEVICE" == "cuda"    -- there a window may end elsewhere
+              for k = 1, 3 do
+                assert(now[k] == before[k] or k == 3 and on_gpu and now[k] <= before[k] + 2,
+                  ("%d: %d, was %d"):format(k, now[k], before[k]))
+              end
               assert(now[4] < before[4] + 64, now[4] - before[4])
               -- sanitizers keep what is freed, and CUDA what it likes
-              local ours = not os.getenv "FLAME_SANITIZE" and os.getenv "FLAME_DEVICE" ~= "cuda"
+              local ours = not os.getenv "FLAME_SANITIZE" and not on_gpu
               assert(not ours or now[5] < before[5] + 2048, now[5] - before[5])
             end
             before = now

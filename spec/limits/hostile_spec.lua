@@ -11,8 +11,10 @@ local RESIDENT = sanitizer == "thread" and math.huge
 local OPTIONS = sanitizer == "address" and "ASAN_OPTIONS=$ASAN_OPTIONS:quarantine_size_mb=1 " or ""
 
 local function child(arguments)
-  local pipe = assert(io.popen(OPTIONS .. ("timeout -s KILL %d %s %s %s 2>&1"):format(
-    sanitizer and 600 or 240, program, "spec/support/hostile_run.lua", arguments)))
+  -- on the CPU: what the calls of a GPU's libraries and its memory do is another list, below
+  local command = OPTIONS .. "FLAME_DEVICE=cpu timeout -s KILL %d %s %s %s 2>&1"
+  local pipe = assert(io.popen(command:format(sanitizer and 600 or 240, program,
+    "spec/support/hostile_run.lua", arguments)))
   local out = pipe:read("a")
   pipe:close()
   if os.getenv("FLAME_HOSTILE_TIMES") then io.write(arguments, ": ", out) end

@@ -121,11 +121,13 @@ describe("a launch count", function()
       loss = flame.cross_entropy(x, ids, { reduction = "sum" })
       flame.eval(loss)
     end)
-    assert.is_true(s.launches <= 2, s.launches .. " launches")
+    -- on a GPU a launch before these checks the labels, so that the host can go on
+    local early = flame.default_device() ~= "cpu"
+    assert.is_true(s.launches <= (early and 3 or 2), s.launches .. " launches")
     -- bytes: logits once; per row the label in both launches, the label's logit, and a loss that is
     -- written and read; the sum
-    assert.is_true(s.bytes_moved <= 4 * R * C + 16 * R + 4 * R + 8 * R + 4,
-      s.bytes_moved .. " bytes")
+    local most = 4 * R * C + 16 * R + 4 * R + 8 * R + 4 + (early and 16 * R or 0)
+    assert.is_true(s.bytes_moved <= most, s.bytes_moved .. " bytes")
   end)
 
   it("of cross_entropy finds the label's logit by a gather where logits lie in memory", function()
