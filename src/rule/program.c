@@ -37,6 +37,13 @@ static void set_roles(fl_kprogram *p, const uint8_t *inout) {
   p->omit = integers == 1 && last >= 0 && is_integer(&f->params[last]) ? last : -1;
 }
 
+/* Has the kernel a list of tensors whose length is not known yet? Such a kernel never runs: a call
+** makes one of that length, which is then asked what follows from its body. */
+static int awaits_lengths(const fl_kfunc *f) {
+  for (int i = 0; i < f->n_params; i++) if (f->params[i].list && !f->params[i].lists) return 1;
+  return 0;
+}
+
 /* Can all parameters be passed? */
 static int passable(flame_context *c, const fl_kfunc *f) {
   if (f->n_params > FL_KP_MAX_ARGS) {
@@ -46,7 +53,8 @@ static int passable(flame_context *c, const fl_kfunc *f) {
   }
   for (int i = 0; i < f->n_params; i++) {
     const fl_kparam *q = &f->params[i];
-    if (q->is_texture && !f->has_body) {   /* a device would take the array for a texture handle */
+    /* a device would take the array for a texture handle */
+    if (q->is_texture && !f->has_body && !awaits_lengths(f)) {
       FL_FAIL(c, FLAME_NOT_SUPPORTED, "kernel", "a kernel with textures runs only if it is "
               "understood: kernel '%s', line %d: %s", f->name, (int)f->refusal_line,
               f->refusal ? f->refusal : "it has no body");

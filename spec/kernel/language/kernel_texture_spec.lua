@@ -188,6 +188,32 @@ describe("a texture of linear memory", function()
     os.remove(path)
   end)
 
+  it("goes with lists of tensors, of which a call tells the length", function()
+    local function listed(line)
+      return flame.kernel { shape = { N }, source = ([[
+        __global__ void k(const float *const *xs, cudaTextureObject_t t, float *y, int m, int n) {
+          int i = threadIdx.x;
+          if (i >= n) return;
+          float s = 0;
+          for (int j = 0; j < m; j++) s += xs[j][i] * tex1Dfetch<float>(t, j);
+          %s
+        }]]):format(line) }
+    end
+    local k, t = listed "y[i] = s;", flame.arange(1.0, N)
+    for m = 1, N do
+      local xs = {}
+      for j = 1, m do xs[j] = flame.full({ N }, j):requires_grad_(true) end
+      t.requires_grad, t.grad = true, nil
+      k(xs, t, m, N):sum():backward()
+      for j = 1, N do
+        assert.equal(xs[j] and N * j or 0, t.grad[j]:item())
+        if xs[j] then assert.equal(j, xs[j].grad[1]:item()) end
+      end
+    end
+    assert.matches("runs only what it understands: .*line 6 .*inline asm",
+      message(listed "asm(\"trap;\"); y[i] = s;", { t:detach() }, t:detach(), 1, N))
+  end)
+
   it("is refused with its line where the text does more", function()
     for body, why in pairs {
       ["y[i] = tex1Dfetch<double>(t, i);"] = "tex1Dfetch of 'double'.*make it a const pointer",
