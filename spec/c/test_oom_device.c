@@ -255,8 +255,8 @@ static flame_tensor *square(flame_context *c, float number) {
 }
 
 /* A chain of products, run again and again: from the third run on it is replayed as a CUDA graph,
-** in which the fake computes products too. One result is held, and the last runs have another
-** input. */
+** whose products the fake driver (fake_cuda.c) computes as it does those outside of graphs. One
+** result is held, and the last runs have another input. */
 static int replays(flame_context *c) {
   enum { RUNS = 7, HELD = 3, OTHER = 5 };
   flame_tensor *m = square(c, 0.5f), *x = square(c, 1), *x2 = square(c, 2), *held = NULL;

@@ -349,3 +349,27 @@ describe("in random graphs", function()
     end)
   end
 end)
+
+-- A full collection runs finalisers and leaves their objects to the next one: with one collection
+-- each time the heap doubles, what is left would double with it.
+describe("cycles of a loop that evaluates nothing", function()
+  it("leave as much of Lua's heap late as early", function()
+    local file = os.tmpname()
+    local f <close> = assert(io.open(file, "w"))
+    f:write [[
+      local flame = require "flame"
+      local w, most = flame.ones(4, { requires_grad = true }), { 0, 0, 0, 0 }
+      for i = 0, 59999 do
+        local t = {}
+        t.y = flame.checkpoint(function(x) return x * 2, t end, w)
+        local quarter = i // 15000 + 1
+        if i % 100 == 0 then most[quarter] = math.max(most[quarter], collectgarbage "count") end
+      end
+      print(most[2], most[4])]]
+    f:close()
+    local pipe <close> = assert(io.popen(dofile("spec/support/interpreter.lua") .. " " .. file))
+    local early, late = pipe:read("n", "n")
+    os.remove(file)
+    assert.is_true(late < 1.5 * early, ("%.0f KB, then %.0f"):format(early, late))
+  end)
+end)

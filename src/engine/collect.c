@@ -44,7 +44,8 @@ enum {
   FINALISED = 400,         /* ns: an upper bound of the time that releasing a handle takes */
   STEP_SHARE = 5,          /* the collector step after an expensive one waits until 'kept' accounts
                            ** for this many times its cost */
-  MOST_KEPT = 16384,       /* with so many kept a collector step is done, however expensive */
+  MOST_KEPT = 16384,       /* at this sum of pending values and KB ('kept') a collector step is
+                           ** done, however expensive */
   FEW_HANDLES = 64,
   GROWN = 16,              /* a heap larger by a 16th contains garbage that collector steps do not
                            ** find */
@@ -89,11 +90,14 @@ static void note_work(flame_context *c) {
   k->seen = c->stats.recorded;
 }
 
+/* How many full collections are due? Two for a heap that has doubled: if handles fill it, the first
+** runs their finalisers and the second frees the objects. With only one, the heap that is noted
+** would hold all that the first found, and grow from one collection to the next. */
 static int full_is_due(flame_context *c, int64_t heap) {
   fl_engine *e = c->engine;
   const fl_collecting *k = &e->collect;
   const int64_t room = fl_max(fl_max(MIN_BYTES, e->roomy), BYTES_PER_HEAP * 1024 * heap);
-  if (heap > 2 * fl_max(k->heap, HEAP_ROOM)) return 1;
+  if (heap > 2 * fl_max(k->heap, HEAP_ROOM)) return 2;
   if (bytes_held(c) > fl_max(2 * k->bytes, k->bytes + room)) return 1;
   if (k->work < PAID * (k->heap ? k->heap : heap)) return 0;
   return k->left > 2 * fl_max(k->live, FEW_HANDLES) || k->left_heap > k->heap + k->heap / GROWN;
@@ -136,7 +140,8 @@ void fl_engine_collect_before(flame_context *c) {
   const int64_t heap = host->heap(host->arg);
   if (heap < 0) return;
   e->collecting = 1;
-  if (full_is_due(c, heap)) full(c, 1);
+  const int due = full_is_due(c, heap);
+  if (due) full(c, due);
   else if (e->collect.kept >= e->collect.least) step(c, heap);
   else note_left(c, heap);
   e->collecting = 0;

@@ -308,8 +308,8 @@ static void push_list(lua_State *L, int first, int n) {
 }
 
 /* For a gradient that the script computes: kernel_given(kernel, results, arguments, geometry, n,
-** rule or nil) makes the tracked results. A rule, for a proof, is on the stack below the
-** results. */
+** rule or nil) makes the tracked results. With 'proof', which checks the gradient against a
+** derived rule, that rule is on the stack below the results. */
 static int track_given(lua_State *L, const plan *p, int given, int64_t n, int nout, int proof) {
   const int first = lua_gettop(L) - nout + 1;
   luaL_checkstack(L, 12, p->l.name);

@@ -5,9 +5,9 @@
 #include "plan/place.h"
 #include "tensor/call_collective.h"
 
-/* Makes a closed MAP group over 'space' that reads 'ref' by strides over the space and stores it
-** into cell t at 'to'. 1: done, and *made is the group; 0: *first must be placed before; -1: no
-** memory. */
+/* Makes a closed group (a kernel of elements that nothing else joins) over 'space'. It reads 'ref'
+** by 'stride' and 'offset' and stores that into value t by 'to_stride' and 'to_offset'. 1: done,
+** *made is the group; 0: the value *first must be placed in a group before; -1: no memory. */
 static int store_group(fl_planner *P, const fl_layout *space, fl_ref ref, const int64_t *stride,
                        int64_t offset, int32_t t, const int64_t *to_stride, int64_t to_offset,
                        int32_t *first, int32_t *made) {

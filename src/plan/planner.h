@@ -179,8 +179,8 @@ void fl_homes_close(fl_planner *P, fl_homes *h);
 ** arena with a copy at the end. Moves the writer to a later stage if that suffices. */
 int fl_homes_in_place(fl_planner *P, const fl_homes *h, int32_t t);
 
-/* kernelize.c: makes the kernel of a group; places of operands and targets of stores are those of
-** the cells. Returns 0 when memory is out. *empty: there is nothing to run. */
+/* kernelize.c: makes the kernel of a group. It reads and stores where the values (P->cell) that it
+** reads and makes are placed. Returns 0 when memory is out. *empty: there is nothing to run. */
 int fl_plan_kernelize(fl_planner *P, int32_t g, fl_kernel *k, int *empty);
 /* Sets the sizes, bytes and rounds of a kernel, after all else is set. */
 void fl_kernel_measure(const fl_planner *P, fl_kernel *k);

@@ -397,7 +397,7 @@ local function unpacked(a, p, n)
   end
   return d, unit, now
 end
---- The solution of a x = b from ldl_factor's result for a. It reads values, and has no gradient:
+--- The solution of a x = b from ldl_factor's result for a. Waits for LD's values; no gradient:
 --- backward raises.
 def("linalg.ldl_solve(LD: T, pivots: T, B: T, *, hermitian = false) -> T", function(ld, pivots, b)
   local op = "ldl_solve"

@@ -1,5 +1,5 @@
---- Objects that hold pointers, and structs of several types, which are refused; and texts that also
---- have other declarations than kernels, which are skipped.
+--- Objects that hold pointers; structs of several types, which are refused; and texts in which
+--- other declarations than kernels stand, which are skipped.
 local flame = require "flame"
 local helper = require "spec.support.helper"
 

@@ -27,7 +27,8 @@ local function index()
   })[1 + pick(4)])
 end
 
--- What a formula reads: text and value, a function of the arguments e at thread e.i. q: the program.
+-- What a formula of the program q reads: its text, and its value as a function of the arguments e
+-- at thread e.i.
 local leaves <const> = {
   function(q, at, of)
     local j <const> = pick(q.m)
@@ -45,7 +46,8 @@ local leaves <const> = {
     return ("w[%s]"):format(at), function(e) return e.w[of(e.i)] end
   end,
   function(q, at, of)
-    return ("(o ? o[%s] : 0.25)"):format(at), function(e) return q.given and e.o[of(e.i)] or 0.25 end
+    return ("(o ? o[%s] : 0.25)"):format(at),
+      function(e) return q.given and e.o[of(e.i)] or 0.25 end
   end,
   function(q)
     local c <const> = pick(q.numbers)
@@ -59,7 +61,9 @@ local function formula(q, depth)
   local a, of_a = formula(q, depth - 1)
   local kind = pick(7)
   if kind == 0 then return "sin(" .. a .. ")", function(e) return math.sin(of_a(e)) end end
-  if kind == 1 then return "exp(0.3 * " .. a .. ")", function(e) return math.exp(0.3 * of_a(e)) end end
+  if kind == 1 then
+    return "exp(0.3 * " .. a .. ")", function(e) return math.exp(0.3 * of_a(e)) end
+  end
   local b, of_b = formula(q, depth - 1)
   if kind <= 3 then return ("(%s + %s)"):format(a, b), function(e) return of_a(e) + of_b(e) end end
   if kind <= 5 then return ("(%s * %s)"):format(a, b), function(e) return of_a(e) * of_b(e) end end
@@ -169,7 +173,8 @@ local function check_gradients(q, e, y, arrays)
       list[i] = was + 1e-5
       local above = loss()
       list[i] = was - 1e-5
-      near((above - loss()) / 2e-5, grad[i + 1] or 0, 1e-5, ("gradient of %s[%d]"):format(name, i), q)
+      near((above - loss()) / 2e-5, grad[i + 1] or 0, 1e-5,
+        ("gradient of %s[%d]"):format(name, i), q)
       list[i] = was
     end
   end

@@ -121,8 +121,8 @@ typedef struct fl_kad {
                            ** are atomic, in no fixed order; 0: none */
   int32_t taken_line;      /* line of a store by which several threads may write one element: its
                            ** cotangent goes to the thread that takes it first; 0: none */
-  /* 1: the request was deterministic, but there is a taken_line, so the sums depend on the order of
-  ** the threads all the same, and all of them are FL_KM_FREE */
+  /* 1: the request was deterministic, but at taken_line the order of the threads decides all the
+  ** same; so no sum keeps a fixed order (mode FL_KM_FREE) */
   uint8_t any_order;
 } fl_kad;
 

@@ -222,8 +222,9 @@ static int tells_apart(const fl_kad_state *d, const access *p, int rounds) {
                          d->f->vars[p->var].kind == FL_KV_SHARED));
 }
 
-/* Does each element that p and q both access belong to one thread (in one iteration)? It does if
-** both indices are one number that differs between threads. */
+/* Does each element that p and q both access belong to one thread? It does if both indices are one
+** number that differs between threads; with 'rounds' also between iterations of a loop, and then
+** the element belongs to one iteration of that thread. */
 static int are_one_index(const fl_kad_state *d, const access *p, const access *q, int rounds) {
   const fl_kfact *a = fl_kad_fact(d, p->site), *b = fl_kad_fact(d, q->site);
   return tells_apart(d, p, rounds) && tells_apart(d, q, rounds) && fl_kfact_is_alike(a, b) &&

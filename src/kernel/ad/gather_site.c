@@ -13,8 +13,8 @@ typedef struct thread {
   int32_t *map;                  /* variables of the source -> of this copy */
   int32_t at[FL_KG_RANGES];      /* the thread's indices (U32), in the order of fl_kgathering.range;
                                  ** -1: not known */
-  int32_t v[3];               /* digits of the thread's index in the site's chain (moduli); v[0] -1:
-                              ** none */
+  int32_t v[3];               /* variables: the digits of the thread's index by the moduli of the
+                              ** access's chain (g->chain); v[0] -1: it has no chain */
   int total;
   fl_kplace place;
   const fl_kstmt *placed;        /* the statement of 'place' */

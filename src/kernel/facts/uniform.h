@@ -29,8 +29,9 @@ typedef struct fl_kuniform {
   uint8_t changed;
 } fl_kuniform;
 
-/* The levels for threads at statement 'place' (NULL: for any threads). shared: see fl_kuniform. The
-** result is in 'a'; NULL: no memory. */
+/* For each variable, how many threads have the same value (FL_KEQUAL_…), of the threads that reach
+** statement 'place' (NULL: of all). shared: elements of shared memory with equal indices count as
+** equal. The result is in 'a'; NULL: no memory. */
 fl_kuniform *fl_kuniform_new(fl_karena *a, const fl_kfunc *f, fl_kblock body,
                              const fl_kstmt *place, int shared);
 int fl_kuniform_level(const fl_kuniform *u, const fl_kexpr *x);      /* FL_KEQUAL_… */

@@ -505,7 +505,8 @@ void fl_view_as(fl_front *p, fl_cvalue *v, const fl_ctype *to);   /* v counts sc
 fl_kexpr *fl_view_element(fl_front *p, const fl_cvalue *v);       /* of the variable */
 fl_kexpr *fl_view_read(fl_front *p, const fl_cvalue *v, int32_t line);
 void fl_view_write(fl_front *p, const fl_cvalue *to, fl_kexpr *e, int32_t line);
-/* Copies element by element. 0: nothing is copied: elements differ, or neither is a view. */
+/* Copies element by element. 0: no copy: element types differ, or neither is memory read as a cast
+** type (a view). */
 int fl_view_copy(fl_front *p, const fl_cvalue *to, const fl_cvalue *from, int32_t line);
 fl_kexpr *fl_view_bits(fl_front *p, fl_kexpr *e, int to);    /* as a number of its size */
 void fl_align_check(fl_front *p, const fl_cvalue *v, int32_t line);   /* align.c: v is accessed */

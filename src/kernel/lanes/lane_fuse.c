@@ -2,8 +2,8 @@
 ** Changes finished code so that it passes over vectors fewer times: a load only read by operators,
 ** before anything is stored, need not copy. Its register may be the memory itself (ins.fn 1;
 ** lane_memory.c decides at run time). A product of f32, and the sum that is its only use, become
-** one pass, in which both are rounded as before. The loads of such products, and of other sums of
-** f32, may give rows of memory (ins.fn 2 and 3).
+** one pass, in which both are rounded as before. The loads for such products, and for other sums
+** of f32, may leave out the copy too where a warp reads a row of memory (ins.fn 2 and 3).
 */
 #include "kernel/lanes/lane_build.h"
 
