@@ -129,3 +129,36 @@ __global__ void k(const double *x, double *y, int n) {
       refused "double *p = c ? &a : &b; y[i] = p[1];")
   end)
 end)
+
+describe("a reference to const that is bound to a choice", function()
+  local function values(body)
+    local k = flame.kernel { block = 4, shape = { 4 }, source = [[
+__global__ void k(const double *x, double *y) {
+  int i = threadIdx.x;
+  bool c = x[i] > 1.5;
+  double a = x[i], b = 2 * x[i] + 1, s[2] = {a, b}, t[2] = {b, a};
+]] .. body .. "}" }
+    local x = flame.tensor({ 1, 2, 3, 0.5 }, { dtype = "f64" }):requires_grad_()
+    local y = k(x)
+    return y:totable(), y:sum():gradients({ x })[x]:totable()
+  end
+  for body, want in pairs {
+    ["const double &ca = a, &cb = b; const double &r = c ? ca : cb; a += 5; b *= 2; y[i] = r * a;"] =
+      { { 36, 49, 64, 22 }, { 30, 14, 16, 26 } },
+    ["const double *p = s, *q = t; const double &r = c ? p[0] : q[0]; s[0] += 5; y[i] = r;"] =
+      { { 3, 7, 8, 2 }, { 2, 1, 1, 2 } },
+    ["double &r = c ? a : b; const double &q = r; r += 2; y[i] = q * r;"] =
+      { { 25, 16, 25, 16 }, { 20, 8, 10, 16 } },
+    ["double *p = c ? s : t; const double &r = *p; s[0] += 1; y[i] = r;"] =
+      { { 3, 3, 4, 2 }, { 2, 1, 1, 2 } },
+    ["const double &r = c ? x[0] : x[1]; y[i] = r * r;"] = { { 4, 1, 1, 4 }, { 4, 8, 0, 0 } },
+    ["auto f = [&](const double &v, double &p) { p += 2; return v * p; }; double &r = c ? a : b;"
+      .. " y[i] = f(r, a) + b;"] = { { 12, 21, 32, 7 }, { 11, 10, 12, 9 } },
+  } do
+    it("is that variable, which may change: " .. body, function()
+      local y, gradient = values(body)
+      assert.same(want[1], y)
+      assert.same(want[2], gradient)
+    end)
+  end
+end)

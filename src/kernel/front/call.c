@@ -135,7 +135,7 @@ static int writes_nothing(const fl_kdevice *d) {
 static void bind_reference(fl_front *p, const fl_kdevice *d, const fl_kformal *f, fl_cvalue v,
                            int32_t line) {
   const int pure = writes_nothing(d), is_place = v.kind == FL_V_PLACE,
-            turned = is_place && p->turning && f->is_const && fl_turn_of(p, v.var);
+            turned = pure && is_place && p->turning && f->is_const && fl_turn_of(p, v.var);
   const int64_t body = d->body;
   v = fl_member_as(p, v, f->type, line);
   if (!turned) fl_choose_bound(p, &v, f->is_const, pure, f->name, line);

@@ -82,10 +82,12 @@ void fl_choose_place(fl_front *p, fl_cvalue *v, int32_t line) {
   v->kind = FL_V_PLACE;
 }
 
+/* Does what v refers to keep its value while a reference to const is bound to it? An array that the
+** kernel takes as const does; v may also be a const view of a variable that others change. */
 static int stays(const fl_front *p, const fl_cvalue *v, int pure) {
   const fl_keither *e = v->either;
   if (e) return stays(p, &e->x, pure) && stays(p, &e->y, pure);
-  return v->is_const || (pure && p->f->vars[v->var].kind == FL_KV_LOCAL);
+  return p->f->vars[v->var].is_const || (pure && p->f->vars[v->var].kind == FL_KV_LOCAL);
 }
 
 void fl_choose_bound(fl_front *p, fl_cvalue *v, int is_const, int pure, const char *name,

@@ -130,12 +130,11 @@ static void declare_reference(fl_front *p, const fl_ctype *t, int is_auto, int i
     fl_refuse(p, line, "reference '%s' without an object", name);
   fl_cvalue v = fl_parse_assign(p);
   if (p->failed) return;
-  const int turned = v.kind == FL_V_PLACE && p->turning && is_const && fl_turn_of(p, v.var);
-  if (!turned) fl_choose_bound(p, &v, is_const, 0, name, line);
+  fl_choose_bound(p, &v, is_const, 0, name, line);
   if (p->failed) return;
-  const int place = v.kind == FL_V_PLACE && !turned && (is_auto || fl_ctype_same(t, v.type));
+  const int place = v.kind == FL_V_PLACE && (is_auto || fl_ctype_same(t, v.type));
   if (!place && (is_const || ref == 2) &&
-      (is_auto ? v.kind == FL_V_EXPR || v.kind == FL_V_PARTS || turned : t->kind != FL_C_POINTER)) {
+      (is_auto ? v.kind == FL_V_EXPR || v.kind == FL_V_PARTS : t->kind != FL_C_POINTER)) {
     const fl_cvalue to = fl_decl_object(p, is_auto ? v.type : t, name, line);
     fl_val_assign(p, to, v, line);
     bind_object(p, name, to, is_const, line);
