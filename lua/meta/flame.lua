@@ -7413,7 +7413,7 @@ function flame.linalg.ldl_factor_ex(x) end
 ---@field B? flame.Tensor
 ---@field hermitian? boolean  false
 
---- The solution of a x = b from ldl_factor's result for a. It reads values, and has no gradient:
+--- The solution of a x = b from ldl_factor's result for a. Waits for LD's values; no gradient:
 --- backward raises.
 ---@param LD flame.Tensor
 ---@param pivots flame.Tensor
