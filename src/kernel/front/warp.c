@@ -169,6 +169,7 @@ static fl_cvalue of_warp(fl_front *p, fl_kskind kind, int op, int type, fl_kexpr
 
 /* Emits a shuffle: its result is the value of x[1] in the lane that x[2] gives. */
 static fl_cvalue shuffle_one(fl_front *p, const fl_ktok *t, int op, fl_kexpr **x) {
+  if (!x[1]) return fl_val_none();                                            /* memory is out */
   const int lane = op == FL_KSH_UP || op == FL_KSH_DOWN ? FL_KT_U32 : FL_KT_I32;
   const int type = x[1]->type == FL_KT_BF16 || x[1]->type == FL_KT_F16
                        ? x[1]->type
