@@ -4,10 +4,10 @@
 local program = dofile("spec/support/interpreter.lua")
 local machine = require "spec.support.machine"
 local sanitizer = os.getenv "FLAME_SANITIZE"
--- Resident KB allowed: the limit of the sandboxes plus 80 MB. ASan adds space around each block, so
+-- Resident KB allowed: the limit of the sandboxes plus 64 MB. ASan adds space around each block, so
 -- that the smallest take 7 times as much, and keeps freed blocks unless told not to.
 local RESIDENT = sanitizer == "thread" and math.huge
-  or (sanitizer and 8 or 1) * 64 * 1024 + 80 * 1024
+  or (sanitizer and 8 or 1) * 64 * 1024 + 64 * 1024
 local OPTIONS = sanitizer == "address" and "ASAN_OPTIONS=$ASAN_OPTIONS:quarantine_size_mb=1 " or ""
 
 local function child(arguments)

@@ -9,6 +9,9 @@
 #include "base/hooks.h"
 #include <stdlib.h>
 #include <string.h>
+#if defined(__GLIBC__)
+#include <malloc.h>
+#endif
 #if defined(__linux__)
 #include <sys/mman.h>
 #endif
@@ -59,6 +62,12 @@ int fl_mem_count(fl_mem *m, int64_t bytes) {
 }
 
 void fl_mem_put_inside(fl_mem *m, fl_mem *outer) { m->outer = outer; }
+
+void fl_mem_trim(void) {
+#if defined(__GLIBC__)
+  malloc_trim(0);
+#endif
+}
 
 /* 'size' is rounded up already. The request for huge pages may be refused: then pages are small. */
 static void *obtain(size_t size) {

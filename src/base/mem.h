@@ -60,6 +60,9 @@ int fl_mem_count(fl_mem *m, int64_t bytes);
 ** allocation. */
 void fl_mem_put_inside(fl_mem *m, fl_mem *outer);
 char *fl_strdup(fl_mem *m, const char *s);            /* free with strlen + 1 */
+/* Returns memory that is free in the process to the system, where the C library can: it keeps up to
+** 64 MB for later. Takes about a millisecond. */
+void fl_mem_trim(void);
 
 /* Copies a struct of 'size' bytes from the caller into ours of 'known' bytes: fields that a shorter
 ** struct lacks become 0. Returns 0 if it is longer and its further bytes are not 0. */

@@ -16,7 +16,9 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-enum { FOLDER = 4096 };             /* bytes of a path */
+enum { FOLDER = 4096,               /* bytes of a path */
+       MUCH = 16 << 20 };           /* bytes: a sandbox that used so many at once gives the process'
+                                    ** free memory back to the system when it ends */
 
 struct fl_sandbox {
   fl_lua *b;                        /* the caller's */
@@ -32,8 +34,10 @@ static const char sandbox_mark;
 static void sandbox_end(fl_sandbox *x) {
   if (x->next) x->next->link = x->link;
   *x->link = x->next;
+  const int much = flame_lua_context(x->I)->mem.peak_bytes >= MUCH;
   lua_close(x->I);
   fl_free(&x->b->c->mem, x, sizeof *x);
+  if (much) fl_mem_trim();
 }
 
 void fl_sandboxes_end(fl_lua *b) { while (b->sandboxes) sandbox_end(b->sandboxes); }
