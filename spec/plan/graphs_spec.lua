@@ -86,6 +86,16 @@ describe("a training step with labels", function()
     end
   end)
 
+  it("checks more than 131,072 of them where they are read, which moves fewer bytes", function()
+    for rows, steps in pairs { [131072] = 3, [131073] = 2 } do
+      local plan = last_plan(("local n = %d "):format(rows) .. [[
+        local a, t = flame.randn(n, 3), flame.randint({ n }, 1, 3)
+        flame.eval(a, t)
+        flame.eval(flame.cross_entropy(a, t, { reduction = "sum" }))]])
+      assert.equal(steps, tonumber(plan:match "(%d+) steps"), plan)
+    end
+  end)
+
   it("checks labels that it computes where they are read", function()
     local plan = last_plan "flame.eval(flame.cross_entropy(y, (scores * 2):argmax(2)))"
     assert.truthy(plan:find "step 1: row kept%(8%) reduced%(5%)", plan)

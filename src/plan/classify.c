@@ -264,7 +264,9 @@ static void note_awaited(fl_planner *P, int32_t t) {
 
 /* A run on a GPU ends when the host has seen the report of the last check (cuda/run.c). An INDEX
 ** beside values that the run computes would be checked when these are there, so it is anchored:
-** then it is checked at the begin of the run, and the host goes on while the GPU works. */
+** then it is checked at the begin of the run, and the host goes on while the GPU works. Not if it
+** has more than EARLY_BYTES: storing and reading it takes longer than the host would wait. */
+enum { EARLY_BYTES = 1 << 20 };
 static void check_early(fl_planner *P, int32_t t) {
   fl_cell *cell = &P->cell.at[t];
   const fl_node *n = cell->node;
@@ -276,7 +278,8 @@ static void check_early(fl_planner *P, int32_t t) {
     if (cell->index < 0 && !P->cell.at[q].anchored) cell->index = P->cell.at[q].index;
   }
   if (!cell->waits || cell->index < 0) return;
-  if (!P->cell.at[cell->index].waits) P->cell.at[cell->index].anchored = 1;
+  fl_cell *index = &P->cell.at[cell->index];
+  if (!index->waits && index->bytes <= EARLY_BYTES) index->anchored = 1;
   cell->index = -1;
 }
 
