@@ -133,10 +133,18 @@ end)
 describe("a reference to const that is bound to a choice", function()
   local function values(body)
     local k = flame.kernel { block = 4, shape = { 4 }, source = [[
+__device__ double most(const double &a, const double &b) { return a > b ? a : b; }
+__device__ double step(double &a, double *s) { a += 1; s[0] *= 3; return 0.1; }
+struct P {
+  double x, y;
+  __device__ double into(P &o) const { o.x += 3; o.y *= 2; return x * y; }
+  __device__ const double &first() const { return x; }
+};
 __global__ void k(const double *x, double *y) {
   int i = threadIdx.x;
   bool c = x[i] > 1.5;
   double a = x[i], b = 2 * x[i] + 1, s[2] = {a, b}, t[2] = {b, a};
+  P u{x[i], 2.}, w{3., x[i]};
 ]] .. body .. "}" }
     local x = flame.tensor({ 1, 2, 3, 0.5 }, { dtype = "f64" }):requires_grad_()
     local y = k(x)
@@ -154,6 +162,15 @@ __global__ void k(const double *x, double *y) {
     ["const double &r = c ? x[0] : x[1]; y[i] = r * r;"] = { { 4, 1, 1, 4 }, { 4, 8, 0, 0 } },
     ["auto f = [&](const double &v, double &p) { p += 2; return v * p; }; double &r = c ? a : b;"
       .. " y[i] = f(r, a) + b;"] = { { 12, 21, 32, 7 }, { 11, 10, 12, 9 } },
+    ["auto g = [&](double v) { a += v; b -= 1; return v; }; y[i] = most(c ? a : b, g(x[0])) + a + b;"] =
+      { { 6, 10, 14, 3.5 }, { 12, 4, 4, 3 } },
+    ["y[i] = most(c ? s[0] : s[1], step(a, s)) + a;"] = { { 5, 9, 13, 3.5 }, { 3, 4, 4, 3 } },
+    ["auto g = [&](double v) { a += v; return v; }; double &r = c ? a : b;"
+      .. " y[i] = most(r, g(x[0])) + a;"] = { { 5, 6, 8, 3.5 }, { 9, 2, 2, 3 } },
+    ["y[i] = most(c ? a : b, 2.) * 2;"] = { { 6, 4, 6, 4 }, { 4, 0, 2, 0 } },
+    ["y[i] = (c ? u : w).into(u);"] = { { 3, 20, 24, 1.5 }, { 3, 4, 4, 3 } },
+    ["const double &r = (c ? u : w).first(); u.x += 1; y[i] = r + u.x;"] =
+      { { 5, 6, 8, 4.5 }, { 1, 2, 2, 1 } },
   } do
     it("is that variable, which may change: " .. body, function()
       local y, gradient = values(body)

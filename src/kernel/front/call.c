@@ -121,9 +121,7 @@ static int wants_array(fl_front *p, const fl_kformal *f, fl_cvalue v, int64_t bo
   return 1;
 }
 
-/* Does the function write nothing that its caller has, so that a formal that is a reference to
-** const may be a copy? */
-static int writes_nothing(const fl_kdevice *d) {
+int fl_call_writes_nothing(const fl_kdevice *d) {
   int writes = d->scope || (d->owner && !d->is_static && !d->is_const);
   for (int i = 0; i < d->n_params; i++) {
     const fl_kformal *f = &d->params[i];
@@ -134,7 +132,7 @@ static int writes_nothing(const fl_kdevice *d) {
 
 static void bind_reference(fl_front *p, const fl_kdevice *d, const fl_kformal *f, fl_cvalue v,
                            int32_t line) {
-  const int pure = writes_nothing(d), is_place = v.kind == FL_V_PLACE,
+  const int pure = !v.torn && fl_call_writes_nothing(d), is_place = v.kind == FL_V_PLACE,
             turned = pure && is_place && p->turning && f->is_const && fl_turn_of(p, v.var);
   const int64_t body = d->body;
   v = fl_member_as(p, v, f->type, line);

@@ -50,7 +50,9 @@ void fl_choose_bound(fl_front *p, fl_cvalue *v, int is_const, int pure, const ch
 /* Requests an array of its elements for the object of variable 'var', if they are of one type.
 ** Returns 1 if it becomes one, for which the body is then read again. */
 int fl_view_array(fl_front *p, int32_t var);
-
+/* call.c. Does the function write nothing that its caller has, so that what it gets by reference to
+** const, or as a const object, may be a copy? */
+int fl_call_writes_nothing(const fl_kdevice *d);
 
 #define FL_UNNAMED "struct"                  /* the name of a struct or union without a name */
 const fl_ctype *fl_union_of(fl_front *p, const fl_ctype *parts, int32_t line);

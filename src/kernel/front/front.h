@@ -28,9 +28,9 @@ typedef enum {
 typedef struct fl_cvalue {
   uint8_t kind, linear, is_const, rvalue;
   uint8_t null, list;   /* is it null? number of pointers in a list (from var on); 0: no list */
-  uint8_t torn;              /* PLACE: an argument that another one changes: x in f(x, x++). It may
-                             ** be bound to a reference; reading it gives the value that it had, in
-                             ** 'e' or 'parts'; if that is NULL it may not be read */
+  uint8_t torn;              /* PLACE or a choice (either): an argument that another one changes: x
+                             ** in f(x, x++). It may be bound to a reference; reading it gives the
+                             ** value that it had, in 'e' or 'parts'; NULL: it may not be read */
   uint8_t unit;           /* LINEAR: the unit of idx in bytes; 0: the size of an element (view.c) */
   uint8_t member;   /* not LINEAR: a member of a struct: the next member is in another variable */
   uint8_t address;           /* POINTER: it is the number that __cvta_generic_to_shared gives, which

@@ -164,7 +164,12 @@ void fl_order_before(fl_front *p, fl_cvalue *v, int n, const fl_kmark *m, int ad
     reader r = { &v[i], address, 1 };
     if (!any_effect(p, after, m->vars, ALL, changes, &r)) continue;
     if (!cut++) after = fl_order_cut(m);
-    v[i] = kept(p, v[i], address, line);
+    const fl_cvalue before = v[i];
+    v[i] = kept(p, before, address, line);
+    if (!address || before.kind != FL_V_EXPR || !before.either) continue;
+    v[i].either = before.either;           /* a reference is bound to what was chosen, not to its */
+    v[i].is_const = before.is_const;       /* value at this point */
+    v[i].torn = 1;
   }
   if (cut) fl_kblock_append(m->b, after);
 }
