@@ -125,7 +125,9 @@ int fl_call_writes_nothing(const fl_kdevice *d) {
   int writes = d->scope || (d->owner && !d->is_static && !d->is_const);
   for (int i = 0; i < d->n_params; i++) {
     const fl_kformal *f = &d->params[i];
-    writes |= f->type->kind == FL_C_POINTER ? !f->type->const_of : f->by_reference && !f->is_const;
+    const int is_pointer = f->type && f->type->kind == FL_C_POINTER;
+    writes |= is_pointer ? !f->type->const_of : f->by_reference && !f->is_const;
+    writes |= !f->type;                                   /* of a template: not known yet */
   }
   return !writes;
 }
