@@ -115,6 +115,14 @@ describe("under a limit on the address space", function()
       assert.falsy(text:find("124\n$"), text)
     end)
   end
+  it("OpenBLAS starts no threads: each would take a buffer, or spin while there is no room", function()
+    local code = "local a = require('flame').eye(200) * 2 "
+      .. "print(a:matmul(a):sum():item(), a:inverse():sum():item()) "
+      .. "print((io.open('/proc/self/status'):read('a'):match 'Threads:%s*(%d+)'))"
+    local line = "ulimit -v 2000000; FLAME_THREADS=1 timeout 60 %s -e %q 2>&1; echo $?"
+    local child <close> = assert(io.popen(line:format(program, code)))
+    assert.equal("800.0\t100.0\n1\n0\n", child:read("a"))
+  end)
 end)
 
 describe("a result has the same bits on any number of threads", function()

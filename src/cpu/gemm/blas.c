@@ -6,20 +6,24 @@
 ** factorisations use them.
 **
 ** Memory. Each simultaneous caller takes a buffer of some 128 MB of address space, which the
-** library keeps. When there is no room it retries forever. So if the address space is limited
-** (ulimit -v) the buffers of all callers are allocated when the library is opened, each after a
-** check that there is room, and its own threads, which need more, stay off.
+** library keeps, and so does each thread that it starts, at once when it is opened, one for each
+** processor that the opening thread may use. When there is no room they retry forever. So if the
+** address space is limited (ulimit -v) the library is opened by a thread that may use a single
+** processor, and the buffers of all callers are allocated then, each after a check that there is
+** room.
 */
 #include "cpu/gemm/blas.h"
 #include <dlfcn.h>
 #include <pthread.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* LIBRARIES: one for fl_blas, one for fl_lapack; MOST_CALLERS: of a process with limited memory */
-enum { LIBRARIES = 2, MOST_CALLERS = 64 };
+/* LIBRARIES: one for fl_blas, one for fl_lapack; MOST_CALLERS: of a process with limited memory;
+** in MB: CODE, of the library and what it needs, BUFFER, of a thread that it starts */
+enum { LIBRARIES = 2, MOST_CALLERS = 64, CODE = 192, BUFFER = 136 };
 static const size_t mega = 1 << 20;
 
 typedef struct library {
@@ -61,13 +65,28 @@ static int has_room(size_t bytes) {
   return 1;
 }
 
-/* Is there room to open the library: for its code, and a stack for each thread that it starts? */
-static int has_room_to_open(void) {
+/* Is there room for the library's code and its threads, with a stack and a buffer each? */
+static int has_room_to_open(long threads) {
   struct rlimit r;
-  const long cores = sysconf(_SC_NPROCESSORS_ONLN);
   size_t stack = 8 * mega;
   if (getrlimit(RLIMIT_STACK, &r) == 0 && r.rlim_cur != RLIM_INFINITY) stack = (size_t)r.rlim_cur;
-  return has_room(192 * mega + (size_t)(cores > 1 ? cores : 1) * (stack + mega));
+  return has_room(CODE * mega + (size_t)threads * (stack + BUFFER * mega));
+}
+
+/* Opens a library where memory is limited, so that it starts no threads; NULL also without room. */
+static void *open_limited(const char *file) {
+  cpu_set_t all, one;
+  CPU_ZERO(&one);
+  int k = 0;
+  int narrow = sched_getaffinity(0, sizeof all, &all) == 0;
+  while (narrow && k < CPU_SETSIZE - 1 && !CPU_ISSET(k, &all)) k++;
+  CPU_SET(k, &one);
+  narrow = narrow && sched_setaffinity(0, sizeof one, &one) == 0;
+  const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+  void *h = has_room_to_open(narrow || cores < 2 ? 0 : cores) ? dlopen(file, RTLD_NOW | RTLD_LOCAL)
+                                                              : NULL;
+  if (narrow) sched_setaffinity(0, sizeof all, &all);
+  return h;
 }
 
 /* Makes the library allocate buffers for this many callers, and one more. */
@@ -105,9 +124,9 @@ static library *note(void *h) {
 }
 
 static void *open_one(const char *const *files, int (*fits)(void *h), int callers) {
-  if (is_limited() && !has_room_to_open()) return NULL;
+  const int limited = is_limited();
   for (int i = 0; files[i]; i++) {
-    void *h = dlopen(files[i], RTLD_NOW | RTLD_LOCAL);
+    void *h = limited ? open_limited(files[i]) : dlopen(files[i], RTLD_NOW | RTLD_LOCAL);
     if (h && fits(h)) return make_ready(note(h), callers) ? h : NULL;
   }
   return NULL;
