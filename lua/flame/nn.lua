@@ -345,9 +345,9 @@ local function moved(name, by)
   end):sub(2, -2))
 end
 
---- A snapshot of all parameters and buffers by name; further training does not change it. With
+--- A snapshot of all parameters and persistent buffers by name; training does not change it. With
 --- zero_based, names count lists from 0 and shared tensors have all their names, so that
---- PyTorch's modules load it.
+--- PyTorch loads it.
 put(Module, "Module:state_dict(*, zero_based = false) -> table", function(self, zero_based)
   local out = {}
   local function take(name, x)

@@ -1439,9 +1439,9 @@ function Module:requires_grad_(requires_grad) end
 ---@class flame.options.Module:state_dict
 ---@field zero_based? boolean  false
 
---- A snapshot of all parameters and buffers by name; further training does not change it. With
+--- A snapshot of all parameters and persistent buffers by name; training does not change it. With
 --- zero_based, names count lists from 0 and shared tensors have all their names, so that
---- PyTorch's modules load it.
+--- PyTorch loads it.
 ---@overload fun(options: flame.options.Module:state_dict): table
 ---@return table
 function Module:state_dict() end

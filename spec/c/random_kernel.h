@@ -58,7 +58,8 @@ typedef struct fuzzer {
   void (*program)(gen *);
   void (*launch)(gen *, problem *);      /* sets arguments, grid, block and options of the check */
   int gathered;       /* in 1 of n programs or more, sums must become gathers; 0: no demand */
-  const char *(*twin)(const gen *);      /* text of a kernel with equal results; or NULL */
+  const char *(*twin)(const gen *);      /* gives the text of another kernel, which must write the
+                                         ** same results as the program; NULL: there is none */
   const char *(*formed)(const gen *);    /* what is known of its arguments (kernel_case.h) */
 } fuzzer;
 

@@ -1,9 +1,10 @@
 /*
 ** Errors in units in the last place (ulp) of an exact result known to more digits, for test_math.c
-** and tools/ulp.c: f32 against double, f64 against long double of 64 bits or more. A wrong NaN,
-** infinity or sign of zero counts as an error of 1e9; where the exact result rounds to infinity,
-** infinity is taken as the power of two above the largest number. Also reference functions that
-** the C library lacks.
+** and tools/ulp.c: f32 against double, f64 against long double with a significand of 64 bits or
+** more. A wrong NaN or sign of zero counts as an error of 1e9. Infinity, and any exact result
+** beyond the power of two above the largest number, is taken as that power of two, with its sign:
+** a wrong infinity counts as its distance from there. Also reference functions that the C library
+** lacks.
 */
 #ifndef FL_SPEC_ULP_H
 #define FL_SPEC_ULP_H

@@ -1,5 +1,5 @@
--- Names in the Lua code of pages and examples exist: every name of flame and its modules, and every
--- key in a table of options at the end of a call, also in blocks and branches that no spec runs.
+-- What the Lua code of pages and examples calls exists: every function of flame and of the modules
+-- below, and every key in a table of options at the end of such a call, also where no spec runs it.
 -- The known keys come from the editors' stub, which tools/docs makes from the declarations.
 
 local flame = require "flame"

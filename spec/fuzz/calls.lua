@@ -138,7 +138,7 @@ end
 local function near_shape()
   local shape = table.move(theme.shape, 1, #theme.shape, 1, {})
   local n = random(10)
-  -- meshgrid takes any number of tensors and its results multiply their sizes: no other shapes
+  -- theme.listed: any number of tensors, always of theme.shape, as meshgrid multiplies their sizes
   if n <= 6 or theme.listed then return shape end
   if n == 7 and #shape > 0 then shape[random(#shape)] = 1 return shape end
   if n == 8 and #shape > 0 then return table.move(shape, 2, #shape, 1, {}) end

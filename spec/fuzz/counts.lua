@@ -3,11 +3,11 @@
 -- by one with such elements, while other parameters have values with which the call works, if these
 -- are found. Results are evaluated. It is a fault if an error is not a string, names no op, or is
 -- one that Lua itself raises, as in spec/fuzz/calls.lua.
---
 --   flame-lua spec/fuzz/counts.lua [PART OF [AFTER]]
 -- prints each name before its calls, so that the last one is that of a call that did not end, its
 -- faults as "fault: …", and at the end the number of calls. spec/limits/counts_spec.lua runs it
--- with limits of time and memory. AFTER: skips names up to it; COUNTS_TRACE=1 prints each call.
+-- with limits of time and memory. PART OF: the functions are divided into OF parts, of which it
+-- calls number PART (1 1: all). AFTER: skips names up to it; COUNTS_TRACE=1 prints each call.
 local flame = require "flame"
 local nn, optim, data = require "flame.nn", require "flame.optim", require "flame.data"
 local plot, tokenizers = require "flame.plot", require "flame.tokenizers"

@@ -1,10 +1,10 @@
---- Runs a batch of samples for spec/peer/run.py.
--- flame-lua batch.lua functions.lua data.bin out.bin
---
--- functions.lua returns a list of functions of base tensors. data.bin holds for each function its
--- base tensors and the cotangents of its results, as string.pack "<s4" items; out.bin gets status,
--- results and gradients in the same format. The status says whether the function raised, and
--- whether it changed its inputs.
+-- For spec/peer/run.py: flame-lua batch.lua functions.lua data.bin out.bin. functions.lua returns a
+-- list of functions of base tensors. Little-endian: texts, bytes: s4; sizes: i8; other numbers: i4;
+-- a tensor: dtype, rank, sizes, bytes. data.bin, for each function: 1 if second derivatives are
+-- wanted; a count and base tensors, each and 1 if it is tracked; a count and cotangents of results,
+-- each 0 (none), or 1, a tensor and an unused flag. out.bin: the function's number, 1 if its inputs
+-- are unchanged, its error and that of the derivatives ("": none); then results, gradients and
+-- second gradients, each list a count and tensors (for a gradient that does not exist: false).
 local functions, data, out = assert(loadfile(arg[1]))(), assert(io.open(arg[2], "rb")),
   assert(io.open(arg[3], "wb"))
 local blob, at = data:read("a"), 1

@@ -16,8 +16,8 @@ local function scribble()
   flame.eval(junk)
 end
 
---- The results of f with evaluation after each op, and with whole plans, from the same seed. On a
---- GPU at least 'least' runs with whole plans must have been replayed. bug: planted for these.
+--- The results of f with evaluation after each op, and with whole plans, from one seed. On a GPU at
+--- least 'least' (1) runs must have been replayed, unless a fault 'bug' is planted for whole plans.
 local function both(f, least, bug)
   local before = budget()
   local results = {}

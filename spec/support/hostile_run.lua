@@ -52,7 +52,7 @@ local function run(s, aim, limits, folder)
   return tostring(why), over
 end
 
--- The limits under which a script with this aim must be stopped.
+-- The limits under which a script with this aim runs: the limit it aims at has to stop it first.
 local function limits_for(aim)
   if aim == "time" then return {} end
   if aim == "total_time" then return { total_time = 0.2, time = 60 } end

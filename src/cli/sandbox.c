@@ -42,7 +42,7 @@ static int read_number(const char *s, double unit, int64_t *v) {
   return 1;
 }
 
-/* Reads one setting: 0 if there is none with that name. */
+/* Reads one setting into *o. 0: there is none with that name, or its value is wrong. */
 static int read_setting(const char *s, flame_options *o, char folder[FOLDER]) {
   const size_t n = strcspn(s, "=");
   for (int i = 0; i < PERMISSIONS; i++) {

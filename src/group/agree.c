@@ -60,8 +60,8 @@ static int is_gradient(const fl_header *h) {
   return !strcmp(h->what, "data_parallel") && h->p[FL_COLLECT_WHAT] != FL_COLLECT_BROADCAST;
 }
 
-/* Explains a dtype mismatch: backward casts gradients to a half type if they were cast from one, so
-** ranks with different backwards send different dtypes. */
+/* What the message advises about two dtypes, or "". data_parallel may send a gradient in the half
+** type from which autocast cast it, so ranks whose backwards differ may send different dtypes. */
 static const char *remedy(const fl_header *a, const fl_header *b) {
   const int half = fl_dtype_size((int)a->dtype) == 2 || fl_dtype_size((int)b->dtype) == 2;
   return half && a->dtype != b->dtype && is_gradient(a) && is_gradient(b)

@@ -212,8 +212,8 @@ int fl_place_matmul(fl_planner *P, int32_t t, int32_t *first) {
   fl_ref reads[3];
   for (int i = 0; i < n->nin; i++) {
     const int made = matmul_input(P, n, i, &reads[i], first);
-    if (made <= 0) return made;                    /* the next try finds the copy of the first
-                                                   ** input */
+    if (made <= 0) return made;                    /* copies made for inputs before i stay: the
+                                                   ** next try finds them (find_copy) */
   }
   const int r = step_group(P, FL_G_MATMUL, t, reads, n->nin);
   if (r > 0) {

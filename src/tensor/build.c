@@ -286,7 +286,8 @@ static int operand(fl_node *x, int t, const char *op, fl_node **in, fl_scalar *s
   return *in != NULL;
 }
 
-/* Record op over n operands (one at least a tensor), all in dtype t. */
+/* Records op over n operands, at least one of them a tensor. They are cast to dtype t, but the
+** condition of where to bool. result: the dtype of the new node. */
 static fl_node *elementwise(flame_context *c, int op, int t, int result, int n,
                             fl_node *const *x) {
   const char *name = fl_ops[op].name;

@@ -151,7 +151,8 @@ typedef struct flame_context {
                                  ** kernel on the CPU; 0: no limit */
   uint8_t show_texts;            /* FLAME_DEBUG=4: the text of a new kernel is printed */
   uint8_t sync_each;             /* waits after each launch: fl_engine_debug_cuda */
-  int64_t gather_most;           /* most elements and threads of a gather (kernel/ad/ad.h) */
+  int64_t gather_most;           /* a gather (kernel/ad/ad.h) is made only if no argument has more
+                                 ** elements than this, and no axis of the launch more threads */
   uint8_t kernel_checks;         /* FL_LANE_* requested: see fl_kfunction_checks */
   uint8_t planted;               /* FL_PLANT_*, read through FL_PLANTED */
   atomic_uintptr_t holder;       /* the thread that is inside a function of flame.h; 0: none */

@@ -24,7 +24,7 @@ enum { FL_STUCK_CLOSED = FLAME_LIMITS + 1, FL_STUCK_INTERRUPTED };
 typedef struct fl_limits {
   int64_t most[FLAME_LIMITS];    /* 0: none */
   atomic_llong used[FLAME_LIMITS];
-  atomic_int stuck;              /* 1 + the limit that is used up, or FL_STUCK_CLOSED */
+  atomic_int stuck;              /* 0: not stuck; 1 + the limit that is used up; or FL_STUCK_* */
   uint8_t any, timed;            /* is there any limit? one of time? */
   uint8_t asked;                 /* 1: the call is flame_limit_used, whose time does not count */
   int32_t depth;                 /* calls under way whose time is counted */
@@ -51,7 +51,7 @@ flame_status fl_interrupted(flame_context *c, const char *op);
 /* Adds n to what is used; 0: the limit is reached, and the context is stuck (see above). Any
 ** thread. */
 int fl_use(flame_context *c, int which, int64_t n);
-void fl_stick(flame_context *c, int stuck);      /* 1 + limit, or FL_STUCK_CLOSED */
+void fl_stick(flame_context *c, int stuck);      /* 1 + limit, or FL_STUCK_* */
 int fl_is_stuck(const flame_context *c);
 /* Writes the text of an error: "the limit of 1000 Lua instructions is used up". */
 void fl_stuck_text(const flame_context *c, char *out, size_t size);

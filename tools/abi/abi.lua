@@ -122,7 +122,7 @@ local function version()
   return "FLAME_" .. read("src/flame.h"):match('FLAME_VERSION "(%d+%.%d+)')
 end
 
---- The list with the functions and fields added that only the headers have so far.
+--- The list with the functions added that only the headers have; reports those gone or changed.
 local function merged()
   local list, there = read_list(), {}
   for _, p in ipairs(functions()) do

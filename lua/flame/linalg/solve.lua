@@ -498,7 +498,7 @@ def('qr(x: T, mode: "reduced"|"complete"|"r" = "reduced") -> Q: T, R: T @neutral
   function(x, some) return qr_any(x, some and "reduced" or "complete") end)
 linalg.qr = flame.qr
 
--- ---- for linalg/spectrum.lua and linalg/norm.lua -------------------------------------------
+-- ---- for the other files of linalg/ --------------------------------------------------------
 return {
   quiet_inverse = quiet_inverse, need_pivot = need_pivot, on_device = on_device,
   need_matrix = need_matrix, need_square = need_square, need_real = need_real,

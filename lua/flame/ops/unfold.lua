@@ -66,8 +66,8 @@ def("channel_shuffle(x: T, groups: int) -> T", function(x, g)
 end)
 
 -- ---- columns of windows -------------------------------------------------------------------------
---- Positions (1-based, i64) in a padded plane 'width' wide: a row for each kernel element, a column
---- for each window.
+--- Positions (1-based, i64) in a padded plane 'width' wide, as one flat list: for each kernel
+--- element in turn, those of all windows.
 local function column_positions(k, stride, dilation, out, width, device)
   local kind = { dtype = "i64", device = device }
   local function steps(n, step) return flame.arange(0, n - 1, kind) * step end

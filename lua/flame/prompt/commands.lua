@@ -342,7 +342,7 @@ local function variables(p)
   return by
 end
 
---- Shows the memory of each device in use, and the largest tensors with the lines that made them.
+--- Shows the memory of the default device and the host, and the largest tensors and their origin.
 function commands.mem(p)
   flame.eval()
   local facts = flame.memory()

@@ -57,7 +57,7 @@ describe("what Warp documents as wrong:", function()
           double v = mean(w, x, n, start);
           y[0] = %s;
         }]]):format(mean, last[1], last[2]), shape = { 1 }, grid = { 1 }, block = { 1 } }
-      -- elements that the kernel does not write keep their initial value, zero or not
+      -- start is added to the sum after the loop: once nothing, once a constant
       for _, start in ipairs { 0.0, 1.25 } do
         proof.check(function(w, x) return k(w, x, start, 4) end,
           { f64 { 0.5, 1, 1.5, 0.25 }, f64 { 1, -2, 3, 4 } })

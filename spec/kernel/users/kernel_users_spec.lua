@@ -54,7 +54,7 @@ local function both(body, before)
 end
 
 describe("a user is told the line and the reason of", function()
-  local cases = {                         -- name, body (from line 4 on), line, reason, text before
+  local cases = {   -- name; body (line 4 on); line (without text before); reason; text before
     { "inline asm", 'float r;\nasm("copysign.f32 %0, %1, %1;" : "=f"(r) : "f"(x[i]));\ny[i] = r;', 5,
       "inline asm" },
     { "an address in shared memory as a number",

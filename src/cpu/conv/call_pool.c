@@ -171,8 +171,8 @@ static void take_columns(const pool *q, const char *row, char *y) {
   }
 }
 
-/* Divides y[o] by the number of positions that its window counts: the count on the axes of rows
-** times the count on that of columns. */
+/* Divides y[o] by the divisor that the call gives or, without one, by the number of positions that
+** its window counts: the counts on axes 0 and 1 times the count on axis 2. */
 static void divide_row(const pool *q, char *y, int64_t d, int64_t h, range rd, range rh) {
   const fl_pooling *s = &q->s;
   const int padded = s->include_pad && !s->adaptive;

@@ -103,8 +103,9 @@ static uint16_t filled(lower *b, uint16_t v, int level) {
   return b->fill[level][v] = f;
 }
 
-/* Is v a LINE value (one element per reduced index) in mode WHOLE, where rows are processed one by
-** one? Then its register holds one row. */
+/* Is v a LINE value (one element per reduced index) of a program in mode WHOLE that does some
+** operations row by row (b->row_by_row)? Then its register holds one row. Otherwise, in mode WHOLE,
+** it holds a copy for each row of the tile. */
 static int is_one_line(const lower *b, uint16_t v) {
   return b->g->one_line && v < b->k->ninstr && b->kind[v] == FL_KIND_LINE;
 }

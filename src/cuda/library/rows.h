@@ -3,8 +3,9 @@
 #define FL_CUDA_ROWS_H
 #include "cuda/driver/state.h"
 
-/* Copies rows to rows that are further apart, with zeros after them. Steps and counts in
-** elements. */
+/* Copies rows to rows at another distance: 'rows' rows of 'cols' elements become the start of
+** to_rows rows of to_cols, the rest of which is set to 0. Steps (from one row to the next) and
+** counts are in elements. */
 typedef struct fl_rows_copy {           /* laid out as struct pitch_args of kernels/pitch.cu */
   const void *from;
   int64_t from_step, rows, cols;

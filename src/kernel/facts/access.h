@@ -52,8 +52,9 @@ int fl_kindices_free(fl_kindices *k);
 /* The class of 'index'. s: the statement that holds it; its place decides which loops are around
 ** it. */
 fl_kindex fl_kindex_class(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *index);
-/* Results of fl_kindex_owned below. IN_BLOCK: no two threads of one block have the same 'index' at
-** statement s, so one thread owns the element; IN_GRID: no two threads of the launch have. */
+/* Bits of the result of fl_kindex_owned below; 0: nothing is proven. IN_BLOCK: no two threads of a
+** block have the same 'index' at statement s, so one thread of the block owns the element. IN_GRID:
+** no two threads of the launch have the same one; then IN_BLOCK is set too. */
 enum { FL_KI_OWNED_IN_BLOCK = 1, FL_KI_OWNED_IN_GRID = 2 };
 /* What a proof may use of a launch. extent: threads of a block along x, y, z (0 to 2), blocks (3 to
 ** 5), their products (6 to 8), all blocks; value: the first n_values parameters where 'known'

@@ -131,7 +131,8 @@ typedef struct fl_kmembers {
   int64_t at;                    /* its first token after the name */
   const struct fl_kmembers *around;  /* members of the enclosing struct, visible here; or NULL */
   const struct fl_ktemplate *of; /* the template that it is an instance of; NULL: none */
-  int n_args;  /* 'inner' begins with n_args arguments of the (partially specialised) template */
+  int n_args;  /* how many symbols at the start of 'inner' are no members: arguments of the template
+               ** and of its partial specialisation, and names around a member template */
 } fl_kmembers;
 #define FL_MAKER "()"
 #define FL_CONVERTS "operator T"      /* to its result */

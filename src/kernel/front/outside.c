@@ -64,8 +64,9 @@ static int names_parameters(fl_front *p, const fl_ktparam *params, int n) {
   return 1;
 }
 
-/* The struct named before "::f(" at the tokens; or *of: the template, if its parameters are those
-** given. NULL: it is a template, is unknown, or was refused. */
+/* Reads the owner before "::f(" at the tokens, and returns it if it is a struct. If it is a
+** template whose arguments are just 'params', *of becomes it, and NULL is returned. NULL with *of
+** unchanged or NULL: it is unknown or refused. */
 static const fl_ctype *read_owner(fl_front *p, const fl_ktparam *params, int n, fl_ktemplate **of) {
   const fl_symbol *inner = NULL;
   int64_t n_inner = 0;

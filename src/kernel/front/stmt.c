@@ -82,7 +82,8 @@ static void chosen(fl_front *p, const fl_kexpr *c, int32_t line) {
   p->syms.n = scope;
 }
 
-/* Is there a ';' in the (…) at the tokens, after '('? */
+/* The parser is just after the '(' of a condition: is there a ';' before its ')', not counting any
+** inside inner (…) or {…}? */
 static int has_init(fl_front *p) {
   int depth = 1;
   for (int k = 0; depth > 0 && fl_front_ahead(p, k)->kind != FL_TOK_END; k++) {

@@ -174,7 +174,8 @@ fail:
 
 enum { N_ORDERS = 1 + FL_LANE_MAX_BLOCK / FL_LANE_WARP };
 
-/* The index, among the last barriers, of the one after which x was recorded. */
+/* How many of 'orders' (the stamps of the block's last barrier and of each warp's last one) are at
+** or before stamp x: the time that x gets when stamps are renumbered. */
 static int64_t rank(const int64_t *orders, int64_t x) {
   int64_t n = 0;
   for (int k = 0; k < N_ORDERS; k++) n += orders[k] <= x;

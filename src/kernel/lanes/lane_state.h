@@ -60,7 +60,8 @@ struct fl_lane_shadow {
   fl_mem *mem;
   int64_t *cells, n_cells, n_used;     /* n_used: the number of cells that this launch uses */
   int64_t next;                        /* all stamps (times) so far are below this one */
-  /* of this launch: its first stamp; the number of blocks that have different stamps */
+  /* of this launch: its first stamp; how many ranges of stamps there are: each block has its own,
+  ** but blocks from number most - 1 on share the last one */
   int64_t first, most;
   int32_t n_vars, tick_bits, tick_shift, block_shift;
   fl_lane_marks *of;                   /* by variable */
