@@ -17,7 +17,7 @@ local objects = require "flame.base.objects"
 
 local nn = {}
 
---- Raises "op: message" at the line of the script, however deep in the library it is called.
+--- Raises the message at the line of the script, however deep in the library it is called.
 local function fail(message, ...) flame.internal.fail("", message:format(...)) end
 
 local order = setmetatable({}, { __mode = "k" })     -- module -> list of keys as first assigned

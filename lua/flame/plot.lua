@@ -152,7 +152,7 @@ function(self, x, y, label, c, size, shape, alpha)
   return add(self, "scatter", layer, o)
 end)
 
--- The edges of n equal bins over the finite values; n by default: Freedman and Diaconis (1981).
+-- The finite values, sorted; their range, for n bins; n, by default Freedman and Diaconis' (1981).
 local function bins_of(values, n)
   local kept = {}
   for i = 1, #values do
@@ -255,8 +255,8 @@ kind([[bars(x: T|any[], y?: T|any[], *, width: num = 0.8, label?: str, colour?: 
   return add(self, "bars", layer, { label = label, colour = c })
 end)
 
--- The range of a heatmap's n rows or columns on an axis: the given {first, last} (v), or 1 to n;
--- both extended by half a cell.
+-- The range of a heatmap's n rows or columns on an axis: the given {first, last} (v), or 1 to n
+-- extended by half a cell at both ends.
 local function ends_of(op, name, v, n)
   if not v then return 0.5, n + 0.5 end
   local list = data.list(op, name, v)

@@ -22,7 +22,8 @@ int fl_cli_call(lua_State *L, int narg, int nres);
 /* Print the error on top, if status is one, and pop it. Returns status. */
 int fl_cli_report(const fl_cli *c, int status);
 void fl_cli_message(const char *name, const char *text);      /* to stderr, with newline */
-/* These functions run a chunk each, report its error, if any, and return the status of the call. */
+/* All functions from here on but fl_cli_finish and fl_cli_make_arg: run a chunk each, report its
+** error, if any, and return the status of the call. */
 int fl_cli_string(const fl_cli *c, const char *text, const char *chunk_name);
 /* After a script that succeeded: runs collectives that nothing has read yet, so that what goes
 ** wrong in them is an error of the script. */

@@ -72,7 +72,7 @@ typedef struct fl_edit {
 void fl_edit_open(fl_edit *e);
 void fl_edit_close(fl_edit *e);
 enum { FL_EDIT_END = -1, FL_EDIT_CLEARED, FL_EDIT_LINE };
-/* Reads an entry into e->text, with a NUL after it. */
+/* Reads an entry into e->text, with a NUL after it; returns how that ended: FL_EDIT_*. */
 int fl_edit_read(fl_edit *e, const char *prompt, const char *prompt2);
 /* The text before the cursor becomes 'before'; 'list', if any, is shown above the entry. */
 void fl_edit_complete(fl_edit *e, const char *before, int64_t n, const char *list);

@@ -130,7 +130,7 @@ static void run_put(int size, char *dst, const int64_t *idx, const char *src, in
 
 static const fl_walk line = { .rank = 1, .linear = 1, .size = { INT64_MAX }, .stride = { 1 } };
 
-/* Adds or copies a dense row of a table; the loops of vm.h give the same bits as run_add. */
+/* Adds a dense row to one of a table; the loops of vm.h give the same bits as run_add. */
 static void row_add(const job *j, char *dst, const char *src, int64_t n) {
   const int reg = j->half ? FL_REG_F32 : fl_dtype_reg(j->dtype);
   const fl_vm_fn add = j->vm->op[FL_OP_add][reg];

@@ -91,8 +91,8 @@ void fl_dlpack_delete(void *managed);           /* deletes what flame_to_dlpack 
                                                 ** another library made */
 
 /* ---- opening (open.c) ------------------------------------------------------------------------ */
-/* Like open(2), for regular files and (O_DIRECTORY) folders, as c's permissions allow. -1 with
-** errno, for which fl_file_error has texts. */
+/* Like open(2), for regular files, (O_DIRECTORY) folders and, to write in a context without a
+** folder, character devices, as c's permissions allow. -1 with errno (text: fl_file_error). */
 int fl_file_open(flame_context *c, const char *path, int flags, unsigned mode);
 const char *fl_file_error(int e);
 /* Opens the folder in which the path's last part, *name, is to be made, for calls like openat; -1

@@ -1,8 +1,9 @@
 /*
 ** Opens all files that a script names (tools/check refuses other ways). A context may forbid
 ** reading or writing, and may have a folder: then paths are relative to it, and nothing outside can
-** be reached, by "..", by a link or by an absolute path. Only regular files and folders are opened:
-** opening never waits for a pipe or reads a device.
+** be reached, by "..", by a link or by an absolute path. Only regular files and folders are opened,
+** and without a folder character devices to write (/dev/null): opening never waits for a pipe or
+** reads a device.
 */
 #include "io/io.h"
 #include <errno.h>

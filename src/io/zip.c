@@ -74,8 +74,8 @@ static flame_status find_directory(fl_zip *z, place *d) {
   return e;
 }
 
-/* Reads the 64-bit sizes of a member from its extra fields; they are there, in order, for those
-** sizes that are 2^32 - 1. */
+/* Reads the 64-bit sizes and offset of a member from its extra fields: those whose 32-bit field is
+** 2^32 - 1 are there, in order. */
 static int widen(fl_member *m, const unsigned char *p, size_t n) {
   while (n >= 4) {
     const size_t size = (size_t)le(p + 2, 2);

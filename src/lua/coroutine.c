@@ -113,7 +113,7 @@ static void account(lua_State *L, fl_lua *b) {
 
 static int body(lua_State *L);
 
-/* Push a coroutine that begins with the function at 1. */
+/* Pushes a coroutine that begins with the function at 1. */
 static lua_State *push_new(lua_State *L, fl_lua *b) {
   luaL_checktype(L, 1, LUA_TFUNCTION);
   account(L, b);

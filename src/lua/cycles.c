@@ -31,10 +31,10 @@
 #include "lua/binding.h"
 
 enum {
-  LOOK_AT = 1 << 18,    /* so many values and OWN for each callback are what step 1 examines at
-                        ** most. Boxes beyond are not found and pass for alive, so after a survey
-                        ** that was cut short four times as many are examined: garbage that
-                        ** doubles between collections is found at last */
+  LOOK_AT = 1 << 18,    /* step 1 examines at most this many values, and OWN more for each
+                        ** callback. Boxes that it does not reach are taken as alive, so after a
+                        ** survey that was cut short the next examines four times as many:
+                        ** garbage that doubles between collections is found at last */
   OWN = 32              /* values for each callback that making it has paid for */
 };
 enum { AT_SURVEY = 1, AT_SEEN, AT_QUEUE, AT_FOUND, AT_COUNTS, AT_SETS, AT_REACH, AT_PINNED,
@@ -49,7 +49,8 @@ typedef struct survey {
 } survey;
 
 /* Stores the functions that a collection removed from the table of callbacks there again: those
-** whose callbacks wait for finalisers. Finds all in one pass, and fl_callback_push each in one. */
+** whose callbacks wait for finalisers. One pass over the table of functions restores all of them;
+** fl_callback_push would need a pass for each. */
 static void restore_functions(lua_State *L, const survey *s) {
   const int callbacks = lua_gettop(L) + 1, lost = callbacks + 1;
   int any = 0;

@@ -306,9 +306,9 @@ static void move_rest(draft *s, const fl_decl_form *f, int rest) {
   }
 }
 
-/* Decides where 'id...' goes, and whether options may be the first argument: they may if the first
-** parameter is optional, or is an object (which can be told from options), and is not itself a
-** table. */
+/* Decides where 'id...' goes, and whether options may be the first argument: not in a method, nor
+** if the first parameter may be a table; else if there is none, it may be omitted, or it is an
+** object (which can be told from options). */
 static void finish_params(draft *s, fl_decl_form *f, int rest) {
   if (f->rest == 1) move_rest(s, f, rest);
   f->nparams = (uint8_t)(s->nparams - f->param - (f->rest == 1));

@@ -196,7 +196,7 @@ static int is_rest_list(lua_State *L, const fl_declared *d, const fl_decl_param 
   return !one;
 }
 
-/* "id...": values from 'first' to 'last', or one list. */
+/* Do the values from 'first' to 'last' fit "id...", or is there one, a list whose elements do? */
 static int rest_fits(lua_State *L, const fl_declared *d, const fl_decl_param *p, int first,
     int last, fl_decl_misfit *why) {
   if (first == last && is_rest_list(L, d, p, first)) {
@@ -414,7 +414,7 @@ static void place(lua_State *L, const fl_declared *d, const fl_decl_form *f, con
 }
 
 /* If the single value of "id..." is a list that it accepts, without a metatable or other keys, its
-** elements replace it. Only short lists are accepted, such as sizes and axes. */
+** elements replace it. Only short lists of integers are accepted, such as sizes and axes. */
 static int spread_quickly(lua_State *L, const fl_decl_param *p, int list) {
   const int64_t n = (int64_t)lua_rawlen(L, list);
   int64_t keys = 0;
@@ -504,8 +504,9 @@ static int read_options_quickly(lua_State *L, const fl_declared *d, const fl_dec
   return fits;
 }
 
-/* Handles calls in which every argument fits, and no table is given except for options: only
-** defaults are missing. The arguments of "..." are not changed. */
+/* Handles calls in which every argument fits without further checks, and no table is given except
+** for options or a short list for "id...": only defaults are missing. The arguments of "..." are
+** not changed. */
 static int read_quickly(lua_State *L, const fl_declared *d, const fl_decl_form *f, int holder,
     int n) {
   const fl_decl_param *p = &d->param[f->param];

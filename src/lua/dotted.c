@@ -134,7 +134,8 @@ static int push_path(lua_State *L, search *s) {
   return p != NULL;
 }
 
-/* Is the value on top an object, not a table of functions, that has the field as a method? */
+/* Is the value on top a tensor, or an object whose method the field is: a table with a metatable
+** that lacks the field and is no class? (A table of functions has the field itself.) */
 static int is_object(lua_State *L, const char *name) {
   if (box_at(L, -1) != NULL) return 1;
   if (!lua_istable(L, -1) || !lua_getmetatable(L, -1)) return 0;

@@ -334,8 +334,8 @@ static int inputs_of(const fl_node *n, int tape) {
   return n->state == FL_PENDING || (tape && n->entry != NULL) ? n->nin : 0;
 }
 
-/* Sets the fields about n's autograd state: is it a leaf, can its op be differentiated, did a
-** backward free the record of its op. */
+/* Sets the fields about n's autograd state: is it tracked, is it a leaf, did a backward free the
+** record of its op, is its op without a gradient (nograd). */
 static void set_facts(lua_State *L, const fl_node *n) {
   lua_pushboolean(L, n->entry != NULL);
   lua_setfield(L, -2, "tracked");

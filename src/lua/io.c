@@ -238,7 +238,7 @@ static int io_save(lua_State *L) {
   return fl_lua_leave_status(L, b, m, e);
 }
 
-/* (path, names, tensors): writes a file of another kind by 'save'. */
+/* (path, names, tensors): writes a file by 'save', the writer of its format. */
 static int save_as(lua_State *L, flame_status (*save)(flame_context *, const char *, int64_t,
                                                       const fl_to_save *)) {
   fl_lua *b = self_of(L);

@@ -160,8 +160,8 @@ static void count_arguments(lua_State *L, const plan *p, const fl_kernel_box *k,
   else fl_lua_fail(L, p->l.name, "%d argument%s, need %d: (%s)", given, many, k->taken, list);
 }
 
-/* Calls the configuration's function 'name' with the call's arguments; it returns up to three
-** numbers. */
+/* Calls the configuration's function 'name' with the call's arguments; it returns a number or a
+** list of up to three. Numbers that are not given are 1. */
 static void ask_extent(lua_State *L, const plan *p, int config, int given, const char *name,
                        int64_t out[3]) {
   luaL_checkstack(L, given + 4, p->l.name);

@@ -15,8 +15,8 @@ static int count_lines(const char *from, const char *to) {
   return n;
 }
 
-/* The line at which 'text' begins in the script's own text: the first occurrence from 'line' on, if
-** there is one. */
+/* The line at which 'text' begins in the script's own text: its first occurrence from 'line' on or,
+** if there is none, the first of all; 0: none. */
 static int find_text(const char *script, const char *text, int line) {
   const char *from = script;
   for (int i = 1; i < line && from; i++) from = (from = strchr(from, '\n')) ? from + 1 : NULL;

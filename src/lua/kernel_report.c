@@ -232,7 +232,8 @@ int fl_kernel_lines(lua_State *L) {
   return 1;
 }
 
-/* (kernel) -> its cubin for sm_90, made without a device; nil where there is no NVRTC. */
+/* (kernel) -> its cubin for sm_90, made without a device; nil: the kernel was given in binary form,
+** or NVRTC is missing or does not compile it. */
 int fl_kernel_image(lua_State *L) {
   fl_lua *b = self_of(L);
   const fl_kernel_box *k = fl_arg_kernel(L, 1, "kernel");

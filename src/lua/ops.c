@@ -11,8 +11,8 @@
 
 static int op_of(lua_State *L) { return (int)lua_tointeger(L, lua_upvalueindex(5)); }
 
-/* Writes v into x for 'name_': v is cast to x's dtype, unless it would become another kind of
-** number. */
+/* Writes v into x for 'name_': v is cast to x's dtype, but a float is not written into integers or
+** bools, nor an integer into bools. */
 static flame_status write_back(fl_lua *b, fl_box *x, fl_node *v, const char *op) {
   if (v == NULL) return b->c->err.code;
   fl_node *old = node_of(b, x);

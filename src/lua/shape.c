@@ -9,8 +9,8 @@ static fl_layout shape_at(lua_State *L, int i, const char *op) {
   return *fl_arg_tensor(L, i, op, "x")->t->node->shape;
 }
 
-/* If a view builder returned its input, makes a copy of the node, so that the view is a separate
-** value. */
+/* If a view builder returned its input, makes another node of the same value (without copying its
+** memory), so that the view is a separate value. */
 static fl_node *apart(fl_node *y, fl_node *x) { return y == x && y != NULL ? n_alias(x) : y; }
 
 #define VIEW_BEGIN(op) \

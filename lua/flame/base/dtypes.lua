@@ -35,7 +35,7 @@ function dtypes.pair(op, x, y)
   return lift(x, "x"), lift(y, "y")
 end
 
---- The dtype of a float result of x and y: the wider float dtype; f32 if none is a float.
+--- The dtype of a float result of x and y: one that holds both; f32 if none is a float.
 function dtypes.float_of(x, y)
   local a, b = x.dtype, y.dtype
   if not y:is_floating_point() then b = a end

@@ -68,8 +68,8 @@ local function paths_of(terms, grades)
   return paths
 end
 
---- Adds to the tables t what the layers need to know of components: which one is the scalar part,
---- and which lie in a grade all of whose blades square to 0.
+--- Adds to t the even grades, whether metric is 1 for all components (definite) and, by component:
+--- is it the scalar part, do all blades of its grade square to 0?
 local function note_kinds(t, dims)
   local length = {}
   t.even, t.is_scalar, t.null, t.definite = {}, {}, {}, true

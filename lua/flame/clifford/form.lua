@@ -32,7 +32,7 @@ local function constant(list, dtype, device)
 end
 
 --- The roles (operands, result) other than 'role': all, those that are multiplied first (factors),
---- and the last factor or nil. This is a shared operand, or else the third role if there are three.
+--- and the last factor or nil. This is a shared operand, or else the last role if there are three.
 local function others_of(form, role)
   local shared, others = form.shared or {}, {}
   for _, q in ipairs(form.order) do if q ~= role then others[#others + 1] = q end end

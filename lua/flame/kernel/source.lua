@@ -209,7 +209,7 @@ end
 
 local SAME = { __half = "half", __nv_bfloat16 = "nv_bfloat16" }
 
---- A C type or constant in canonical form, to be compared: no spaces, names replaced by 'env'.
+--- A C type or constant in canonical form, without a default: few spaces, 'env' replaces names.
 local function compared(text, env)
   return (text:gsub("=.*", ""):gsub("__restrict_*", ""):gsub("[%a_][%w_]*", env)
     :gsub("[%a_][%w_]*", SAME):gsub("%s+", " "):gsub(" ?([%*&<>,:]) ?", "%1")

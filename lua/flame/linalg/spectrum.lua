@@ -160,8 +160,8 @@ local function pinv_cotangent(x, p, g)
     x) - matmul(matmul(pt, g), pt)
 end
 
---- For an untracked x = U S V': U', the reciprocals of S and V. Values of at most max(atol, rtol *
---- largest) count as 0, and so do their reciprocals.
+--- For an untracked x = U S V': U', reciprocals of S, V, S, and which of S count: those above
+--- max(atol, rtol * largest). The reciprocals of the others are 0.
 local function truncated(op, x, atol, rtol)
   local lead, count, m, n = need_matrix(op, "x", x)
   local k = math.min(m, n)

@@ -270,7 +270,7 @@ return function(parts, models)
     end
   end
 
-  --- Adds the new tokens to their rows; true when all rows have ended.
+  --- Adds the new tokens to their rows; true: all have ended, or 'stream' refused.
   local function deliver(rows, ids, stops)
     local done = true
     for i, row in ipairs(rows) do

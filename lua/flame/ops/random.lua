@@ -49,8 +49,8 @@ local function checked(rows)
   end
 end
 
---- Draws n positions for each row of weights. On the CPU it reads the weights, so it evaluates; on
---- CUDA the next read raises if weights are invalid.
+--- Draws n positions for each row of weights. Except on CUDA with at most FEW classes it reads the
+--- weights, so it evaluates; there the next read raises if they are invalid.
 local function with_replacement(rows, n, shape)
   local count, classes = rows.shape[1], rows.shape[2]
   local few = classes <= FEW

@@ -418,7 +418,7 @@ local function empty_set(op, x, o)
   return table.unpack(out)
 end
 
---- unique for integers, by counting instead of sorting; nil if their range is wide.
+--- unique by counting, not sorting; nil for floats, bools and wide ranges of integers.
 local function counted(op, flat, o)
   if is_float(flat) or flat.dtype == "bool" then return nil end
   local n, ids = flat:numel(), flat:long()

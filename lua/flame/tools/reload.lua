@@ -97,7 +97,7 @@ end
 
 local plain = { number = true, string = true, boolean = true, ["function"] = true }
 
---- Copies functions and plain values into the old table; objects that it has stay.
+--- Copies functions and plain values into the old table, removes other functions.
 local function put(r, old, new)
   for key, v in next, new do
     local have = rawget(old, key)

@@ -149,8 +149,8 @@ static void take_rows(const pool *q, int64_t plane, range d, range h, char *row,
   if (first) fill(q, row, w);
 }
 
-/* Combines the columns of the windows: for each column of the kernel, over all results for which it
-** is inside the plane. */
+/* Combines the columns of the windows into y: adaptive windows result by result, others for each
+** column of the kernel, over all results for which it is inside the plane. */
 static void take_columns(const pool *q, const char *row, char *y) {
   const fl_pooling *s = &q->s;
   const int64_t n = s->out[2], ss = sum_size(q->kind), step = s->stride[2];
@@ -346,8 +346,8 @@ static void add_apart(const pool *q, char *row, const char *g, int64_t step, int
     for (int64_t i = 0; i < n; i++) ((double *)y)[i * step] += ((const double *)x)[i];
 }
 
-/* Divides one row of cotangents by the counts of their windows, and adds each to its window's
-** columns. */
+/* Sets 'row' to a row of the plane with each cotangent of g, which divide_row has divided, added to
+** the columns of its window. */
 static void spread_columns(const pool *q, const char *g, char *row) {
   const fl_pooling *s = &q->s;
   const int64_t ss = sum_size(q->kind), n = s->out[2], step = s->stride[2];

@@ -108,7 +108,7 @@ int fl_conv_runs(const fl_conv_pass *p, const fl_conv_seg *seg, int nseg, const 
 int64_t fl_conv_gemm_bytes(const fl_conv_pass *p, int workers);
 void fl_conv_gemm(const fl_conv_job *job, const fl_conv_pass *p);
 
-/* conv_weight.c. Transposes 'cols' rows of n elements (at most NR for half types), 'plane' apart,
+/* conv_weight.c. Transposes 'cols' rows (at most NR for half types) of n elements, 'plane' apart,
 ** and widens them: element i of row j goes to b[i * ldb + j]; columns from cols to w become 0. */
 void fl_conv_turn(const fl_conv_loops *l, int dtype, void *b, int64_t ldb, int64_t w,
                   const char *from, int64_t plane, int64_t cols, int64_t n);

@@ -26,8 +26,8 @@ void fl_conv_box_size(fl_conv_box *b, int64_t rows, int64_t cols) {
   b->plane = b->height * b->pitch;
 }
 
-/* Fills one plane of a buffer: rows y, y + step, … and columns x, x + step, … of source plane 'at'
-** (-1: zeros). */
+/* Fills one plane of a buffer: rows y, y + step, … and columns x, x + step, … of the source plane
+** whose first element is 'at' (-1: zeros). */
 static void fill_plane(const fl_conv_job *job, const fl_conv_pass *p, const fl_conv_box *b,
                        char *to, int64_t at, int64_t y, int64_t x) {
   const fl_conv_axis *rows = &p->ax[1], *cols = &p->ax[2];

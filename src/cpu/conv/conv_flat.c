@@ -189,7 +189,7 @@ static int64_t lines_inplace(const flat *q, int64_t rows, int64_t cols) {
   return fits ? rows - 1 : 0;
 }
 
-/* One unit of work: a block of rows of results of one image and group. */
+/* One unit of work: a block (rows and columns) of the results of one image and group. */
 static void flat_unit(void *arg, int64_t unit, int worker) {
   const flat *q = arg;
   const fl_conv_pass *p = q->p;

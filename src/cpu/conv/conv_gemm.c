@@ -150,7 +150,8 @@ static void plan_units(product *q) {
          images * fl_ceil_div(all, q->width) * p->groups < want)
     q->width /= 2;
   q->blocks = images * fl_ceil_div(all, q->width);
-  /* packing pixels again for each unit would cost more than the better balance saves */
+  /* with few blocks only one unit per worker: more would balance better, but packing the pixels
+  ** again for each costs more than that saves */
   if (q->blocks <= FEW_BLOCKS) {
     const int64_t per = fl_ceil_div(q->job->workers, q->blocks * p->groups);
     q->row_panels = fl_min(q->row_panels, fl_ceil_div(q->panels, per));
@@ -248,7 +249,7 @@ static void widen(int dtype, void *to, const char *w, int64_t at, int64_t step, 
   }
 }
 
-/* Packs terms k … end - 1 of a row whose channels are innermost. */
+/* Packs terms k … end - 1 of a row of weights; terms are ordered with channels innermost. */
 static void pack_row(const product *q, char *to, int64_t row, int64_t k, int64_t end) {
   const fl_conv_pass *p = q->p;
   while (k < end) {

@@ -8,7 +8,8 @@
 ** A unit has a block of pixels (rows of results of one plane, or some small images) and some panels
 ** of outputs. What all units would transpose in the same way is transposed first, once: the
 ** weights, or, if all pixels of a group are one block, the source, and then each unit transposes
-** its own panels' weights. Sums: part by part of the channels, within it tap by tap.
+** its own panels' weights. The order of a sum: part by part of the channels, in a part
+** tap by tap.
 */
 #include "cpu/conv/conv.h"
 #include "base/num.h"

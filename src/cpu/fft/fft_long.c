@@ -26,8 +26,8 @@ static void stored(const fl_fft_job *j, int64_t k, double v[2]) {
   if (!real) v[1] = fl_fft_get(j, at, k * f->inner * 2 + 1);
 }
 
-/* Element k of a half spectrum as it is stored, 0 beyond its end; the first and the last element
-** have no imaginary part. */
+/* Element k of a half spectrum as it is stored, 0 beyond its end. The imaginary part of the first
+** element and, if n is even, of element n / 2 is taken as 0. */
 static void spectrum(const fl_fft_job *j, int64_t k, double v[2]) {
   stored(j, k, v);
   if (k == 0 || 2 * k == j->f.n) v[1] = 0;

@@ -40,7 +40,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 /* protected by the lock, as are the variables below except 'blas' */
 static library opened[LIBRARIES];
 static int count, tried, level;
-static fl_blas blas;                 /* … constant once 'tried' */
+static fl_blas blas;                 /* constant once 'tried' is set */
 static void (*omp_set)(int);         /* for a library built on OpenMP: sets the threads of the
                                      ** calling thread */
 static int (*omp_get)(void);
@@ -73,7 +73,8 @@ static int has_room_to_open(long threads) {
   return has_room(CODE * mega + (size_t)threads * (stack + BUFFER * mega));
 }
 
-/* Opens a library where memory is limited, so that it starts no threads; NULL also without room. */
+/* Opens a library where memory is limited, with a single processor if that can be set, so that it
+** starts no threads. NULL also if there is no room. */
 static void *open_limited(const char *file) {
   cpu_set_t all, one;
   CPU_ZERO(&one);

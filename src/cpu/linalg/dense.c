@@ -349,7 +349,7 @@ int fl_dense_svd(int64_t m, int64_t n, const double *a, int full, double *u, dou
 
 /* ---- symmetric eigenvalues --------------------- */
 
-/* Rotates rows p and q, then columns p and q. */
+/* Rotates rows p and q, then columns p and q: the rotation that makes a[p][q] and a[q][p] 0. */
 static void turn_both(int64_t n, double c, double s, double *a, int64_t p, int64_t q) {
   rotate(n, c, s, a + p * n, a + q * n);
   for (int64_t i = 0; i < n; i++) {

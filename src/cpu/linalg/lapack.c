@@ -19,7 +19,7 @@ static const struct { const char *name; size_t at; } entries[] = {
   { "gemm", offsetof(fl_lapack, gemm) },
 };
 
-/* Finds all entries of both types; 0 when one is missing. */
+/* Finds the functions of the table for f32 and f64; 0 when one is missing. */
 static int find_all(void *h) {
   for (int d = 0; d < 2; d++)
     for (size_t i = 0; i < sizeof entries / sizeof *entries; i++) {

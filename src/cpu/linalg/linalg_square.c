@@ -49,7 +49,8 @@ static double side_of(const fl_linalg_one *o, int64_t n, const double *q, room r
   return side;
 }
 
-/* c = det(a) times the transposed inverse of a; returns 0 if a is close to singular. */
+/* c = det(a) times the transposed inverse of a. Returns 0 if a is close to singular, or if its
+** determinant is not a normal number. */
 static int regular(const fl_linalg_one *o, int64_t n, const double *a, double *c, room r) {
   double *lu = doubles(&r, n * n), *one = doubles(&r, n * n);
   int64_t *perm = take(&r, n * 8), zero;

@@ -35,7 +35,7 @@ static int is_same(const lean *b, const fl_instr *x) {
          !b->g->vm->round[x->dtype];
 }
 
-/* An earlier instruction that does the same, or -1. */
+/* One of the last NEAR instructions that does the same as x, an op or a cast; -1: none. */
 static int made_before(const lean *b, const fl_instr *x) {
   const int n = b->k->ninstr, count = fl_operand_count(x);
   if (x->code != FL_I_OP && x->code != FL_I_CAST) return -1;

@@ -87,8 +87,8 @@ static int64_t work_points(const fl_prog *g, const fl_kernel *k, int64_t points)
   return g->dear && k->points <= UNIT_POINTS ? DEAR_POINTS : points;
 }
 
-/* Points of a unit. Hardware prefetching starts again at each unit, so with light work there are
-** only a few per worker. */
+/* Points of a unit. Hardware prefetching starts again at each unit, so with light work units are
+** larger: 16 per worker, but not more than STREAM_POINTS each. */
 static int64_t unit_points(const fl_kernel *k, int workers, int light) {
   return light ? fl_max(fl_min(k->points / (16 * workers), STREAM_POINTS), UNIT_POINTS)
                : UNIT_POINTS;
@@ -129,9 +129,9 @@ static void choose_rows(fl_prog *g, const fl_kernel *k, const uint8_t *kind, int
   g->slots = 10;
 }
 
-/* Columns of a block. For plain rows (stored in the format of registers) all columns, which are
-** contiguous, if each worker has work then. For other rows fewer if there are few rows, but not
-** fewer than are worth another worker. */
+/* Columns of a block. For plain rows (stored in the format of registers) as many as WIDE_BLOCK, as
+** they are contiguous, if each worker has work then. For other rows at most COL_BLOCK, and fewer if
+** there are few rows, but not fewer than are worth another worker. */
 static int64_t col_width(const fl_prog *g, const fl_kernel *k, int64_t columns, int workers,
                          int plain) {
   const int64_t parts_of_block = fl_ceil_div(k->n, FL_VM_CHUNK) * (columns ? k->rows / columns : 1);

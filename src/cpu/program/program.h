@@ -164,7 +164,7 @@ typedef struct fl_prog {
   int64_t slots;                      /* number of states on a worker's counter */
 } fl_prog;
 
-/* One step of 'count' kernels; even: all have equally many units. Plain data in p->mem. */
+/* One step of 'count' kernels; even: all have equally many units. In the plan's memory. */
 typedef struct fl_cpu_step {
   int32_t count, even; fl_prog **prog; int64_t *first; int64_t work;
 } fl_cpu_step;
@@ -172,7 +172,7 @@ typedef struct fl_cpu_step {
 /* lower.c: makes a program; NULL with the error in c. */
 fl_prog *fl_prog_new(flame_context *c, fl_mem *m, const fl_vm *vm, const fl_kernel *k, int workers);
 void fl_prog_free(fl_prog *g);
-/* fuse.c, regs.c (which calls it): 0 when memory is out. */
+/* fl_prog_place (regs.c) calls fl_prog_fuse (fuse.c). Both return 0 when memory is out. */
 int fl_prog_fuse(fl_prog *g);
 /* Sets v to the registers that x reads; returns their number. */
 int fl_vop_reads(const fl_prog *g, const fl_vop *x, uint16_t v[FL_CHAIN]);

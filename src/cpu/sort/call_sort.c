@@ -19,7 +19,8 @@ typedef struct job {
   int64_t rows, n, group;
   int dtype, flip, bits, slim;
   char *room;                     /* the workers' memory */
-  int64_t each;                   /* bytes of 'room' per worker: two rows of elements, and counts */
+  int64_t each;                   /* bytes of 'room' per worker: counts and, for rows that are
+                             ** not long, two rows of elements */
   const atomic_int *stop;
   stretch *part;                  /* long rows */
   int stretches, shift;

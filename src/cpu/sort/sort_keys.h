@@ -9,7 +9,7 @@
 #include "tensor/dtype.h"
 #include <string.h>
 
-/* b: the bits of a float of 'bits' bits whose infinity has bits 'inf'. */
+/* The key of a float that has 'bits' bits, which are b; inf: the bits of its type's infinity. */
 static inline uint64_t fl_key_float(uint64_t b, int bits, uint64_t inf) {
   const uint64_t sign = (uint64_t)1 << (bits - 1), all = sign | (sign - 1);
   const uint64_t size = b & (sign - 1);

@@ -142,10 +142,10 @@ CAST(f64, double) CAST(f32, float) CAST(f16, float) CAST(bf16, float) CAST(i64, 
 CAST(i32, int32_t) CAST(i16, int32_t) CAST(i8, int32_t) CAST(u8, int32_t) CAST(bool, int32_t)
 #undef CAST
 
-/* name: draw, out: how the result is rounded, P: member of the scalars. DRAW4: consecutive indices,
-** as in fills, are processed four at a time: the four share a block of the generator, which the
-** compiler sees because of the form q << 2 | j. DRAW_FROM_I64: an i64 is truncated; DRAW_NARROW: an
-** i32 is rounded. */
+/* DRAW: f gives the number for an index, out: how it is rounded, P: the member of the scalars that
+** is used. DRAW4: consecutive indices, as in fills, are processed four at a time: the four share a
+** block of the generator, which the compiler sees because of the form q << 2 | j. DRAW_FROM_I64: an
+** i64 is truncated; DRAW_NARROW: an i32 is rounded. */
 #define DRAW(name, f, out, P) \
   static void draw_##name(void *y_, const int64_t *idx, const fl_vm_random *q, int64_t n) { \
     T *y = y_; \

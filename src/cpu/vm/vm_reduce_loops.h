@@ -31,7 +31,8 @@ static __attribute__((noinline)) void FN(side_by_side)(T lane[FL_VM_LANES][16], 
     for (int r = 0; r < m; r++) lane[l][r] = x[r * n + l];
 }
 
-/* One block of at most 1024 elements: 16 lanes, then 8+8, 4+4, 2+2, 1+1. */
+/* One block of at most 1024 elements is reduced to 16 lanes, which are then combined in halves:
+** 8+8, 4+4, 2+2, 1+1. */
 #define LANES_ORDERED(name, init) IF_INT( \
   static inline void FN(lanes_##name)(T *out, const T *x, int64_t n) { \
     T lane[FL_VM_LANES]; \
