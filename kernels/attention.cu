@@ -377,7 +377,7 @@ template <int T> struct running {
 };
 
 /* Replaces scores that are not seen by -inf. With a mask that is added (MASK 2), scores also become
-** exponents of 2; without one, exponentials() multiplies them by c. */
+** exponents of 2; otherwise (MASK 0 and 1) exponentials() multiplies them by c. */
 template <int T,
 int N> FN void mask_scores(float (&s)[T][N][4], const sight &w, int i0, int j0, float c) {
 #pragma unroll

@@ -1,7 +1,7 @@
 /*
 ** Attention and its gradients in f32 by ordinary multiply-adds; after attention.cu, where shapes
-** and definitions are described, with TYPE 1. Entries and results are those of attention.cu and
-** attention_back.cu.
+** and definitions are described, with TYPE 1. The kernels have the names and results of those in
+** attention.cu and attention_back.cu.
 **
 ** A block owns TILE rows of a result and walks over the other axis in tiles of TILE rows, through
 ** shared memory. Four lanes share a row: lane l has the scores of columns l, l + 4, l + 8 … of a

@@ -76,7 +76,8 @@ FN pair mirrored(const job &q, const real *x, i64 first, i64 k) {
 }
 
 /* Loads element k of signal t as the forward transform needs it: for an inverse with real and
-** imaginary parts exchanged, and zero after the end. */
+** imaginary parts exchanged, and zero after the end. Mode KERNEL reads no signal: element k is that
+** of the conjugated chirp, which is continued from the end of the m elements backwards. */
 FN pair fetch(const job &q, const real *x, i64 t, i64 k) {
   pair v;
   v.re = v.im = 0;

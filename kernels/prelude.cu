@@ -140,7 +140,8 @@ FN void report(unsigned long long *record, long long site, int64_t where, int64_
   for (int b = 0; b < 8; b++) atomicMin(record + b, at | ((uint64_t)given >> 8 * b & 255));
 }
 /* Turns 'given', a 1-based position on an axis of n, into a 0-based one; 0 for one out of range.
-** fault: the record of reports; 0: nothing is reported. */
+** negative: -1 is the last position. ignore: -100 gives 0 and is no fault. fault: the record of
+** reports; 0: nothing is reported. */
 FN int64_t position(int64_t given, int64_t n, int negative, int ignore, long long fault,
                     long long site, int64_t where) {
   if (ignore && given == -100) return 0;

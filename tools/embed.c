@@ -279,7 +279,8 @@ static int starts_many(const char *name) {
   return !strcmp(name, "prelude.cu") || !strcmp(name, "steps.cu");
 }
 
-/* Writes b as the array text_<i>; then b->n is its size, b->room the size before deflation. */
+/* Writes b as the array text_<i>; then b->n is its size, b->room the size before deflation (0: it
+** was not deflated). */
 static void put_text(FILE *out, int i, bytes *b, int smaller, bytes dictionary) {
   size_t size = 0;
   if (smaller) *b = deflated(*b, dictionary, &size);

@@ -9,8 +9,8 @@
 ** Functions of one argument get every step-th of the 2^32 bit patterns (default 251; 1: all of
 ** them, some minutes for each function). Those of two arguments get as many random pairs, half of
 ** them of random bits, half of moderate size. Results below 2^-126 are counted in units of 2^-149;
-** a wrong NaN, infinity or sign of zero counts as 1e9. f64 functions get 20 million values each,
-** half of them of random bits, the others below 1, 16 and 1024.
+** infinity is taken as 2^128; a wrong NaN or sign of zero counts as 1e9. f64 functions get 20
+** million values each, half of them of random bits, the others below 1, 16 and 1024.
 */
 #include "tensor/math.h"
 #include "../spec/c/ulp.h"

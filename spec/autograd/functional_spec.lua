@@ -153,7 +153,7 @@ end)
 
 describe("checkpoint", function()
   local nn = require "flame.nn"
-  --- Gradients by x and 'others' of a loss of call(f, x); 'call' may be flame.checkpoint.
+  --- Gradients by x and 'others' of a loss of call(f, x), and a random draw made after them.
   local function gradients(call, f, make, others)
     flame.seed(11)
     local x = make()

@@ -107,8 +107,8 @@ SAME(FL_LT_PREF_ALIGN_C, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES);
 SAME(FL_LT_PREF_ALIGN_D, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES);
 SAME(FL_LT_REDUCTION_COMPUTE_TYPE, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE);
 
-/* The symbols that the toolkit's macros choose for a plain name must be the ones that the library
-** loads. */
+/* The symbols that the toolkit's macros choose for a plain name must be those that flame loads.
+** Only the lengths of the names are compared. */
 #define TEXT_(x) #x
 #define TEXT(x) TEXT_(x)
 #define SYMBOL(plain, ours) \

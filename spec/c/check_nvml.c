@@ -26,8 +26,8 @@ SAME(FL_ML_MIG, NVML_DEVICE_MIG_ENABLE);
 SAME(FL_ML_UNCORRECTED, NVML_MEMORY_ERROR_TYPE_UNCORRECTED);
 SAME(FL_ML_SINCE_LOAD, NVML_VOLATILE_ECC);
 
-/* The symbols that the header's macros choose for a plain name must be the ones that the library
-** loads. */
+/* The symbols that the header's macros choose for a plain name must be those that flame loads. Only
+** the lengths of the names are compared. */
 #define TEXT_(x) #x
 #define TEXT(x) TEXT_(x)
 #define SYMBOL(plain, ours) \

@@ -39,7 +39,8 @@ static int fake_is_sticky(fl_cu_result r) {
   return r >= 700 && r < 800 && r != FL_CU_LAUNCH_OUT_OF_RESOURCES;
 }
 
-/* Counts a call; 1 if it is to fail. After a sticky error (700 to 799) every call fails. */
+/* Counts a call (if fake.only is set: of that function alone); 1 if it is to fail. After a failure
+** with a sticky result (700 to 799, except 701) every call fails. */
 static int fake_trip(const char *name) {
   pthread_mutex_lock(&fake_lock);
   int bad = 0;

@@ -1,11 +1,11 @@
 /*
 ** A CUDA driver, NVRTC, cuBLASLt, cuFFT, cuSOLVER and cuBLAS that need no GPU, behind the tables of
-** src/cuda/api/api.def, cufft.def and cusolver.def.
-** Device memory is host memory, copies are memcpy, launches are recorded, the matrix product is
-** computed (f32 and f64), the image of a compiled kernel is a hash of its text. The k-th call can
-** be made to fail, alone or with all calls after it, with any result. Everything created is counted
-** until it is released, so that a test finds leaks after a failure at any place. A test includes
-** fake_driver.c; there is one fake per program.
+** src/cuda/api/api.def, cufft.def and cusolver.def. Device memory is host memory, copies are
+** memcpy. Matrix products and Fourier transforms are computed; launches are only recorded. The
+** image of a compiled kernel is a hash of its text. The k-th call can be made to fail, alone or
+** with all calls after it, with any result. Everything created is counted until it is released, so
+** that a test finds leaks after a failure at any place. A test includes fake_driver.c; there is one
+** fake per program.
 */
 #ifndef FAKE_DRIVER_H
 #define FAKE_DRIVER_H
@@ -77,7 +77,8 @@ extern const fake_computer *fake_computes;
 
 extern fake_state fake;
 extern const fl_cuda_lib fake_libraries;
-/* Sets all counts and requested failures to 0, except the counts of objects not yet released. */
+/* Sets all settings to their defaults and all counts to 0, except the counts of objects not yet
+** released. */
 void fake_reset(void);
 /* Number of objects created and not released, and contexts left current. */
 int64_t fake_leaks(void);

@@ -30,8 +30,8 @@ FAKE fake_u16 fake_bf16(float x) {
   return (fake_u16)((b + 0x7fff + (b >> 16 & 1)) >> 16);
 }
 FAKE float fake_of_bf16(fake_u16 h) { return __uint_as_float((fake_u32)h << 16); }
-/* x rounded to odd: if x is no float, the neighbouring float whose last bit is 1. Rounding it again
-** to a half then gives the same as rounding x itself. */
+/* x rounded to odd: if no float equals x, the float next to it whose last bit is 1. Rounding it
+** again to a half then gives the same as rounding x itself. */
 FAKE float fake_odd(double x) {
   const float f = (float)x;
   if ((double)f == x || f != f || __builtin_isinf(f)) return f;

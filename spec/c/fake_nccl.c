@@ -109,7 +109,8 @@ static int fake_pair(fl_nccl_comm c, fake_op *o) {
   return 1;
 }
 
-/* Is a send or receive before the i-th, with the same peer, still to be done? */
+/* Is a call of the queue before the i-th, of the same kind (send or receive) and with the same
+** peer, still to be done? */
 static int fake_behind(const struct ncclComm *c, int i) {
   const fake_op *o = c->op;
   for (int k = 0; k < i; k++)

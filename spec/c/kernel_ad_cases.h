@@ -1,5 +1,5 @@
 /* Cases of test_kernel_ad.c. Fields: name, arguments (described in kernel_case.h), source, grid,
-** block, whether the derived kernels are derived and checked too, the expected refusal or NULL,
+** block, which derived kernels are derived and checked too, the expected refusal or NULL,
 ** bytes per thread for snapshots of one loop (slot_bytes), bytes of dynamic shared memory. */
 
 /* ---- elementwise, branches ------------------------------------------------------------------- */

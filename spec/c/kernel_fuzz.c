@@ -209,7 +209,7 @@ static int simple(gen *g, int way, int breaks) {
     if (!g->atomics) return 0;
     say(g, "atomicAdd(&q["); integer(g); say(g, " & 3], "); bounded(g); say(g, ");");
     return 1;
-  default: {                  /* all threads write the same value to u[e] and read it back */
+  default: {     /* in_place(), or all threads write the same value to u[e] and read it back */
     if (pick(g, 3)) { in_place(g); return 1; }
     const int e = pick(g, 2);
     say(g, "u[%d] = w[%d]; v%d = 0.5 * v%d * u[%d] + u[%d] * u[2];",

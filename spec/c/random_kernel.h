@@ -1,8 +1,8 @@
 /*
-** What the generators of random kernels (kernel_fuzz.c, parts_fuzz.c, forms_fuzz.c, stencil_fuzz.c)
-** share: functions that write text, and the loop over seeds. Each program is checked by
-** kernel_problem.h. For every fifth program a derived kernel is differentiated and checked too: the
-** adjoint for every third seed, the tangent for the others and where the adjoint is refused.
+** What the generators of random kernels (kernel_fuzz.c, parts_fuzz.c, forms_fuzz.c, stencil_fuzz.c,
+** still_fuzz.c) share: functions that write text, and the loop over seeds. Each program is checked
+** by kernel_problem.h. For every fifth program a derived kernel is differentiated and checked too:
+** the adjoint for every third seed, the tangent for the others and where the adjoint is refused.
 **
 ** X_fuzz [programs [seed [list]]]: prints the seed and source of each failure; with "list" the
 ** result of each seed, and of a single one the source. One program alone: X_fuzz 1 <its seed>.

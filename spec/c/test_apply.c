@@ -236,7 +236,7 @@ static void several_results_twice_differentiated(flame_context *c) {
 
 /* ---- what forward may do -------------------------------------------------------------------- */
 
-/* A forward callback that writes its input and returns the input's gradient by another function. */
+/* A forward callback: writes its input, applies another function to it, returns its gradient. */
 static flame_status busy(flame_context *c, void *arg, flame_tensor *const *in, flame_tensor **out) {
   note inner = { 0 };
   const flame_function f = cubing(&inner);

@@ -1,8 +1,8 @@
 /*
 ** The CPU device against the naive executor of kernel_ref.h: random kernels of all dtypes,
 ** strides and sizes, on every instruction set that this machine has and on 1 and 2 threads. All
-** must have the bits of the reference (NaNs compare equal). Products, scatter, memory, faults and
-** interrupts are tested in test_cpu_steps.h.
+** must have the bits of the reference (NaNs compare equal). Products, scatter, copies, failing
+** allocations and interrupts are tested in test_cpu_steps.h.
 */
 #include "kernel_ref.h"
 #include "cpu/program/program.h"

@@ -17,7 +17,7 @@ typedef struct life {
   int64_t told;               /* if a call up to this number fails, there must be an error */
 } life;
 
-/* Notes that a call failed (e); returns 1 if the caller is to try it once more. */
+/* Notes e, the result of a call, if it is a failure; 1 if the caller is to try the call again. */
 static int again(life *l, flame_status e, int *tries) {
   if (e == FLAME_OK) return 0;
   if (l->first == FLAME_OK) l->first = e;

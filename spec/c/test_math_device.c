@@ -1,9 +1,9 @@
 /*
 ** tensor/math.h as a part of CUDA texts. NVRTC must compile it with a kernel for every op of
-** ops.def and every register type, for sm_90, without a warning. Where there is a GPU, every f32 op
-** and every random generator must give the same bits there as on the CPU (NaNs count as equal), for
-** a million bit patterns each. Parts for which the machine lacks something are skipped with a
-** message.
+** ops.def and every register type, for sm_90, without a warning. Where there is a GPU, every f32
+** op, the casts, the functions of the list PLAIN and every random generator must give the same bits
+** there as on the CPU (NaNs count as equal), for a million bit patterns each. Parts for which the
+** machine lacks something are skipped with a message.
 */
 #include "cuda/text/embedded.h"
 #include "nvrtc.h"

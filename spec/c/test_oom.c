@@ -1,7 +1,8 @@
 /*
 ** The k-th allocation fails, alone or with all after it, for every k until the operation succeeds.
-** Each family of operations must then end in an error, leave no tensor and no node behind, and
-** compute the right value when it is done again. Under ASan this shows leaks too.
+** Each family of operations must then end in an error, or in the right value if a retry succeeded,
+** leave no tensor behind, and compute the right value when it is done again. Under ASan this shows
+** leaks too.
 */
 #include "engine/engine.h"
 #include "flame.h"

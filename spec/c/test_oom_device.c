@@ -3,8 +3,8 @@
 ** turn, alone or with all after it, as out of memory or as a lost device; and so does each host
 ** allocation. After a failure there must be an error or a result of the right shape; after closing,
 ** device and host hold no memory; a context whose device is usable can do the same work again; an
-** interrupt ends waits for a busy device. The fake computes only matrix products, so other values
-** are not checked.
+** interrupt ends waits for a busy device. The fake driver runs no kernels, so only values of
+** matrix products are checked.
 */
 #include "fake_driver.c"
 #include "cuda/cuda.h"
@@ -255,7 +255,7 @@ static flame_tensor *square(flame_context *c, float number) {
 }
 
 /* A chain of products, run again and again: from the third run on it is replayed as a CUDA graph,
-** whose products the fake driver (fake_cuda.c) computes as it does those outside of graphs. One
+** whose products the fake driver (fake_graph.c) computes as it does those outside of graphs. One
 ** result is held, and the last runs have another input. */
 static int replays(flame_context *c) {
   enum { RUNS = 7, HELD = 3, OTHER = 5 };

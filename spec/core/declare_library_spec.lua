@@ -94,7 +94,7 @@ describe("every public function of the core library", function()
       local first = form.positional[1]
       local key = not first or form.options_first
       local place = key and first or form.positional[2]
-      -- an unknown name is then a key of the table that is passed, not an option
+      -- if a parameter takes a table, an unknown name is a key of that table, not an option
       if takes_table(place) or takes_table(first) then return end
       local wrong = names[1] and names[1] .. "q" or "nothing"
       local args = { not key and value_for(first) or nil }

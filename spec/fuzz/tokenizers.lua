@@ -80,7 +80,7 @@ local function sample()
   return table.concat(out)
 end
 
---- Calls f, sometimes while a random allocation fails; checks that an error is a string.
+--- Returns what f returns; nothing if it raises an error. Sometimes a random allocation fails.
 local function call(f, ...)
   local fails = internal.fail_alloc and math.random(4) == 1
   if fails then internal.fail_alloc(math.random(30), math.random(2) == 1) end

@@ -57,7 +57,7 @@ local has_nvrtc = plain:report().registers > 0
 -- Whether a wrong access stops the kernel with a message: a GPU without checks would be lost.
 judged.stops = flame.default_device() == "cpu" or (os.getenv "FLAME_CHECK" or ""):find "bounds"
 
---- Checks that the texts of the kernel and of its adjoint compile, where there is NVRTC.
+--- On the CPU: checks that the texts of the kernel and its adjoint compile, if there is NVRTC.
 function judged.compiles(k)
   if flame.default_device() ~= "cpu" then return end
   local report = k:report()

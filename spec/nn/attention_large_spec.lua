@@ -43,7 +43,7 @@ local function attend(q, k, v, causal)
     enable_gqa = q.shape[2] ~= k.shape[2] })
 end
 
---- The result of f for the packed x, and x's gradient for the cotangent g. each: evaluates each op.
+--- The result of f for packed x, and x's gradient for cotangent g. each: evaluates after each step.
 local function both(f, x, g, c, each)
   local _, b, h, hk, t, s, d, causal = table.unpack(c)
   x = x:detach():clone():requires_grad_(true)

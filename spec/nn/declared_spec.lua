@@ -252,7 +252,7 @@ local function shown(v, seen)
   if type(v) ~= "table" or seen[v] then return v end
   seen[v] = true
   local out = {}
-  -- 'seen' numbers optimisers, for warnings
+  -- an optimiser's field 'seen' is its number, for warnings, and differs
   for key, part in pairs(v) do if key ~= "seen" then out[key] = shown(part, seen) end end
   return out
 end

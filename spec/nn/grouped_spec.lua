@@ -6,7 +6,7 @@ local F64 <const> = { dtype = "f64" }
 local CLOSE <const> = { rtol = 1e-9, atol = 1e-11 }
 local refused = require("spec.support.helper").raises
 
---- Rotary positions by definition: rotates pair i of the features of x (…, t, d) at p by p rate(i).
+--- Rotary positions: turns pair i of the features of x (…, t, d) at position p by p * rate(i).
 local function turn(x, rate, interleaved, first)
   local d, rows = x:size(-1), {}
   for p = 1, x:size(-2) do

@@ -17,8 +17,8 @@ local function patterns()
   return flame.from_bytes(table.concat(parts), { #parts }, "f32"), #parts
 end
 
---- The largest error of v (f32) against r (f64) in units in the last place of r, and its position;
---- a wrong NaN or infinity counts as an infinite error.
+--- The largest error of v (f32) against r (f64) in units in the last place of r, and its position.
+--- Infinity is taken as 2^128; a wrong NaN counts as an infinite error.
 local function worst(v, r)
   v = v:double()
   local largest = 2.0 ^ 128

@@ -63,7 +63,7 @@ describe("a training step with labels", function()
     assert.equal(1, per_step("graphs", two))
   end)
 
-  --- The lines of the last plan of a script, which is given w, x, labels and computed labels.
+  --- The lines of the last plan of a script, which is given w, x, labels, scores and y = tanh(x w).
   local function last_plan(script)
     local text = run([[
       local w, x = flame.randn(6, 5):requires_grad_(true), flame.randn(8, 6)
@@ -111,7 +111,7 @@ describe("a training step with labels", function()
 end)
 
 describe("a small result", function()
-  --- Graphs launched by 10 steps: 8 layers, a sum after the 4th, then the code 'between', 'read'.
+  --- Graphs launched by 10 steps: 8 layers (a sum after the 4th), then code: 'between', 'read'.
   local function graphs(between, read)
     local function of(n)
       return tonumber(run(([[

@@ -6,7 +6,7 @@ local flame = require "flame"
 local internal = flame.internal
 
 local sanitized = os.getenv("FLAME_SANITIZE") ~= nil
--- the step from one allocation that fails to the next, which is the k-th: FLAME_OOM_STRIDE, or 1
+-- the step between the k that are tried: 7 under sanitizers, else FLAME_OOM_STRIDE, or 1
 local STRIDE = sanitized and 7 or tonumber(os.getenv "FLAME_OOM_STRIDE") or 1
 local MOST = 20000
 

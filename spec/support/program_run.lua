@@ -119,7 +119,7 @@ local function snapshot(x, full)
   return t
 end
 
---- Returns a run's log: { k = variable, x = snapshot } per read, then per live variable; and grads.
+--- A run's log, { k = variable, x = snapshot } per read and live variable, and grads; or nil, why.
 function P.run(program, mode, full)
   local vars, log = { bad = {}, missed = 0 }, { n = 0 }
   local before = internal.budget(mode.budget)
@@ -326,8 +326,8 @@ function P.check_gradients(program, log, r)
 end
 
 local function near(a, b, bound) return a == b or a ~= a and b ~= b or math.abs(a - b) <= bound end
---- Returns text on where the logs of two devices differ, or nil. They may not differ in any bit;
---- where bits may differ, not by more than the oracle's bound; gradients have a bound by dtype.
+--- Returns text on where the logs of two devices differ, or nil. Values must have equal bits or,
+--- where 'differs' allows it, be within the oracle's bound; gradients have a bound by dtype.
 local function compare_devices(here, there, want, differs, program)
   if here.n ~= there.n then return ("cpu: %d values read, %d here"):format(there.n, here.n) end
   for i = 1, here.n do

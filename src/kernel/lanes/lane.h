@@ -7,8 +7,8 @@
 **
 ** - A kernel never touches memory outside its arguments, and certain faults end the launch whatever
 **   the checks: an index out of range, a barrier that not all threads reach, a shuffle from an
-**   absent lane, a failed assert, a thread's step limit. Other faults are found if 'checks'
-**   includes them.
+**   absent lane, a misaligned address, a failed assert, the step limit of a block. Other faults are
+**   found if 'checks' includes them.
 ** - The first fault of the lowest block is reported, the same with any number of threads:
 **   reports of several workers are joined by fl_lane_report_join.
 ** - Kernels with races get one of their possible results, since threads run in lockstep;
@@ -94,8 +94,8 @@ fl_lane_code *fl_lane_compile(fl_mem *m, const fl_kfunc *f, fl_error *e);
 void fl_lane_free(fl_lane_code *c);                 /* NULL is fine */
 
 /* 1: the blocks must run in order, on one thread, because of global atomics, arrays that are read
-** and written (unless each thread accesses only its own element), an array that is given twice,
-** printf, or the race check. */
+** and written (unless each thread accesses only its own element), arrays that overlap, one of which
+** is written, printf, or the race check. */
 int fl_lane_serial(const fl_lane_code *c, const fl_lane_launch *l);
 /* 0 with an error: the geometry or the arguments can not be run. Called once per launch. */
 int fl_lane_launch_ok(const fl_lane_code *c, const fl_lane_launch *l, fl_error *e);

@@ -1,11 +1,11 @@
 /*
 ** What FLAME_CHECK finds in addition to wrong indices: races, values that were never set, division
 ** by zero. Two accesses of different threads to one element, at least one a write, are a race
-** unless a barrier (__syncthreads, or __syncwarp within a warp) lies between them; no barrier
-** separates threads of two blocks. Atomics do not race with each other, nor with loads that only
-** guess what an atomicCAS will find (facts/guess.h); nor do writes of the value that is already
-** there. A kernel with fences (__threadfence) may order its blocks itself: accesses of different
-** blocks are then not compared.
+** unless a barrier (__syncthreads, or __syncwarp within a warp) lies between them; only a barrier
+** of the grid separates threads of two blocks. Atomics do not race with each other, nor with loads
+** that only guess what an atomicCAS will find (facts/guess.h); a write of the value that is already
+** there does not race with accesses before it. A kernel with fences (__threadfence) may order its
+** blocks itself: accesses of different blocks are then not compared.
 **
 ** An access is recorded as a stamp, a number that grows with time. From its highest bits: the
 ** block, the barriers that it has met so far, the instruction, 'same' (a write: other threads wrote
@@ -135,9 +135,10 @@ int fl_lane_touched(fl_lane_state *s, const fl_lane_ins *p, int64_t lane, int64_
 
 /* ---- many lanes at once -------------------------------------------------------------- */
 
-/* Did all recorded accesses to the n elements from 'first' on certainly happen before the present
-** ones? Now lane 'lane' accesses the first element, the next lane the next one, and so on; NO_LANE:
-** no lane has an element to itself. */
+/* Of the n elements from 'first' on: are all recorded accesses that could race with one of kind
+** 'how' certainly before the present ones, and are all shared elements set that are read? Now lane
+** 'lane' accesses the first element, the next lane the next one, and so on; NO_LANE: no lane has an
+** element to itself. */
 static int all_ordered(const fl_lane_state *s, const fl_lane_ins *p, int64_t first, int64_t n,
                        int64_t lane, int how) {
   const fl_lane_view *v = &s->views[p->var];

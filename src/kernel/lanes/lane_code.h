@@ -27,8 +27,8 @@ void fl_lane_slot(void *out, int type, fl_kvalue v);   /* writes a value in the 
 int fl_lane_class_of(int type);                 /* class of a type; BOOL and narrow integers: I32 */
 static inline int fl_lane_wide(int cls) { return cls >= FL_LC_I64; }
 
-/* y = f(a, b, c) for n lanes. 'uni': bits 0, 1, 2 mark a, b, c as one value for all lanes (only
-** functions of fl_lane_table.op and select support that). y may be an operand. */
+/* y = f(a, b, c) for n lanes. 'uni': bits 0, 1, 2 mark a, b, c as one value for all lanes; of
+** fl_lane_table, op, select, mul_add, all and any support that. y may be an operand. */
 typedef void (*fl_lane_fn)(void *y, const void *a, const void *b, const void *c, int64_t n,
                            int uni);
 
@@ -115,8 +115,8 @@ typedef enum {
   FL_LI_JUMP,        /* x */
   FL_LI_LOOP,        /* jumps back to x, after a test of the stop flag and the step limit */
   FL_LI_UNLESS,      /* jumps to x if the uniform a is 0; sub: if it is not 0 */
-  FL_LI_IF,          /* masks[m] = current, with sub masks[m + 1] = current & ~a; current &= a (sub
-                     ** 2: & ~a); if no lane is left, jumps to x */
+  FL_LI_IF,          /* masks[m] = current; sub 1: also masks[m + 1] = current & ~a; current &= a
+                     ** (sub 2: & ~a); if no lane is left, jumps to x */
   FL_LI_AND,         /* current &= a; none: x */
   FL_LI_SAVE,        /* masks[m] = current */
   FL_LI_BACK,        /* current = masks[m]; if no lane is in it, jumps to x */
@@ -173,8 +173,8 @@ typedef struct fl_lane_reg {
   int32_t slot;            /* index of its cell, or its index among the vectors of its width */
 } fl_lane_reg;
 
-/* A cell or vector that has a value at the start of each block (parameters) or of the launch
-** (constants). */
+/* A cell or vector that is given a value when the launch starts, and again when each block starts
+** if it is a parameter that the kernel changes or a component of blockIdx. */
 typedef struct fl_lane_init {
   int32_t reg, special;    /* fl_kspecial, or -1 */
   int32_t param;           /* or -1: constant */

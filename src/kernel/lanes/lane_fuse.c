@@ -3,7 +3,8 @@
 ** before anything is stored, need not copy. Its register may be the memory itself (ins.fn 1;
 ** lane_memory.c decides at run time). A product of f32, and the sum that is its only use, become
 ** one pass, in which both are rounded as before. The loads for such products, and for other sums
-** of f32, may leave out the copy too where a warp reads a row of memory (ins.fn 2 and 3).
+** of f32, may leave out the copy too where each row of threads of the block reads consecutive
+** elements (ins.fn 2 and 3).
 */
 #include "kernel/lanes/lane_build.h"
 

@@ -15,7 +15,8 @@
 /* ---- at compile time ----------------------------------------------------------------- */
 
 /* The kind of the result of p, given the kinds of all registers ('known'): one value in the launch,
-** a form (linear in the positions of thread and block), or neither. */
+** a form (linear in the positions of thread and block), a test (comparison of forms), or none of
+** these. */
 static fl_lane_hoist kind_of(const fl_lane_ins *p, const uint8_t *known, int *cls, int *to) {
   const int32_t operand[3] = { p->a, p->b, p->c };
   int fixed = p->once;

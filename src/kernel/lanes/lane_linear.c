@@ -120,7 +120,7 @@ STEP int fits(int cls, int64_t low, int64_t high) {
 
 int fl_lane_fits(int cls, int64_t low, int64_t high) { return fits(cls, low, high); }
 
-/* Adds the range of step n - 1 times. */
+/* Widens a range by that of step * i for i from 0 to n - 1. */
 STEP void widen(int64_t step, int64_t n, int64_t *low, int64_t *high) {
   const int64_t v = step * (n - 1);
   *low += v < 0 ? v : 0;
@@ -162,7 +162,7 @@ STEP int64_t cell(const void *at, int cls) {
 int64_t fl_lane_cell(const fl_lane_state *s, int32_t r, int cls) { return cell(s->reg[r], cls); }
 
 /* Register r as a linear value of class 'cls', which is put into *constant if r is uniform; NULL: r
-** is not linear. */
+** is not linear, or its values do not fit the class. */
 static const fl_lane_linear *operand(const fl_lane_state *s, int32_t r, int uniform, int cls,
                                      fl_lane_linear *constant) {
   const fl_lane_linear *l = &s->linear[r];

@@ -1,7 +1,8 @@
 /*
 ** Loads, stores and atomics of a block. An index is classified once (fl_lane_do_index): consecutive
 ** elements are one copy, the rows of a 2-D block one copy each, other indices are gathered. Ranges
-** are first checked for all lanes together, and lane by lane only if that check fails.
+** are first checked for all lanes together, and lane by lane only if that check fails (those of
+** atomics always lane by lane).
 */
 #include "kernel/lanes/lane_state.h"
 #include <string.h>
@@ -22,8 +23,8 @@ static int64_t integer_at(const void *a, int cls, int64_t i) {
   return cls == FL_LC_U32 ? (int64_t)((const uint32_t *)a)[i] : (int64_t)((const int32_t *)a)[i];
 }
 
-/* Do the threads of each row of the block (equal y and z) have indices that rise by 1? Then 'at'
-** holds the first index of each row. */
+/* Do the threads of each row of the block (equal y and z), at least 8, have indices that rise by 1?
+** Then the register p->dst holds the first index of each row, and *q the range of all indices. */
 static int find_rows(const fl_lane_state *s, fl_lane_info *q, const fl_lane_ins *p) {
   const char *a = s->reg[p->a];
   int64_t *at = s->reg[p->dst];
@@ -87,8 +88,8 @@ static int64_t *lane_indices(fl_lane_state *s, const fl_lane_ins *p) {
   return s->at;
 }
 
-/* Are the indices of all active lanes in range? If so, sets those of the other lanes to valid
-** ones. */
+/* Checks that the indices of all active lanes are in range (0: a fault), and sets those of the
+** other lanes to valid ones. */
 static int check_lanes(fl_lane_state *s, const fl_lane_ins *p, int64_t *at, int64_t count) {
   int64_t good = 0;
   for (int64_t i = 0; i < s->n; i++) {
@@ -109,7 +110,8 @@ static int watch(fl_lane_state *s, const fl_lane_ins *p, const int64_t *at, int 
   return 1;
 }
 
-/* Converts indices into local arrays: element e of lane i is slot e n + i. */
+/* Converts indices of elements of a local array to those of slots: element e of lane i is slot
+** e n + i. */
 static void to_slots(const fl_lane_state *s, int64_t *at) {
   for (int64_t i = 0; i < s->n; i++) at[i] = at[i] * s->n + i;
 }

@@ -3,7 +3,7 @@
 ** AVX2 (base/isa.h). Both are compiled from the same text with the same order of operations, so
 ** results are bit-identical. Rules: no branch in a loop that is to be vectorised; nothing is
 ** contracted; loops work in place ('ivdep' promises that arrays are equal or do not overlap, except
-** in scatter, which has no pragma).
+** in gather and scatter, which have no pragma).
 */
 #if defined(__clang__)
 #pragma clang diagnostic ignored "-Wpass-failed"

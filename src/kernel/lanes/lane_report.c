@@ -1,4 +1,4 @@
-/* Names of faults, and lane code as text. */
+/* Reports of faults as messages. */
 #include "kernel/lanes/lane_code.h"
 
 typedef struct xyz { long long x, y, z; } xyz;
@@ -15,7 +15,7 @@ static void who(fl_text *t, const fl_lane_report *r, const fl_lane_place *p) {
 }
 
 /* Writes "1024 of 'out' (1024 elements)" or "[3][40] of 'tile' (32 x 33)". If the flat index of an
-** array of several dimensions is out of range, the first of its indices is too large. */
+** array of several dimensions is out of range, so is the first of its indices. */
 static void element(fl_text *t, const fl_lane_report *r) {
   if (r->rank < 2) {
     fl_text_printf(t, "%lld of '%s' (%lld element%s)", (long long)r->index, r->name,

@@ -451,7 +451,8 @@ static int may_use(const fl_lane_launch *l, int64_t n) {
   return !l->used || atomic_fetch_add_explicit(l->used, n, memory_order_relaxed) + n < l->most;
 }
 
-/* Called once per iteration of a loop: is a limit of steps used up, or is the launch stopped? */
+/* Called once per iteration of a loop. 0, with a fault: a limit of steps is used up, or the launch
+** is to stop. */
 static int may_go_on(fl_lane_state *s, const fl_lane_ins *p, int64_t length) {
   const fl_lane_launch *l = s->launch;
   s->steps += length;

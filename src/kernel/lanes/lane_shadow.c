@@ -3,8 +3,8 @@
 ** earlier launches left in a table is older. The tables are cleared only when stamps reach their
 ** end (after thousands of launches) or a table must grow. Within a block, stamps count barriers;
 ** when the bits for barriers are used up, all stamps of the block are renumbered so that only the
-** last barriers are still distinguished. Blocks beyond the number that fits the bits (at least
-** 2^24) count as one.
+** last barriers are still distinguished. If there are more blocks than fit the bits (about 2^24),
+** the last ones count as one.
 */
 #include "kernel/lanes/lane_state.h"
 #include <string.h>
@@ -20,7 +20,7 @@ static int bits_of(int64_t n) {
 /* ---- which arrays need marks --------------------------------------------------------- */
 
 /* The first variable with the same array as variable k, since an array may be passed for two
-** parameters; -1: it is not an array. */
+** parameters; -1: k is no pointer parameter. */
 static int first_of(const fl_lane_code *c, const fl_lane_launch *l, int k) {
   const fl_lane_array *a = &c->arrays[k];
   if (a->kind != FL_KV_POINTER || a->param < 0) return -1;

@@ -78,8 +78,8 @@ static void assign(shape *s, int id, int var, int level, int varying) {
 
 static int flag(const shape *s, int id, int f) { return (s->out->flags[id] & f) != 0; }
 
-/* Marks the innermost loop, which a BREAK or CONTINUE leaves, if only some of its lanes reach that
-** statement. */
+/* Marks the innermost loop, which a BREAK or CONTINUE leaves or continues, if only some of its
+** lanes reach that statement. */
 static void leave_loop(shape *s, const fl_kstmt *st, int level) {
   target *t = s->targets;
   while (t && t->stmt->kind != FL_KS_LOOP) t = t->outer;

@@ -28,8 +28,8 @@ static void find_lives(const fl_lane_code *c, life *l) {
 }
 
 /* A variable lives through all loops in which it occurs, since an iteration may use its value from
-** the one before; so does a value that may be set before all blocks (lane_hoist.c). A variable with
-** a value before the first instruction lives throughout. */
+** the one before; so does a value that may be set before the block runs (lane_hoist.c). A variable
+** with a value before the first instruction lives throughout. */
 static void lives_of_variables(const fl_lane_code *c, life *l) {
   for (int64_t k = c->ins.n - 1; k >= 0; k--) {       /* outer loops end last */
     const fl_lane_ins *p = &c->ins.at[k];

@@ -1,8 +1,9 @@
 /*
 ** Which atomic additions are kept in registers until the end of the kernel (text_near.h): those to
-** a global array that this kernel only adds to, at base - 1, base and base + 1, where base has one
-** value in a thread (its variables are assigned once, outside loops) and grows by one from lane to
-** lane. A kernel with a RETURN has no such sums, since all threads must reach its end.
+** a global array that this kernel only adds to, at two or three of base - 1, base and base + 1,
+** where base has one value in a thread (its variables are assigned once, outside loops) and grows
+** by one from lane to lane. A kernel with a RETURN has no such sums, since all threads must reach
+** its end.
 **
 ** Whether lanes are neighbours is decided when the kernel runs: if the bases of two lanes differ by
 ** one, the lane that owns an element adds the other lane's sum for it; otherwise the other lane

@@ -1,6 +1,6 @@
 /*
-** What generated kernels call, as CUDA C++ text: halves in memory, sums over a block, and sums
-** that do not depend on the order of the threads.
+** What generated kernels call, as CUDA C++ text: halves in memory, sums over a block, sums that do
+** not depend on the order of the threads, and the barrier of a grid.
 */
 #include "kernel/text/text.h"
 
