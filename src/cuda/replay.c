@@ -44,7 +44,8 @@ struct fl_recording {
   uint8_t grouped;              /* in a group of processes: spans end before steps that write homes
                                 ** (buffers of the script's tensors) */
   int32_t nfrozen, nbound, nscalar;
-  void **frozen;                  /* addresses in the parameters of others' kernels */
+  void **frozen;                  /* addresses that the graphs hold as constants: parameters of
+                                  ** kernels that are not generated, and of copies */
   void **bound;                   /* addresses of inputs and results that the graphs have */
   fl_scalar *scalar;              /* scalars that the graphs have */
   struct { span *at; int64_t n, cap; } spans;

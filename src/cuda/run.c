@@ -44,7 +44,7 @@ static flame_status look(fl_cuda *s, int written, fl_fault *fault) {
 }
 
 /* The step, from 'first' on, one of whose index checks has this number (an index in
-** plan->fault). */
+** plan->fault); 'first' if there is none. */
 static int32_t step_of_site(const fl_plan *p, int32_t first, int32_t site) {
   for (int32_t i = first; i < p->nstep; i++)
     for (int32_t j = 0; p->step[i].kind == FL_S_KERNEL && j < p->step[i].count; j++) {
@@ -117,9 +117,9 @@ static flame_status tell_call(fl_cuda *s, const fl_plan *p, int32_t open, fl_fau
   return e;
 }
 
-/* Must the checks before step i be read? Yes before a write that does not read them itself, and
-** before a collective that runs on the host, or one before which ranks tell each other the results
-** of their checks. */
+/* Must the checks before step i be read? Yes after the last step (i = p->nstep), before a write
+** that does not read them itself, and before a collective that runs on the host, or one before
+** which ranks tell each other the results of their checks. */
 static int must_look(fl_cuda *s, const fl_plan *p, int32_t i) {
   if (i == p->nstep) return 1;
   if (p->step[i].commits) return !fl_step_guarded(s, &p->step[i]);

@@ -27,8 +27,8 @@ static void see(survey *s, int mode, double v) {
   s->sum += v;
 }
 
-/* 1: all are finite (or it is not a float); 0: s->bad of them are not; -1: could not be read, the
-** error is kept. */
+/* 1: no element of n is bad (NaN in mode NAN, else not finite), or n is not a float; 0: s->bad of
+** them are, or n is a number that is bad; -1: n could not be read, the error is kept. */
 static int all_finite(flame_context *c, int mode, fl_node *n, survey *s) {
   *s = (survey){ .low = INFINITY, .high = -INFINITY };
   if (!fl_is_float(n->dtype)) return 1;
@@ -45,7 +45,8 @@ static int all_finite(flame_context *c, int mode, fl_node *n, survey *s) {
   return e == FLAME_OK ? s->bad == 0 : -1;
 }
 
-/* Writes ", (2, 3) f32 from -1 to 4, mean 1.5". */
+/* Appends "(2, 3) f32 from -1 to 4, mean 1.5" to 'out', after "; " if there is text already. If
+** elements are infinite their number takes the place of the mean. */
 static void tell_operand(char *out, size_t size, const fl_node *n, const survey *s) {
   char shape[FL_SHAPE_TEXT], more[48];
   if (n->state == FL_NUMBER || !fl_is_float(n->dtype) || s->low > s->high) return;

@@ -67,9 +67,9 @@ static void note_left(flame_context *c, int64_t heap) {
   k->left_heap = heap;
 }
 
-/* Does a full collection; its result is compared with later states to decide when the next one is
-** due. Handles that it finds dead are released, but their objects are old now, and only another
-** full collection frees them. */
+/* Does 'times' full collections; the state after them is compared with later states to decide when
+** the next one is due. Handles that it finds dead are released, but their objects are old now, and
+** only another full collection frees them. */
 static void full(flame_context *c, int times) {
   fl_collecting *k = &((fl_engine *)c->engine)->collect;
   c->stats.collections++;
@@ -81,7 +81,8 @@ static void full(flame_context *c, int times) {
   note_left(c, k->heap);
 }
 
-/* Counts the ops done since the last call. The script may reset the counter. */
+/* Adds the ops recorded since the last call to 'work', and the values and KB that are pending now
+** to 'kept'. The script may reset the counter of recorded ops. */
 static void note_work(flame_context *c) {
   fl_collecting *k = &((fl_engine *)c->engine)->collect;
   if (c->stats.recorded < k->seen) k->seen = 0;

@@ -258,7 +258,8 @@ flame_context *fl_open_inside(const flame_options *options, flame_context *outer
     flame_close(c);
     return NULL;
   }
-  return c;                      /* an invalid FLAME_DEVICE is kept as the first error */
+  return c;                      /* invalid options, or an invalid FLAME_DEVICE or other switch, are
+                                 ** kept as the first error */
 }
 
 flame_context *flame_open(const flame_options *options) {

@@ -18,7 +18,8 @@ typedef struct fl_collecting {
                                           ** expensive steps */
   uint8_t told;                           /* 'least' was set by a test: no collector step is
                                           ** timed */
-  int64_t live, bytes, heap;              /* handles; bytes that they hold; KB of the host's heap */
+  int64_t live, bytes, heap;              /* handles; bytes of tensors and of the context's host
+                                          ** memory; KB of the host language's heap */
   int64_t left, left_heap;                /* handles, and KB of the heap, after the collector's last
                                           ** step */
   int64_t seen;                           /* number of ops recorded when 'work' was last updated */
@@ -50,8 +51,9 @@ typedef struct fl_engine {
   struct { uint64_t *at; int64_t n, cap; } texts; /* hashes of the kernel structures for which text
                                                   ** was generated */
   uint8_t collecting;                             /* a collector step is being done */
-  uint8_t untold;                    /* a write was refused because a value was out of range */
-  fl_error untold_error;                 /* the error of that write, which no read has raised yet */
+  uint8_t untold;                    /* an error that no value shows (such as that of a write which
+                                     ** was refused) waits for the next read, which raises it */
+  fl_error untold_error;                 /* that error */
   int debug;                                      /* FLAME_DEBUG */
   /* scan.c: a window is run op by op; a step of its last run wrote a NaN; this evaluation has found
   ** the op that made it; the warning about its cost was given */
@@ -61,8 +63,8 @@ typedef struct fl_engine {
   struct fl_profile *profile;                     /* NULL: none is on */
   fl_suspect kernel[FL_SUSPECTS], other[FL_SUSPECTS];   /* suspects.c: rings of the last launches */
   int64_t nkernel, nother;
-  const fl_program *now;           /* the program that runs on a GPU; NULL: nothing runs */
-  /* the plan of 'now', and how many of the plan's steps have been queued */
+  const fl_program *now;           /* the program that runs; after the run it must not be used */
+  /* while 'now' runs on a GPU its plan, otherwise NULL; how many of the plan's steps are queued */
   const fl_plan *now_plan;
   const int32_t *now_done;
   fl_collecting collect;
@@ -87,7 +89,7 @@ flame_status fl_read_node(flame_context *c, fl_node *n, void *out, size_t bytes)
 /* A new STORED node from row-major host bytes. Borrowed: the current scope holds it. */
 fl_node *fl_node_from_host(flame_context *c, int device, int dtype, int ndim, const int64_t *shape,
                            const void *data);
-/* A STORED node on 'device' with n's value (evaluates n), held by the current scope. Gradients flow
-** back through it. */
+/* n itself if it is on 'device'; otherwise a STORED node there with n's value (evaluates n), held
+** by the current scope, through which gradients flow back. */
 fl_node *fl_to_device(flame_context *c, fl_node *n, int device);
 #endif

@@ -300,7 +300,8 @@ static void note_refused(flame_context *c, const run *r) {
     if (r->program.nodes.at[i]->rests == REFUSED) raise_later(c);
 }
 
-/* For writes that a failed run did not reach. */
+/* If a failed run did not complete a write to a home (the buffer of a handle), makes the next read
+** raise the error. */
 static void note_unwritten(flame_context *c, const fl_plan *p, int32_t done) {
   for (int32_t i = 0; i < p->nout; i++)
     if (p->out[i].home >= 0 && p->out[i].step >= done) raise_later(c);

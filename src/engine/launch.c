@@ -243,8 +243,8 @@ static int64_t own_result(const fl_launch *l, int i) {
   return n->shape->numel * fl_dtype_size(n->dtype);
 }
 
-/* Finds the results that this launch is proven to write completely, which need no initial value.
-** While checks are on all results have an initial value. */
+/* Changes to RAW the results that this launch is proven to write completely, so that they get no
+** initial value. While checks are on all results have one. */
 static void find_whole(fl_launch *l) {
   for (int i = 0; i < l->p[FL_KP_COUNT_ARGS]; i++) {
     const int64_t bytes = own_result(l, i);

@@ -43,8 +43,9 @@ typedef struct fl_launch {
 } fl_launch;
 
 void fl_launch_begin(fl_launch *l, flame_context *c, fl_kfunction *k);
-/* May x be the array for parameter i? If so, it is put on the launch's device. index: C's name of
-** the 4-byte type with which the kernel counts elements; NULL: a wider type. */
+/* May x be the array for parameter i? The first array determines the launch's device, on which all
+** must be. 0: no, with an error. index: C's name of the 4-byte type with which the kernel counts
+** elements; NULL: a wider type. */
 int fl_launch_takes(fl_launch *l, int i, const char *index, const fl_node *x);
 /* Adds an array that is read, borrowed until the launch is recorded. Returns its index in l->in;
 ** -1: there are too many. */

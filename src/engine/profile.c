@@ -22,8 +22,8 @@ void fl_step_name(const fl_step *s, char *out, size_t size) {
   snprintf(out, size, "%s", name);
 }
 
-/* A lower bound of the bytes that a step reads and writes; the planner counts only those of
-** kernels. */
+/* The bytes that a step reads and writes, as the planner counts them; it does not count those of a
+** product, of which each batch counts here as three matrices. */
 static int64_t bytes_of(const fl_step *s) {
   const fl_matmul *m = s->matmul;
   if (s->kind != FL_S_MATMUL || s->moved > 0) return s->moved;
@@ -39,7 +39,8 @@ static const fl_node *made_by(const fl_program *g, const fl_plan *p, int32_t i) 
   return NULL;
 }
 
-/* A value that step i computes: a kept one if it completes any. */
+/* A value that step i computes: a kept one if it completes any; if none is known, the program's
+** last one. */
 const fl_node *fl_step_value(const fl_program *g, const fl_plan *p, int32_t i) {
   const fl_node *n = made_by(g, p, i);
   const int32_t own = p->step[i].node;

@@ -15,7 +15,8 @@ typedef enum fl_profile_kind {
 
 typedef struct fl_profile_event {
   char op[72];                   /* "mul+add+relu", "matmul", "sort"; or the kind's name */
-  char shape[72];                /* "(32, 16) f32" of the result, or "32x8 . 8x16 f32"; "" */
+  char shape[72];                /* "(32, 16) f32" of a kept result, "32x8 . 8x16 f32" of a product,
+                                 ** "(32, 16)" of the points of a kernel; "": not known */
   uint32_t site;                 /* line that recorded what it computes; 0: unknown */
   uint8_t kind, device, dtype, replayed;
   int32_t calls;                 /* instances in the one launch */

@@ -76,7 +76,8 @@ static void refuse_writes(flame_context *c, const fl_node *nan) {
   }
 }
 
-/* Computes n alone; its operands are stored. */
+/* Computes n, whose operands are stored, alone. Fails if it makes a NaN out of operands without
+** one, and then refuses the writes that depend on it. */
 static flame_status compute(flame_context *c, fl_node *n) {
   fl_engine *e = c->engine;
   fl_node *in[UINT8_MAX];

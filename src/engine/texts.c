@@ -9,8 +9,8 @@
 #include "engine/evaluate.h"
 #include <stdio.h>
 
-/* Adds h to the set; 1 if it was not there. If the set is full or memory is out: 1, so it is
-** counted again. */
+/* Adds h to the set; 1 if it was not there. If there is no memory to enlarge the set: 1, and h is
+** counted again the next time. */
 static int is_new(fl_engine *e, fl_mem *m, uint64_t h) {
   if (e->texts.n * 2 >= e->texts.cap) {
     const int64_t cap = e->texts.cap ? 2 * e->texts.cap : 256;

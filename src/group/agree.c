@@ -1,6 +1,7 @@
 /*
 ** Agreement: before data moves, ranks compare the collectives that they call. Each sends its header
-** to every other, so all see the same headers, and if two differ all raise the same text.
+** to every other, so all see the same headers, and if two differ all raise the same text. A send
+** and its receive are compared by their two ranks alone.
 */
 #include "group/wait.h"
 #include <stdio.h>
@@ -68,7 +69,7 @@ static const char *remedy(const fl_header *a, const fl_header *b) {
          ? "; where their backwards differ, give data_parallel half = false" : "";
 }
 
-/* Reports a disagreement. All ranks see it, so none need be told. */
+/* Reports a disagreement. All ranks that compare see it, so none of them need be told. */
 static int disagree(fl_turn *t, const fl_header *a, int ra, const fl_header *b, int rb) {
   char x[116], y[116];
   const fl_header *h[2] = { a, b };

@@ -54,7 +54,8 @@ static int64_t digest_of(const fl_group *g, const fl_call *k, int64_t before) {
   return (int64_t)fl_hash64(k->p, sizeof *k->p * words_of(k), h);
 }
 
-/* Writes into the header a summary of the plan's collectives from k on. */
+/* Writes into the header how many collectives the plan has from k on, a digest of those after k,
+** and whether the plan checks indices. */
 static void look_ahead(fl_turn *t, const fl_call *k) {
   const fl_plan *p = t->g->plan;
   fl_header *h = t->mine;

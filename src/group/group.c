@@ -143,7 +143,7 @@ void fl_group_end(flame_context *c, flame_status e) {
   g->unproven = 0;
 }
 
-/* No script is there any more that could raise the error. */
+/* Writes the context's error to stderr: there is no script any more that could raise it. */
 static void tell_error(flame_context *c) {
   char place[96] = "";
   if (c->up->place) c->up->place(c, c->err.site, place);

@@ -172,7 +172,8 @@ typedef struct fl_group {
   struct { fl_choice *at; int64_t n, cap; } choices;     /* rank 0's */
   fl_asker *asker;
   char broken[FL_CALL_FAULT];            /* why the group is broken; empty: it is not */
-  char word[FL_CALL_FAULT];              /* what the other ranks were told when it broke */
+  char word[FL_CALL_FAULT];              /* what the other ranks were told when it broke, or what
+                                         ** the rank that broke it told */
   /* a posted message could not be cancelled and may still be written into our memory: so
   ** nothing more is posted */
   uint8_t stuck;
@@ -185,8 +186,9 @@ typedef struct fl_group {
 flame_status fl_group_open(flame_context *c, double limit);
 /* Runs pending effects, says goodbye, and frees the group. Does nothing if there is none. */
 void fl_group_close(flame_context *c);
-/* Runs a collective on host memory. 'room': fl_group_room bytes. fault: FL_CALL_FAULT bytes, set if
-** ranks disagree or one is missing. FLAME_INTERRUPTED: by the context's flag. */
+/* Runs a collective on host memory. r->scratch: fl_group_room bytes. r->fault: FL_CALL_FAULT bytes,
+** set (the result is FLAME_OK then) if ranks disagree, one is missing or the group has ended.
+** FLAME_INTERRUPTED: by the context's flag. */
 flame_status fl_group_run(flame_context *c, const fl_call_run *r);
 int64_t fl_group_room(const fl_call *call);
 /* Called before a plan runs, and afterwards with the status of the run: if it failed, and other

@@ -210,7 +210,8 @@ static int probe(fl_wire *w, int from, int channel) {
   return p->full[channel] >= 0;
 }
 
-/* An array that is arriving is read and dropped; one that is being sent can not be cancelled. */
+/* An array that is arriving is read and dropped. If one is being sent, this rank can send nothing
+** more on the connection. */
 static int cancel(fl_wire *w, fl_letter *l) {
   fl_tcp_peer *p = &of(w)->peer[l->peer];
   if (p->wants == l) p->wants = NULL;

@@ -5,8 +5,8 @@
 ** A stream is a sequence of frames: a head with channel and length, then the bytes. Frames of
 ** arrays go directly from and to a letter's bytes, one in each direction at a time. Frames of other
 ** channels are short: they are written to an outbox when posted, and arrive in a box for their
-** channel, so the message of a rank that gave up is seen although its earlier data has not been
-** read yet.
+** channel, so the message of a rank that gave up is seen although its earlier short messages have
+** not been read yet.
 */
 #ifndef FL_GROUP_TCP_H
 #define FL_GROUP_TCP_H

@@ -64,7 +64,8 @@ void fl_group_cancel(fl_group *g) {
   g->nletter = 0;
 }
 
-/* "rank 2", "ranks 2 and 3": those from which nothing has arrived. */
+/* Writes what is waited for: "rank 2" or "ranks 2 and 3", of which a message is not complete; if
+** there is none, that the others take what is sent; if nothing is in transit, the others' GPUs. */
 static void missing(const fl_group *g, char *out, size_t bytes) {
   int n = 0, last = -1;
   if (!g->nletter) {

@@ -8,7 +8,7 @@ typedef struct fl_header {
   int64_t form;                          /* fl_group_form() */
   int64_t number, dtype, lane;
   int64_t count, digest;                 /* number of collectives from this one to the plan's end,
-                                         ** and a digest of them */
+                                         ** and a digest of those after it */
   int64_t checks;                        /* the plan has checks of indices */
   int64_t p[FL_COLLECT_SIZES + FL_MAX_AXES];
   char what[32], place[96];

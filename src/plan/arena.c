@@ -223,9 +223,9 @@ static void share(const fl_planner *P, const fl_turn *turns, int64_t n, int32_t 
 
 /* ---- places ---------------------------------------------------------------------------------- */
 
-/* A bug that tests plant: all floats whose lives begin in step s are put at the address of the
-** first of them. Positions are excluded, so that the run is wrong but in bounds; nothing is
-** freed. */
+/* A bug that tests plant: arrays of floats whose lives begin in step s are put at the address of
+** the first of them if they are not larger. Positions are excluded, so that the run is wrong but in
+** bounds; nothing is freed. */
 static void overlay(fl_planner *P, const int32_t *head, const int32_t *next, int64_t s) {
   int32_t first = -1;
   for (int32_t t = head[2 * s]; t >= 0; t = next[2 * t]) {

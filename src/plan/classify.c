@@ -83,8 +83,9 @@ static void anchor_pieced(fl_planner *P, const fl_node *n) {
   }
 }
 
-/* Counts how many times a form (sums of products of slices, form.c) reads input i, which may be
-** deferred (recomputed by its readers) or a cat of pieces. */
+/* Adds the number of components of a form (sums of products of slices, form.c), each of which may
+** read its input i, to the consumers of that input and, if this is a cat without memory, of its
+** pieces. */
 static void count_form_reads(fl_planner *P, const fl_node *n, int i) {
   const fl_form_code *f = n->attr->form;
   const int32_t t = fl_plan_source(P, n->in[i]);
@@ -110,9 +111,9 @@ static void anchor_inputs(fl_planner *P, const fl_node *n) {
   }
 }
 
-/* On the CPU a scatter checks its index itself if no other step reads the index and its source is
-** in memory: positions then take no memory. But a write in place may not fail half-way, and one
-** into no elements is not a step, so their indices are checked separately. */
+/* On the CPU a scatter checks its index itself if nothing else uses the checked index and the index
+** tensor is in memory: positions then take no memory. But a write in place may not fail half-way,
+** and one of or into no elements is not a step, so their indices are checked separately. */
 static void take_check(fl_planner *P, int32_t t) {
   fl_cell *cell = &P->cell.at[t];
   const fl_node *n = cell->node, *q = n->op == FL_OP_scatter && P->p->device == 0 ? n->in[1] : NULL;
@@ -165,8 +166,9 @@ static int is_costly_to_repeat(const fl_cell *cell) {
 }
 
 /* Computes length and number of leaves of a cell's expression, down to anchored cells (those that
-** are computed once, not by each reader), and whether it has an INDEX or a reduction. *dearest: the
-** input that is not anchored and has the most leaves (by_leaves) or ops. */
+** are computed once, not by each reader), whether it has an INDEX, and how many inputs of the
+** cell's size are made from reductions. *dearest: the input that is not anchored and has the most
+** leaves (by_leaves) or, otherwise, the longest expression; -1: none. */
 static void sum_up(fl_planner *P, int32_t t, int by_leaves, int32_t *dearest) {
   fl_cell *cell = &P->cell.at[t];
   const fl_node *n = cell->node;
@@ -198,8 +200,9 @@ static void sum_up(fl_planner *P, int32_t t, int by_leaves, int32_t *dearest) {
   cell->reduced = (uint8_t)reduced;
 }
 
-/* Computes length and number of leaves of the largest component of a form (form.c); inputs count as
-** often as the component reads them. */
+/* Computes length and number of leaves of the largest component of a form (form.c), whose reads are
+** taken to be divided equally among the inputs. Anchors inputs (each is then computed once, in
+** memory) until the component is not longer than FL_FORM_LIMIT. */
 static void measure_form(fl_planner *P, int32_t t) {
   fl_cell *cell = &P->cell.at[t];
   const fl_node *n = cell->node;
@@ -250,8 +253,8 @@ static void measure(fl_planner *P, int32_t t) {
   }
 }
 
-/* A cell is awaited if it, or a cell made from it, is broadcast. If t is awaited, marks the inputs
-** of the same size as awaited, too. */
+/* A cell is awaited if it, or a cell of its size that readers recompute from it, is broadcast. If t
+** is awaited and not anchored, marks its inputs of the same size as awaited, too. */
 static void note_awaited(fl_planner *P, int32_t t) {
   fl_cell *cell = &P->cell.at[t];
   const fl_node *n = cell->node;
@@ -265,7 +268,8 @@ static void note_awaited(fl_planner *P, int32_t t) {
 /* A run on a GPU ends when the host has seen the report of the last check (cuda/run.c). An INDEX
 ** beside values that the run computes would be checked when these are there, so it is anchored:
 ** then it is checked at the begin of the run, and the host goes on while the GPU works. Not if it
-** has more than EARLY_BYTES: storing and reading it takes longer than the host would wait. */
+** is computed from such values itself, or has more than EARLY_BYTES: storing and reading it takes
+** longer than the host would wait. */
 enum { EARLY_BYTES = 1 << 20 };
 static void check_early(fl_planner *P, int32_t t) {
   fl_cell *cell = &P->cell.at[t];

@@ -163,8 +163,9 @@ int fl_plan_depend(fl_planner *P, int32_t g, fl_ref t) {
   return 0;
 }
 
-/* Notes that group g reads a stored cell or an external (a stored input of the plan), and the stage
-** (place in the order) that g needs for that. */
+/* Notes that group g reads cell 'ref' from memory: the groups that write it become dependences of
+** g. Refuses if the cell has no group yet, or if g itself writes it. An external (a stored input of
+** the plan) is there already. */
 static int note_read(fl_planner *P, int32_t g, fl_ref ref) {
   if (ref < 0) return 0;
   if (P->cell.at[ref].group < 0) return FL_EMIT_ANCHOR - ref;
@@ -187,8 +188,8 @@ static int load(fl_planner *P, int32_t g, fl_ref ref, const fl_map *m) {
                                        .from = (uint8_t)dtype, .arg = (uint16_t)a }, ref, m);
 }
 
-/* Would g recompute t, which depends on reductions of other groups, at each of many points? Then t
-** should be anchored (computed once, in one group). */
+/* Would g recompute t, which depends on reductions of other groups, at each of many points? Then
+** requests (hoist) that t be anchored, that is, computed once, in one group. */
 static int repeats(fl_planner *P, int32_t g, int32_t t) {
   const fl_group *G = fl_plan_group(P, g);
   int32_t from[6];
@@ -227,8 +228,9 @@ int fl_plan_pull(fl_planner *P, int32_t g, fl_ref ref, const fl_map *m, int dept
   return fl_plan_emit_cell(P, g, ref, m, depth + 1);
 }
 
-/* The map (from points of group G to elements) of input i of cell t when t is read through map
-** m. */
+/* Finds *ref, which input i of cell t reads, and *out, the map from points of group G to elements
+** by which it is read when t is read through map m. 0: the input is a number; < 0: there is no such
+** map, so t must be anchored. */
 static int input_map(fl_planner *P, const fl_group *G, int32_t t, int i, const fl_map *m,
                      fl_ref *ref, fl_map *out) {
   int64_t stride[FL_MAX_AXES], offset;

@@ -157,8 +157,8 @@ static int merge(fl_mem *m, fl_step *a, fl_step *b) {
   return 1;
 }
 
-/* Can kernels like k be merged? MAPs (elementwise kernels) and reductions of everything can; a
-** kernel of rows or columns has many of them already. */
+/* Can kernels like k be merged? MAPs (elementwise kernels) and reductions of everything can; other
+** kernels of rows or columns have many rows or columns, enough for a launch. */
 static int merges(const fl_kernel *k) {
   return k->kind == FL_K_MAP || (k->kind == FL_K_ROW && k->nkept == 0);
 }
@@ -254,7 +254,8 @@ static int make_steps(fl_planner *P, const fl_turn *turns, int64_t turn_count, f
   return ok;
 }
 
-/* Notes which step completes each result, and which steps write homes (buffers of handles). */
+/* If 'at', which 'step' writes, is a result, notes the first and the last step that write it, and
+** that the step commits if the result is in a home (the buffer of a handle). */
 static void note_out(fl_plan *plan, fl_place at, int32_t step) {
   if (at.where != FL_AT_OUT) return;
   fl_out *o = &plan->out[at.index];

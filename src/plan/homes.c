@@ -18,8 +18,9 @@ static int in_home(const fl_planner *P, fl_ref ref, int32_t home) {
   return ref < 0 && ref != INT32_MIN && P->p->ext.at[~ref]->buffer == P->p->homes.at[home];
 }
 
-/* Does group H read the old value of a home (the buffer of a handle)? *same: it reads each element
-** only at the point at which it stores that element of t. */
+/* Does group H read the old value of a home (the buffer of a handle)? The base of a scatter does
+** not count. *same: H is a kernel and, if it stores t, reads each element only at the point at
+** which it stores that element of t. */
 static int reads_home(const fl_planner *P, const fl_group *H, int32_t home, int32_t t, int *same) {
   int reads = 0;
   *same = 1;
@@ -114,8 +115,8 @@ int fl_homes_open(fl_planner *P, fl_homes *h) {
 }
 
 /* The stage of the last of the groups (kernels) that must run before cell t is written to its home:
-** groups with checks, and readers of the home's old value; -1: t's writer itself reads other points
-** than it writes. */
+** groups with checks, and readers of the home's old value; -1: a group that writes t reads the old
+** value at other points than it writes, or is one of several that write t. */
 static int32_t last_reader(const fl_planner *P, const fl_homes *h, int32_t t, int32_t writers) {
   const int32_t home = P->cell.at[t].home;
   int32_t last = h->last_check;

@@ -1,7 +1,8 @@
 /*
 ** Structure of kernels: equality, key, and a readable form. Structure is everything that determines
-** a kernel's text: instructions, dtypes, and the class of each stride; not sizes, addresses,
-** offsets or scalars (which are run-time data, so that a new batch size needs no compilation).
+** a kernel's text: instructions, dtypes, the class of each stride, alignment, the size class of
+** rows; not exact sizes, addresses, offsets or scalars (which are run-time data, so that a new
+** batch size mostly needs no compilation).
 */
 #include "plan/kernel.h"
 #include "base/hash.h"

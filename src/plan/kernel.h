@@ -113,11 +113,13 @@ typedef struct fl_kernel {
                                    ** which it was prepared; 0: what every GPU has */
   /* bytes read and written, as the plan counts them (bytes_moved of docs/contract.md 6) */
   int64_t bytes;
-  uint64_t key;        /* hash of the structure: all but sizes, strides, offsets, places, scalars */
+  uint64_t key;        /* hash of the structure, which leaves out exact sizes and strides, offsets,
+                       ** places and scalars */
 } fl_kernel;
 
-/* Compares structure only, as keys and kernel texts do: kinds, instructions, operand dtypes, on
-** which dims each operand's stride is 0, 1 or another, number of dims, size class of rows. */
+/* Compares structure only, as keys and kernel texts do: kinds, instructions, stores, the dtype,
+** access and alignment of operands, on which dims each operand's stride is 0, 1 or another, number
+** of dims, size class of rows. */
 int fl_kernel_same_structure(const fl_kernel *a, const fl_kernel *b);
 uint64_t fl_kernel_key(const fl_kernel *k);
 /* One line per instruction, for FLAME_DEBUG and the golden files. */

@@ -173,7 +173,8 @@ void fl_kernel_measure(const fl_planner *P, fl_kernel *k) {
     if (k->instr[i].pass > k->passes) k->passes = k->instr[i].pass;
 }
 
-/* If the kernel reads a value and writes it in place, marks both operands. */
+/* If the kernel writes a home (the buffer of a handle) and reads that buffer, too, marks both
+** operands as read and written. */
 static void mark_in_place(const fl_planner *P, fl_kernel *k) {
   for (int i = 0; i < k->noperand; i++) {
     fl_operand *w = &k->operand[i];

@@ -79,7 +79,8 @@ static int is_attention(const fl_step *s) {
                                   s->call->call.kind == FL_CALL_attention_back);
 }
 
-/* Is there attention soon after collective i, before its result is needed? */
+/* Is there attention soon after collective i, before its result is read or a home (the buffer of a
+** handle) is written? */
 static int can_wait(const fl_plan *plan, int32_t i) {
   const fl_call_step *k = plan->step[i].call;
   int others = 0;

@@ -215,7 +215,8 @@ static int place_piece(fl_planner *P, int32_t t, int piece, int32_t *first) {
   return fl_place_own(P, t, piece, &s, first);
 }
 
-/* The first component of a form has a separate group: places the others in that group, too. */
+/* Places the components of form t after the first, of which none has a group yet, together in the
+** group of the first, if they may join it: then 1, else 0. */
 static int place_rest(fl_planner *P, int32_t t, int n) {
   const int32_t g = fl_plan_writer(P, t, 0);
   return P->cell.at[t].node->op == FL_OP_form && n > 1 && g >= 0 &&

@@ -90,8 +90,8 @@ static int64_t row_length(const fl_group *G, uint32_t red) {
 }
 
 /* May the group store whole rows beside reductions over 'red' (planner.h, FL_ROW_LIMIT)? Not if
-** rows have no elements: their dims have no strides then, so values at each point would look like
-** values per row. */
+** there are few rows and they are long, or if rows have no elements: their dims have no strides
+** then, so values at each point would look like values per row. */
 static int row_program(const fl_group *G, uint32_t red) {
   const int64_t n = row_length(G, red);
   int64_t rows = 1;
@@ -101,7 +101,7 @@ static int row_program(const fl_group *G, uint32_t red) {
 
 /* May the group sum columns beside the values of each point that it stores? Only on a GPU, where
 ** that saves a launch and the sum's loads. Not if tiles of columns would be mostly empty, or if the
-** group reads so much that going through it in tiles costs more. */
+** group reads or computes so much that going through it in tiles costs more. */
 static int column_program(const fl_planner *P, const fl_group *G, uint32_t red) {
   const int last = G->nd - 1;
   int reads = 0;
@@ -265,8 +265,8 @@ static int crowds(const fl_group *G, const fl_place_was *was, int reduces) {
   return fresh > FL_FRESH_ARRAYS && fresh > G->shared;
 }
 
-/* Is G a small reduction of everything (without kept dims) that other cells wait for, and would a
-** move to that stage delay it? */
+/* Is G a small reduction of everything (without kept dims) that other cells wait for, and is
+** 'stage' later than its own, so that a move there would delay it? */
 static int delays(const fl_planner *P, const fl_group *G, int32_t stage) {
   if (stage <= G->stage || G->kind != FL_K_ROW || G->red + 1 != 1u << G->nd ||
       row_length(G, G->red) > FL_AWAIT_LIMIT) return 0;
@@ -377,7 +377,8 @@ int fl_place_beside(fl_planner *P, int32_t t, int piece, int n, const fl_layout 
 
 /* ---- all cells ------------------------------------------------------------------------- */
 
-/* Could t join a group if cell q, no larger than t, were in memory? */
+/* Is it worth placing q, the cell that a refusal requested, before t is tried again? It is if q is
+** no larger than t and has no group yet. */
 static int helps(const fl_planner *P, int32_t q, int32_t t) {
   return q >= 0 && q != t && P->cell.at[q].group < 0 &&
          P->cell.at[q].shape->numel <= P->cell.at[t].shape->numel;

@@ -45,8 +45,9 @@ static void broadcast_strides(const fl_node *q, const fl_layout *shape, int64_t 
     stride[a] = a < lead || l->size[a - lead] == 1 ? 0 : l->stride[a - lead];
 }
 
-/* Copies cell t's old value in[0] into t's memory; does nothing if t is written in place (the
-** buffer that it is written to holds the old value already). *base: the group; -1: none. */
+/* Copies cell t's old value in[0] into t's memory. If t's home (the buffer in which it must end)
+** holds the old value already, only notes this (base_home). *base: the group that copies; -1:
+** none. Returns as store_group. */
 static int place_base(fl_planner *P, int32_t t, int32_t *first, int32_t *base) {
   fl_cell *cell = &P->cell.at[t];
   const fl_node *n = cell->node, *q = n->in[0];
@@ -155,9 +156,9 @@ static int32_t find_copy(const fl_planner *P, fl_ref ref, const fl_layout *view,
   return -1;
 }
 
-/* Makes the planner's own copy of an input that no library can read: row-major, or column-major if
-** the input is, so that the copy runs along memory. Products that read the same elements,
-** transposed or not, share one copy. */
+/* Finds or makes the planner's own copy of an input that a product can not read as it lies:
+** row-major, or column-major if the input is, so that the copy runs along memory. Products that
+** read the same elements, transposed or not, share one copy. -1: no memory. */
 static int32_t copy_cell(fl_planner *P, fl_ref ref, const fl_node *q, int64_t offset) {
   fl_layouts *table = &P->c->layouts;
   int64_t size[FL_MAX_AXES], stride[FL_MAX_AXES];

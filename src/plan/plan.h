@@ -37,7 +37,8 @@ typedef struct fl_scatter {
   uint32_t limit;               /* index of the plan's scalar with the axis size to check against */
   int64_t size[FL_MAX_AXES];
   fl_operand dst, idx, src;        /* dst.gstride, strides over the space */
-  int64_t position[FL_MAX_AXES];   /* position in the index tensor, for the message */
+  int64_t position[FL_MAX_AXES];   /* strides of the position in the index tensor, which the
+                                   ** message names */
   int64_t extent;                  /* index values are 0 .. extent - 1 */
   int64_t dst_numel;
 } fl_scatter;
@@ -63,7 +64,8 @@ typedef struct fl_step {
                                    ** that earlier steps wait for too (lanes.c) */
   int32_t stage;                   /* steps of one stage could be in any order */
   int32_t count;                   /* KERNEL: number of instances of one structure in one launch */
-  int32_t node;                /* the program's node that the step computes; of several the first */
+  int32_t node;                /* the program's node that the step computes; -1: a kernel, which may
+                               ** compute several */
   fl_kernel *kernel;               /* KERNEL: array of count */
   fl_matmul *matmul;
   fl_scatter *scatter;

@@ -71,7 +71,8 @@ typedef struct fl_cell {
   uint8_t checks;         /* the cell is a scatter that checks its index itself */
   fl_layout *shape;
   uint8_t dtype, anchored, live, stored, faulty;   /* faulty: its expression contains an INDEX */
-  /* a consumer broadcasts the cell; the cell is computed from a reduction of its shape */
+  /* wide: a consumer broadcasts the cell; reduced: how many inputs that it is computed from are, or
+  ** are made from, reductions with results of its size */
   uint8_t wide, reduced;
   uint8_t waits;       /* its expression reads a value that the run computes */
   int32_t index;       /* an INDEX in its expression that reads no such value; -1: there is none */
@@ -227,7 +228,8 @@ int fl_plan_input(fl_planner *P, int32_t t, int i, fl_ref *ref, int64_t stride[F
 int fl_plan_natural(const fl_group *G, const fl_layout *shape, fl_map *m, int *level);
 /* form.c: emits a component of form t, read through m. */
 int fl_plan_emit_form(fl_planner *P, int32_t g, int32_t t, const fl_map *m, int depth);
-/* Emits scalar 0 of t as the value of t: for a fill, all elements of which are that number. */
+/* Emits scalar 0 of t as the value of t: for a fill, all elements of which are that number, and for
+** a component of a form that has no terms, which is 0. */
 int fl_plan_fill(fl_planner *P, int32_t g, int32_t t, int dtype, const fl_map *m);
 /* pieces.c. The component of form t (form.c) in which all elements lie that map m reads over group
 ** g's dims; -1: it reads several, or not always the same one. */
@@ -236,7 +238,7 @@ int fl_plan_component(const fl_planner *P, int32_t t, int32_t g, const fl_map *m
 ** map into it. 0: no, or 'ref' is not a cat. */
 int fl_plan_piece(const fl_planner *P, fl_ref ref, int nd, const int64_t *size, const fl_map *m,
                   fl_ref *to, fl_map *out);
-/* Is node q within one piece of a cat, or in no cat? */
+/* Is node q within one piece of a cat or one component of a form, or in neither? */
 int fl_plan_in_piece(const fl_planner *P, const fl_node *q);
 /* The cell that q is read from, through cats that need no memory; -1: none. */
 int32_t fl_plan_source(const fl_planner *P, const fl_node *q);

@@ -45,7 +45,8 @@ static int move(fl_planner *P, moves *m, int32_t h, int32_t stage, int from) {
   return k < from ? k : from;
 }
 
-/* Finds the stages of the groups that have to follow m->at[0], the group that is to be moved. */
+/* Finds the stages of the groups that have to follow m->at[0], the group that is to be moved. 0:
+** one of them must stay, or there are too many. */
 static int follow(fl_planner *P, moves *m) {
   for (int i = 0; i < m->n; i++) {
     int next = i + 1;

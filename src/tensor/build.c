@@ -276,7 +276,8 @@ static int compute_dtype(flame_context *c, const fl_op_info *o, int t) {
   return -1;
 }
 
-/* Casts operand i to dtype t, or makes it a scalar: in[i] and scal[i]. */
+/* Casts operand x to dtype t: *in; of a number *in is NULL, and *scal is its value for that dtype.
+** 0: an error. */
 static int operand(fl_node *x, int t, const char *op, fl_node **in, fl_scalar *scal) {
   if (fl_is_number(x)) {
     *in = NULL;
@@ -530,9 +531,9 @@ fl_node *fl_build_reduce(int op, fl_node *x, uint32_t axes, int keepdim) {
   return keepdim ? y : n_reshape(y, nleft, left);
 }
 
-/* Sums over the axes that broadcasting added, so that g gets 'shape' again. A sum of negated values
-** is computed as 0 minus the sum, with the same bits: this subtracts few values instead of negating
-** many. */
+/* Sums over the axes that broadcasting added, so that g gets 'shape' again; a g that is smaller
+** than 'shape' is broadcast to it. A sum of negated values is computed as 0 minus the sum, with the
+** same bits: this subtracts few values instead of negating many. */
 fl_node *fl_sum_to(fl_node *g, const fl_layout *shape) {
   if (!g || g->shape == shape) return g;
   const fl_layout *s = g->shape;

@@ -32,7 +32,7 @@ static inline fl_node *n_add_num(fl_node *x, double v) {
 }
 fl_node *fl_build_ternary(int op, fl_node *x1, fl_node *x2, fl_node *x3);
 /* axes: a bit for each axis of x; ~0u: all axes. keepdim 0 drops the reduced axes by a reshape
-** view. Without axes the result is x itself, or 1-based positions, all of them 1. */
+** view. Without axes the result is x in the result's dtype or, of argmax and argmin, all 1. */
 fl_node *fl_build_reduce(int op, fl_node *x, uint32_t axes, int keepdim);
 /* The first of the axes whose length 0 leaves the reduction 'op' without a result; -1: none. */
 int fl_empty_axis(int op, const fl_node *x, uint32_t axes);
@@ -77,8 +77,8 @@ fl_node *n_clone(fl_node *x);
 /* The bytes of x, row-major, as elements of another dtype; the size of the last axis changes
 ** accordingly. */
 fl_node *n_bits(fl_node *x, int dtype);
-fl_node *n_contiguous(fl_node *x);          /* x itself if its layout is contiguous and it is all of
-                                            ** its memory */
+fl_node *n_contiguous(fl_node *x);          /* x itself if its elements are row-major without gaps,
+                                            ** else a copy of it */
 
 /* Views. 0-based axes; negative axes are resolved by the caller. */
 fl_node *n_reshape(fl_node *x, int rank, const int64_t *size);      /* one -1 allowed */
@@ -166,9 +166,9 @@ fl_node *n_dropout(fl_node *x, double p);                 /* training form: scal
 /* keeps the lower (upper: the upper) triangle of the last two axes */
 fl_node *n_tril(fl_node *x, int64_t k, int upper);
 
-/* 'value' with a gradient that 'custom', a function of the script, computes: in[0] = value (not
-** differentiated through), in[1..n] = the function's inputs. 'which': the number of this result
-** among the function's results. custom: borrowed, retained. */
+/* 'value', which is not differentiated through, with a gradient that 'custom', a function of the
+** script, computes with respect to the n nodes in[], the function's inputs. 'which': the number of
+** this result among the function's results. custom: borrowed, retained. */
 fl_node *n_custom(fl_node *value, int n, fl_node *const *in, struct fl_custom *custom, int which);
 /* n_custom with a rule of the library; 'arg' is released with the result's entry of the tape,
 ** or now if it gets none. */

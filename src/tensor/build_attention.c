@@ -20,8 +20,9 @@ typedef struct attention {        /* what the backward reads; all is held */
   int64_t p[FL_AP_COUNT];
 } attention;
 
-/* The memory that x (4 axes) covers, from its first element on, and its strides. If the elements of
-** the last axis are not adjacent x is copied row-major first, unless 'loose'. */
+/* The memory that x (4 axes) covers, from its first element on, and its strides: over the first
+** three axes or, if 'loose', all four. x is copied row-major first if a stride is negative or,
+** unless 'loose', if the elements of the last axis are not adjacent. */
 static fl_node *span_of(fl_node *x, int loose, int64_t *stride) {
   int64_t n = 1;
   int plain = 1;

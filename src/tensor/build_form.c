@@ -31,8 +31,8 @@ static int note(uint8_t seen[FL_FORM_INPUTS][256], int q, int i) {
   return i >= 0 && i < 256 && !seen[q][i]++;
 }
 
-/* Checks the groups (products, form.h) of one component of the result. many: the number of
-** components of each input. */
+/* Checks the groups (sums of products, each times a component of the last input if the form has
+** one: form.h) of one component of the result. many: the number of components of each input. */
 static void check_component(reader *r, fl_form_code *f, const int64_t *many) {
   uint8_t seen[FL_FORM_INPUTS][256] = { { 0 } };
   const int factors = fl_form_factors(f), last = fl_form_has_last(f);

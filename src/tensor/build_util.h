@@ -1,7 +1,7 @@
 /*
-** What the builders share: operand checks, recording and error texts. Only for the files
-** of src/tensor/build*.c and composite.c. Every helper here that returns NULL or 0 has stored an
-** error in the context.
+** What the builders (build.h), calls and composites share: operand checks, recording and error
+** texts, some of which other layers use in their messages. A helper that checks or makes something
+** stores an error in the context if it returns NULL or 0.
 */
 #ifndef FL_TENSOR_BUILD_UTIL_H
 #define FL_TENSOR_BUILD_UTIL_H

@@ -41,7 +41,8 @@ typedef struct fl_call {
   int64_t p[FL_CALL_PARAMS];             /* meaning by kind, see calls.def; rest 0 */
   char what[32];                         /* public op in messages */
   fl_callee *callee;                     /* a reference, or NULL */
-  int32_t nscalar;                       /* data for the callee, not part of a plan's key */
+  int32_t nscalar;                       /* how many scalars it has; their values are not part of a
+                                         ** plan's key */
   fl_scalar *scalar;                     /* owned by a node's call; NULL in a plan's copy */
   fl_scalar few[8];                      /* 'scalar' points here if they fit */
 } fl_call;

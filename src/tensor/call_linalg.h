@@ -10,7 +10,8 @@
 typedef struct fl_linalg_form {
   int64_t batch;
   int batched;                       /* messages name the position in the batch */
-  int64_t m, n, k;                   /* rows, columns, columns of a right-hand side */
+  int64_t m, n, k;                   /* rows; columns; columns of a right-hand side or, of qr, of Q;
+                                     ** of svd the lesser of m and n */
   int a, b;                          /* flags of the kind */
   int nin, nout;
   int64_t in[2], out[3];             /* elements of one matrix in each input and each result part */

@@ -1,12 +1,13 @@
 /*
 ** Checks of pooling (call_conv.h).
-**   max_pool       values of the windows, any dtype but bool; NaN wins
+**   max_pool       the largest value of each window, any dtype but bool; NaN wins
 **   max_pool_at    their 1-based positions in the plane, i64; the first of equals
 **   pool_take      y[i] = x[plane of i, at[i]]    pool_put   its adjoint, sums in order of i
 **   avg_pool       means of the windows           avg_pool_back   its adjoint
 **   resample       weighted sums along one axis: a sparse matrix by rows; its adjoint is the same
 **                  with the transposed matrix
-** An empty window has value lowest, position 0: nothing is taken from or put there.
+** An empty window has the lowest value of the dtype, and position 0: nothing is taken from or put
+** there.
 */
 #include "tensor/call_conv.h"
 

@@ -26,8 +26,8 @@ static fl_node *back_to(fl_node *y, int dtype) {
   return y && fl_is_half(dtype) ? n_cast(y, dtype) : y;
 }
 
-/* The number of elements that each result of a reduction over 'axes' sums; -1 if an axis does not
-** exist. */
+/* The number of elements that each result of a reduction over 'axes' sums. Bits of axes that x does
+** not have are ignored. */
 static int64_t reduced_count(const fl_node *x, uint32_t axes) {
   int64_t n = 1;
   for (int a = 0; a < x->shape->rank; a++)

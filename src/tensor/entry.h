@@ -61,7 +61,8 @@ void fl_entry_restart(fl_node *n, fl_node *b);
 /* Releases grefs, saved values, custom and hooks but keeps the entry, marked as spent, for a
 ** backward without retain_graph, so that a second walk can report it. Leaves are unchanged. */
 void fl_entry_spend(fl_node *n);
-/* Makes all handles except leaves untracked. Does nothing when memory is out. */
+/* Makes the values of handles, and recorded nodes, untracked, except leaves. Does nothing when
+** memory is out. */
 flame_status fl_entries_forget(struct flame_context *c);
 int fl_entry_leaf(fl_node *n, struct flame_tensor *handle);      /* make n a leaf */
 /* n becomes a value of the same leaf as 'old' (write under no_grad). */

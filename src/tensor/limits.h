@@ -60,7 +60,7 @@ void fl_stuck_text(const flame_context *c, char *out, size_t size);
 int fl_refused_text(flame_context *c, char *out, size_t size);
 void fl_tell_refused(flame_context *c); /* adds fl_refused_text to the stored error's message */
 /* If nearly all of the host memory is in use, runs the host's collector; but not again before half
-** of the memory that this freed is used, unless 'again' is true. 1: it was run. */
+** of the memory that was then free is used, unless 'again' is true. 1: it was run. */
 int fl_collect_if_full(flame_context *c, int again);
 /* Begin and end a call by the host, whose time counts. Pairs may be nested. */
 void fl_time_begin(flame_context *c);

@@ -82,8 +82,8 @@ FL_FN double fl_erfc_kernel_f64(double a) {
   return fma(fma(-g, d, p), i, g);
 }
 
-/* e^(s a^2) in two parts, from the two parts of the square; s is 1 or -1; scaled by 2^(*k -
-** 4096). */
+/* e^(s a^2) = (the result + *rest) 2^(*k - 4096), from the two parts of the square; s is 1 or
+** -1. */
 FL_FN double fl_exp_square(double a, double s, double *rest, uint64_t *k) {
   double low;
   const double z = a * a, r = fl_exp_reduce_f64(s * z, &low, k),

@@ -1,11 +1,11 @@
 /*
 ** Nodes: their birth, counts and end; the window (the list of recorded nodes); buffers.
 ** One rule decides everything (node.h): a value is needed while it is held, a PENDING consumer uses
-** it, or its own entry reads it and a later entry names it. Code that lowers a count calls
-** fl_node_settle if the value may have become unneeded. Settling works through an intrusive list,
-** so it needs neither C stack nor memory and can not fail: a chain of a million nodes is freed like
-** a single one. in[] is valid while a node is PENDING (uses keep the inputs) or has an entry (grefs
-** do); otherwise nin is 0.
+** it or a PENDING write guards it, it is a PENDING effect, or its own entry reads it and a later
+** entry names it. Code that lowers a count calls fl_node_settle if the value may have become
+** unneeded. Settling works through an intrusive list, so it needs neither C stack nor memory and
+** can not fail: a chain of a million nodes is freed like a single one. in[] is valid while a node
+** is PENDING (uses keep the inputs) or has an entry (grefs do); otherwise nin is 0.
 */
 #include "tensor/call.h"
 #include "tensor/form.h"
@@ -201,7 +201,8 @@ static void leave_buffer(fl_node *n) {
   fl_buffer_release(n->ctx, b);
 }
 
-/* Makes 'n' a view of 'parent'; 0: no memory for the record of how it was made. */
+/* Makes 'n' a view of 'parent'; 0: no memory for the record of how it was made, or for its entry of
+** the tape. */
 static int look_into(fl_node *n, fl_node *parent, const fl_attr *how, int track) {
   fl_attr *a = how ? fl_node_attr(n) : NULL;
   if (how && !a) return 0;

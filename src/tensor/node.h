@@ -20,7 +20,7 @@
 ** recursion (a chain of 100,000 nodes must not need C stack).
 **
 ** Roots of an evaluation: PENDING nodes with held > 0, or whose entry reads their own
-** value while grefs > 0; and every write with a home (the buffer in which it must end).
+** value while grefs > 0; effects; and every write with a home (the buffer in which it must end).
 */
 #ifndef FL_TENSOR_NODE_H
 #define FL_TENSOR_NODE_H
@@ -60,10 +60,11 @@ typedef struct fl_attr {      /* only for ops that need it; owned by the node */
                               ** name, 0: not set, -1: none */
   int8_t add;                 /* scatter: 1 adds */
   int8_t naxes;
-  uint8_t flags;              /* index: FL_INDEX_*; iota: FL_IOTA_COUNT */
+  uint8_t flags;              /* index: FL_INDEX_*; iota: FL_IOTA_COUNT; gather, scatter: 1: the
+                              ** index has the shape of the result or source (build_index.c) */
   int8_t perm[FL_MAX_AXES];   /* PERMUTE: result axis k is the parent's axis perm[k] */
   int64_t start[FL_MAX_AXES], step[FL_MAX_AXES];   /* SLICE and setslice region, 0-based */
-  int64_t size[FL_MAX_AXES];  /* setslice region sizes, STRIDED sizes */
+  int64_t size[FL_MAX_AXES];  /* sizes of a SLICE or setslice region, or of a STRIDED view */
   int64_t stride[FL_MAX_AXES], offset;             /* STRIDED */
   const char *what;           /* index: the public op's name in messages; static text */
   struct fl_call *call;       /* call: owned (tensor/call.h); else NULL */
@@ -85,8 +86,8 @@ typedef struct fl_node {
                                                   ** keeps it as size 1) */
   uint8_t isint;              /* NUMBER: scal[0].i holds an integer of the script */
   uint8_t hops;               /* planner scratch */
-  uint8_t checks;             /* PENDING: an index that may be out of range is among its inputs;
-                              ** else 0 */
+  uint8_t checks;             /* PENDING: it, or a PENDING value that it is computed from, may fail
+                              ** (an index out of range, a call that reports a fault); else 0 */
   uint8_t named;              /* a handle has named it: a write of another handle copies it */
   uint8_t rests;              /* engine scratch: does it depend on the check that failed? */
   uint8_t effect;             /* needed while it is PENDING, see above */
@@ -131,8 +132,9 @@ typedef struct fl_window {
 
 /* New PENDING node with held = 1, owned by the innermost borrowing scope and appended to
 ** the window; takes one use of each input. The shape's reference is consumed, also on
-** failure. NULL: out of memory, or an input FAILED (its message is repeated). The caller
-** fills axes, scal and attr, then calls fl_entry_attach. Not for views. */
+** failure. NULL with the error in the context: an input FAILED (its message is repeated), memory
+** or the limit of nodes is used up, the device is lost, or an interrupt came. The caller fills
+** axes, scal and attr, then calls fl_entry_attach. Not for views. */
 fl_node *fl_node_new(struct flame_context *c, int op, int dtype, int device, fl_layout *shape,
                      int nin, fl_node *const *in);
 /* A view of 'parent'. layout and offset are already composed with parent's own, so they

@@ -90,7 +90,7 @@ static void norm_release(void *arg) {
   fl_free(&s->c->mem, s, sizeof *s);
 }
 
-/* Gives y the gradient rule norm_back, which takes over what s holds. */
+/* Gives y the gradient rule norm_back, with a copy of s that holds its nodes. */
 static fl_node *with_rule(fl_node *y, const norm *s) {
   norm *kept = fl_zalloc(&s->c->mem, sizeof *kept);
   if (!kept) return fl_no_memory(s->c, "norm");

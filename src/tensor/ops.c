@@ -2,7 +2,8 @@
 ** The descriptors of ops.def. The value texts are taken as they stand there: they reach
 ** NVRTC and the generated CPU loops unexpanded, so this file must not see a macro M
 ** (tensor/math.h is not included here).
-** nograd is true where every gradient of the line is NOGRAD: such a result is never tracked.
+** nograd is true where every gradient of the line is NOGRAD, and for structural ops without inputs:
+** such a result is never tracked.
 */
 #include "tensor/ops.h"
 #include <string.h>

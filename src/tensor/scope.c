@@ -82,8 +82,9 @@ static int is_roomy(const fl_mem *m) {
   return 1;
 }
 
-/* Near the limit of nodes: computes recorded nodes and collects dead ones, but not again before
-** half of the room that was left by this is used. */
+/* Begins a public call in a context with limits. Keeps the error if one is used up; runs the host's
+** collector if host memory is nearly full. Near the limit of nodes it computes recorded nodes and
+** collects dead ones, but not again before half of the room that was left by this is used. */
 static void enter_limited(flame_context *c) {
   enum { NEAR = 64 };
   const int64_t most = c->limits.most[FLAME_NODES];

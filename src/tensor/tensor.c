@@ -132,8 +132,8 @@ int fl_tensor_init(flame_context *c) {
   return 0;
 }
 
-/* Gradient handles may be freed while the list is walked, so it starts over from the head until
-** every handle is shut. Shut handles may be anywhere in the list, hence two passes. */
+/* Closes all handles. The first pass frees values; the second frees gradients, whose handles may
+** leave the list meanwhile, so it starts over from the head until no handle has a gradient. */
 static void shut_all(flame_context *c) {
   for (flame_tensor *t = c->handles; t; t = t->next) shut_value(t);
   for (flame_tensor *t = c->handles; t; ) {
