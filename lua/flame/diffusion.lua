@@ -346,7 +346,7 @@ declare([[flow(model: fn, x: T, steps: int = 50, method: "euler"|"midpoint"|"heu
     end)
   end)
 
---- Sines and cosines of times t (batch), at 'size' frequencies from 1 down to 1 / max_period:
+--- Sines and cosines of t (batch) at size / 2 frequencies from 1 to almost 1 / max_period:
 --- (batch, size), cosines first. An input by which a network gets the time.
 declare("time_embedding(t: T, size: int, max_period = 10000) -> T", function(t, size, max_period)
   if size < 2 or size % 2 ~= 0 then

@@ -4431,7 +4431,7 @@ function diffusion.schedule(steps, kind) end
 ---@field size? integer
 ---@field max_period? number  10000
 
---- Sines and cosines of times t (batch), at 'size' frequencies from 1 down to 1 / max_period:
+--- Sines and cosines of t (batch) at size / 2 frequencies from 1 to almost 1 / max_period:
 --- (batch, size), cosines first. An input by which a network gets the time.
 ---@param t flame.Tensor
 ---@param size integer
@@ -7262,7 +7262,7 @@ function flame.linalg.cholesky_solve(b, l, upper) end
 ---@class flame.options.linalg.cond
 ---@field p? number|"fro"|"nuc"
 
---- Condition numbers in the norm p: 2 (default), -2, "fro", "nuc", 1, -1, inf, -inf. Singular: inf.
+--- Condition numbers in the norm p: 2 (default), -2, "fro", "nuc", ±1, ±inf. Singular: inf (-2: 0).
 ---@param x flame.Tensor
 ---@param p? number|"fro"|"nuc"|flame.options.linalg.cond
 ---@return flame.Tensor
@@ -7536,8 +7536,8 @@ function flame.linalg.matrix_power(x, n) end
 ---@field atol? number|flame.Tensor
 ---@field rtol? number|flame.Tensor
 
---- The number of singular values (i64) that are above atol and above rtol (default: max(m, n) eps)
---- times the largest, or above tol if that is given.
+--- The number of singular values (i64) above atol and above rtol (default: max(m, n) eps; 0 with
+--- atol) times the largest, or above tol if given.
 ---@param x flame.Tensor
 ---@param tol? number|flame.Tensor|flame.options.linalg.matrix_rank
 ---@param hermitian? boolean|flame.options.linalg.matrix_rank  false
@@ -9716,7 +9716,7 @@ function nn.Fold(output_size, kernel_size, dilation, padding, stride) end
 ---@field return_indices? boolean  false
 ---@field _random_samples? flame.Tensor
 
---- Largest elements of windows at random places (Graham 2015); output_size or output_ratio.
+--- Largest elements of windows at random places (Graham 2014); output_size or output_ratio.
 ---@param kernel_size integer|integer[]
 ---@param output_size? integer|integer[]|flame.options.nn.FractionalMaxPool2d
 ---@param output_ratio? number|number[]|flame.options.nn.FractionalMaxPool2d
@@ -9733,7 +9733,7 @@ function nn.FractionalMaxPool2d(kernel_size, output_size, output_ratio, return_i
 ---@field return_indices? boolean  false
 ---@field _random_samples? flame.Tensor
 
---- Largest elements of windows at random places (Graham 2015); output_size or output_ratio.
+--- Largest elements of windows at random places (Graham 2014); output_size or output_ratio.
 ---@param kernel_size integer|integer[]
 ---@param output_size? integer|integer[]|flame.options.nn.FractionalMaxPool3d
 ---@param output_ratio? number|number[]|flame.options.nn.FractionalMaxPool3d
@@ -13987,8 +13987,8 @@ function flame.scalar_tensor(values) end
 --- softmax(scale q k' + mask) v over the last two axes; scale is d ^ -0.5 by default. attn_mask:
 --- bool (true takes part), or floats that are added; is_causal: row i sees keys 1 to i. enable_gqa:
 --- k and v may have fewer heads (axis -3) than q, each for equally many heads of q. Memory for all
---- scores is needed only with dropout, with batch axes that broadcast, for few rows, and for odd
---- sizes on a GPU.
+--- scores is needed only for dropout, tracked masks, batch axes that broadcast, few rows, odd sizes
+--- on a GPU.
 ---@param q flame.Tensor
 ---@param k flame.Tensor
 ---@param v flame.Tensor

@@ -17,9 +17,9 @@ typedef struct fl_cli {
 } fl_cli;
 
 /* ---- script.c ---------------------------------------------------------------------- */
-/* Call the function below 'narg' arguments with a traceback on errors and Ctrl-C armed. */
+/* Calls the function below 'narg' arguments with a traceback on errors and Ctrl-C armed. */
 int fl_cli_call(lua_State *L, int narg, int nres);
-/* Print the error on top, if status is one, and pop it. Returns status. */
+/* Prints the error on top, if status is one, and pops it. Returns status. */
 int fl_cli_report(const fl_cli *c, int status);
 void fl_cli_message(const char *name, const char *text);      /* to stderr, with newline */
 /* All functions from here on but fl_cli_finish and fl_cli_make_arg: run a chunk each, report its

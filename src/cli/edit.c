@@ -211,7 +211,7 @@ static void change_key(fl_edit *e, int key) {
   }
 }
 
-/* Tab at the start of a line indents; elsewhere it completes. */
+/* Tab at the start of a line indents; elsewhere, and in an empty entry, it completes. */
 static void tab_key(fl_edit *e) {
   int64_t i = line_start(e, e->cursor);
   while (i < e->cursor && (e->text.at[i] == ' ' || e->text.at[i] == '\t')) i++;

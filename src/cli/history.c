@@ -15,7 +15,7 @@
 enum { ENTRIES = 1000, MOST_READ = 1 << 20 };     /* of a longer file only the end is read */
 static const char head[] = "_HiStOrY_V2_\n";
 
-/* Make the folders of 'path' that are missing; 0 when that fails. */
+/* Makes the folders of 'path' that are missing; 0 when that fails. */
 static int make_folders(char *path) {
   for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
     *slash = '\0';

@@ -109,7 +109,7 @@ static int load_prompt(lua_State *L) {
   return 1;
 }
 
-/* Put prompt[name] below the 'narg' arguments on top and call it. On failure
+/* Puts prompt[name] below the 'narg' arguments on top and calls it. On failure
 ** the message is pushed. */
 static int call_prompt(session *s, const char *name, int narg, int nres) {
   lua_State *L = s->c->L;

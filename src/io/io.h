@@ -119,9 +119,9 @@ uint32_t fl_io_crc(uint32_t crc, const void *p, size_t n);   /* of zip; 0 at fir
 void fl_io_swap(void *p, size_t bytes, int element);         /* reverse the bytes of each element */
 /* The node's bytes in a block of fl_alloc ('bytes' long), NULL with an error. */
 void *fl_io_bytes_of(flame_context *c, fl_node *n, size_t *bytes);
-/* Unsigned integers that flame does not have are read as the next wider type: u16 as i32, u32 and
-** u64 as i64. packed: bytes of such an integer in the file, 0: elements have the same size there.
-** bytes: how many are at p. */
+/* Unsigned integers that flame does not have are read as signed ones: u16 as i32, u32 and u64 as
+** i64, if they fit. packed: bytes of such an integer in the file, 0: elements have the same size
+** there. bytes: how many are at p. */
 flame_status fl_io_unsigned(fl_reader *f, void *p, size_t bytes, int dtype, int packed, int swap);
 /* The bytes in the file of an array whose elements have 'packed' bytes (0: the dtype's size); -1:
 ** too many. */

@@ -1,7 +1,7 @@
 /*
 ** npy, NumPy's file of one array: magic, version, header length, a Python dictionary as text,
 ** the elements. Versions 1 to 3 are read, version 1 is written. Big-endian values are swapped and
-** Fortran order is transposed. u2, u4 and u8 become the next wider integers; dtypes that flame does
+** Fortran order is transposed. u2 becomes i32, u4 and u8 become i64; other dtypes that flame does
 ** not have (complex, text, objects, which are pickles) are refused by name.
 */
 #include "io/npy.h"

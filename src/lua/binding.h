@@ -194,7 +194,7 @@ static inline flame_context *context_of(lua_State *L) {
   return b->c;
 }
 
-/* Set fields of the table on top. */
+/* Sets fields of the table on top. */
 static inline void set_int(lua_State *L, const char *name, int64_t v) {
   lua_pushinteger(L, v);
   lua_setfield(L, -2, name);
@@ -227,7 +227,7 @@ int fl_lua_fail_in(lua_State *L, fl_lua *b, const char *op, const char *fmt, ...
   __attribute__((format(printf, 4, 5), noreturn));
 /* Calls f(arg) under pcall in fl_lua_thread(b); an error is stored for fl_lua_raise. */
 flame_status fl_lua_callback(fl_lua *b, lua_CFunction f, void *arg, const char *op);
-/* Free what the sites hold. */
+/* Frees what the sites hold. */
 void fl_sites_close(fl_lua *b);
 
 /* Reports something that is not an error but rarely intended, once for each line of the script.

@@ -14,7 +14,7 @@ void fl_bounded_poll_after(lua_State *L, fl_lua *b, int from, const char *names)
 void fl_bounded_add(lua_State *L, fl_lua *b, const luaL_Reg *list);
 /* Writes text to the script's output; counted, raises at the limit. */
 void fl_bounded_write(lua_State *L, fl_lua *b, const char *s, size_t n);
-/* Fill the libraries of the globals at 'to', from Lua's own globals at 'own'. */
+/* Fills the libraries of the globals at 'to', from Lua's own globals at 'own'. */
 void fl_bounded_table(lua_State *L, fl_lua *b, int own, int to);
 void fl_bounded_string(lua_State *L, fl_lua *b, int own, int to);
 void fl_bounded_io(lua_State *L, fl_lua *b, int own, int to);

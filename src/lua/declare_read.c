@@ -1,8 +1,8 @@
 /*
-** Reads arguments by a declaration, in place on the stack. The quick way is for a call by position
-** of a function with one form (parameter list), whose arguments have types that fit without further
-** checks; every other call tries the forms in order without changing anything, then places the
-** parameters of the first that fits.
+** Reads arguments by a declaration, in place on the stack. The quick way is for calls whose
+** arguments have types that fit the first form (parameter list) without further checks, by position
+** or, if it is the only form, with options after them; every other call tries the forms in order
+** without changing anything, then places the parameters of the first that fits.
 */
 #include "lua/declare.h"
 

@@ -178,7 +178,7 @@ flame_context *flame_object_context(const flame_object *o) { return o && o->b ? 
 
 /* ---- flame_call and flame_method ----------------------------------------------------------- */
 
-/* Push flame.name, where name is a path. */
+/* Pushes flame.name, where name is a path. */
 static void push_function(lua_State *L, const fl_host_call *r) {
   const int at = lua_gettop(L) + 1;
   lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_module);

@@ -34,7 +34,7 @@ void fl_host_push(lua_State *L, fl_lua *b, const flame_value *v);
 int fl_host_push_all(lua_State *L, fl_lua *b, int n, const flame_value *v);
 /* Converts the value at i to v; data that v points to is kept in the table at 'kept'. */
 void fl_host_take(lua_State *L, fl_lua *b, int i, int kept, flame_value *v);
-/* Push the object's value. */
+/* Pushes the object's value. */
 void fl_host_push_object(lua_State *L, fl_lua *b, const struct flame_object *o);
 /* A new object that stands for the value at i. (host.c) */
 struct flame_object *fl_object_new(lua_State *L, fl_lua *b, int i);

@@ -58,7 +58,7 @@ typedef struct launch {
   flame_tensor **out;
 } launch;
 
-/* Push the kernel with the geometry and the named arguments of this launch. */
+/* Pushes the kernel with the geometry and the named arguments of this launch. */
 static void push_kernel(lua_State *L, const launch *r) {
   int named = r->grid || r->block;
   for (int i = 0; i < r->narg; i++) named += r->arg[i].name != NULL;

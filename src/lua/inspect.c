@@ -356,7 +356,7 @@ static lua_Integer number_of(lua_State *L, int at, const fl_node *n) {
   return k;
 }
 
-/* Push {op =, shape =, dtype =, state =, site =, inputs = {numbers}}. */
+/* Pushes {op =, shape =, dtype =, state =, site =, inputs = {numbers}}. */
 static void push_recorded(lua_State *L, const fl_lua *b, const fl_node *n, int numbers, int tape) {
   static const char *const states[] = { "number", "pending", "stored", "failed" };
   char place[96];

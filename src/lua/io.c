@@ -84,7 +84,7 @@ static void fill_box(lua_State *L, holder *h, int64_t mark, fl_box *out, fl_node
   fl_lua_leave(L, self_of(L), mark, out, n);
 }
 
-/* Push {key = value}. */
+/* Pushes {key = value}. */
 static void push_pairs(lua_State *L, const fl_pair *p, int64_t n) {
   lua_newtable(L);
   for (int64_t i = 0; i < n; i++) {

@@ -63,8 +63,9 @@ typedef struct fl_kplan {
 void fl_kplan_scalar(lua_State *L, fl_kplan *p, const fl_kparam *q, int arg, int i);
 void fl_kplan_struct(lua_State *L, fl_kplan *p, const fl_kparam *q, int arg, int i);
 
-/* Returns the kernel at 1 or, if arguments from stack index 'at' on are nil, the kernel of the same
-** text in which these pointers are null, which then replaces k at 1. (kernel_form.c) */
+/* Returns the kernel at 1 or, if arguments from stack index 'at' on are nil or lists of tensors,
+** the kernel of the same text with null pointers, and lists of these lengths, in their places; it
+** then replaces k at 1. (kernel_form.c) */
 fl_kernel_box *fl_kernel_formed(lua_State *L, fl_kernel_box *k, int at);
 
 /* The stack index of q's array: 'at' or, if there is a list, that of its element, which is

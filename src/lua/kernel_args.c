@@ -48,7 +48,7 @@ static void *take_room(lua_State *L, fl_kplan *p, int arg, int64_t bytes) {
   return to;
 }
 
-/* Push the value at 'path' ("center.x") of the table at i; vectors and arrays also by position. */
+/* Pushes the value at 'path' ("center.x") of the table at i; vectors and arrays by position too. */
 static void push_field(lua_State *L, int i, const char *path, int position) {
   lua_pushvalue(L, i);
   for (const char *s = path; *s;) {

@@ -61,7 +61,7 @@ static void push_dictionary(lua_State *L, const struct fl_embedded *table) {
 }
 #endif
 
-/* Push the text of an entry of 'table'. */
+/* Pushes the text of an entry of 'table'. */
 static void push_text(lua_State *L, const struct fl_embedded *table, const struct fl_embedded *e) {
   if (!e->inflated) {
     lua_pushlstring(L, e->text, e->size);
@@ -75,7 +75,7 @@ static void push_text(lua_State *L, const struct fl_embedded *table, const struc
 #endif
 }
 
-/* Push "=flame/nn.lua" for "flame.nn". */
+/* Pushes "=flame/nn.lua" for "flame.nn". */
 static const char *push_chunk_name(lua_State *L, const char *module) {
   luaL_Buffer name;
   luaL_buffinit(L, &name);

@@ -209,7 +209,7 @@ static int mm_concat(lua_State *L) {
 }
 
 /* ---- ternary: where and clamp ------------------------------------------------------------- */
-/* flame.where(c, a, b); x:where(c, b) as in PyTorch if c is the only bool. */
+/* flame.where(c, a, b); x:where(c, b) as in PyTorch if c is bool and x is not. */
 static int op_where(lua_State *L) {
   fl_lua *b = self_of(L);
   if (fl_args(L) == 0) return fl_core_call(L, "where");       /* a call for positions is written in
@@ -278,8 +278,8 @@ static int plain_reduction(lua_State *L) {
   return !self_of(L)->autocast && (fl_plain(L, 1, 0) || fl_plain(L, 1, 1));
 }
 
-/* Reads x, the axes at 2, if given, and keepdim at index 'keepdim'. axis: the axis if there is only
-** one, else -1. */
+/* Reads x, the axes at 2, if given, and keepdim at index 'keepdim'. axis: the axis if it is given
+** as a number, else -1. */
 static void reduce_read(lua_State *L, const char *op, int keepdim, reduce_args *a) {
   a->x = box_at(L, 1);
   const int rank = a->x->t->node ? a->x->t->node->shape->rank : 0;

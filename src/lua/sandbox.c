@@ -94,7 +94,8 @@ static int64_t integer_field(lua_State *L, int i, const char *name) {
   return v;
 }
 
-/* What is left of the caller's limits, which hold for the sandbox too. 0: no limit. */
+/* What is left of a limit of the caller, which holds for the sandbox too. 0: no limit, or one that
+** needs no copy: memory counts for the caller, and the total time is part of that of a call. */
 static int64_t left_of(fl_lua *b, int which) {
   const fl_limits *l = &b->c->limits;
   const int64_t most = l->most[which];

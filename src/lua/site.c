@@ -75,7 +75,7 @@ static uint32_t intern(fl_lua *b, const lua_Debug *ar) {
   return id;
 }
 
-/* Site of the frame in ar; 0 for C frames and when memory is out. */
+/* Site of the frame in ar; 0 for C frames, when memory is out, and after MAX_SITES lines. */
 static uint32_t site_of_frame(fl_lua *b, const lua_Debug *ar) {
   if (ar->currentline < 0) return 0;
   const uint64_t h = (uint64_t)(uintptr_t)ar->source * 31 + (uint64_t)ar->currentline * 0x9E3779B1u;

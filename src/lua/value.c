@@ -204,7 +204,7 @@ static int v_item(lua_State *L) {
   return 1;
 }
 
-/* Push axis 'a' of the values at *p as a table; p moves on. Depth is at most 8. */
+/* Pushes axis 'a' of the values at *p as a table; p moves on. Depth is at most 8. */
 static void push_axis(lua_State *L, const char **p, int dtype, const fl_sizes *s, int a) {
   luaL_checkstack(L, 3, "nested too deep");
   lua_createtable(L, (int)(s->at[a] < 1 << 26 ? s->at[a] : 1 << 26), 0);

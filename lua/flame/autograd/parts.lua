@@ -50,7 +50,7 @@ function parts.clear(p, set_to_none)
   if set_to_none ~= false then set(part, "grad") else part.grad:zero_() end
 end
 
---- Returns p and its gradient or, if p is divided, this process's part of both, and parts.of[p].
+--- p and its gradient or, if p is divided and has one, this process's parts, and parts.of[p].
 function parts.take(p)
   local part = of[p]
   if not part then return p, p.grad end

@@ -119,7 +119,7 @@ put("EventWriter:image(tag: str, x: T, step: int) -> self", function(self, tag, 
     bytes(4, integer(1, h) .. integer(2, w) .. integer(3, 3) .. bytes(4, internal.io_png_bytes(y))))
 end)
 
--- BINS bins of equal width from lo to hi: the list of their upper limits and that of their counts.
+-- BINS bins of equal width from lo to hi, or two if lo is hi: their upper limits, their counts.
 local function bins_of(x, lo, hi)
   if lo == hi then
     local span = math.max(math.abs(lo) * 1e-6, 1e-12)

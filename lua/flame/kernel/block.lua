@@ -228,7 +228,7 @@ local function seconds(k, ...)
   return clock()
 end
 
---- Position of the kernel with the least median of five runs; the first, unless it is 3 % slower.
+--- Position of the kernel with the least median of five runs; an earlier one if not 3 % slower.
 local function fastest(list, ...)
   local _ <close> = flame.no_grad()
   local medians = {}

@@ -58,7 +58,7 @@ local function interpolate(source, constants)
 end
 
 --- Iterates over brackets and commas of the text from i on: position, character, depth in '<' and
--- depth in other brackets. A '<' counts as a bracket only directly after a name: "2 < 3", "1 << 4",
+-- depth in other brackets. A '<' counts as a bracket only after a name: "2 < 3", "1 << 4",
 -- "<=" and "->" are operators.
 local function brackets(text, i)
   local angle, round = 0, 0

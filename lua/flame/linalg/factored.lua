@@ -1,6 +1,6 @@
 --- Factorisations in LAPACK's packed forms: LU in one matrix with pivots, L D L', and the
--- orthogonal matrix of a list of reflections. All are compositions of other ops, so gradients need
--- no rules.
+-- orthogonal matrix of a list of reflections. But for L D L', which has no gradient, all are
+-- compositions of other ops, so gradients need no rules.
 local flame = require "flame"
 local func = require "flame.autograd.func"
 local arguments = require "flame.base.arguments"

@@ -141,7 +141,7 @@ def([[norm(x: T, p: num|"fro"|"nuc" = 2, dim?: axes, keepdim = false, *,
   return vector_norm_of(x, p, d, keepdim)
 end)
 
---- Condition numbers in the norm p: 2 (default), -2, "fro", "nuc", 1, -1, inf, -inf. Singular: inf.
+--- Condition numbers in the norm p: 2 (default), -2, "fro", "nuc", ±1, ±inf. Singular: inf (-2: 0).
 def('linalg.cond(x: T, p?: num|"fro"|"nuc") -> T @neutral', function(x, p)
   part.need_matrix("cond", "x", x)
   if p == nil or p == 2 or p == -2 then

@@ -225,8 +225,8 @@ def("pinverse(x: T, rcond: num|T = 1e-15) -> T @neutral", function(x, rcond)
   return pinv(x, "pinverse", limits(x, nil, rcond))
 end)
 
---- The number of singular values (i64) that are above atol and above rtol (default: max(m, n) eps)
---- times the largest, or above tol if that is given.
+--- The number of singular values (i64) above atol and above rtol (default: max(m, n) eps; 0 with
+--- atol) times the largest, or above tol if given.
 def([[linalg.matrix_rank(x: T, tol?: num|T, hermitian = false, *, atol?: num|T,
     rtol?: num|T) -> T @neutral]],
   function(x, tol, hermitian, atol, rtol)

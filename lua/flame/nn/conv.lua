@@ -228,7 +228,7 @@ return function(nn, shared)
   for n = 1, 3 do of_axes(n) end
 
   for n = 2, 3 do
-    --- Largest elements of windows at random places (Graham 2015); output_size or output_ratio.
+    --- Largest elements of windows at random places (Graham 2014); output_size or output_ratio.
     simple(([[FractionalMaxPool%dd(kernel_size: dims(%d), output_size?: dims(%d),
       output_ratio?: num|num[], return_indices = false, _random_samples?: T)]]):format(n, n, n),
       ("fractional_max_pool%dd"):format(n))

@@ -35,8 +35,8 @@ local function rows_for_heads(q, o)
     and (#m < 2 or m[#m - 1] == 1) and (#m < 3 or m[#m - 2] == 1)
 end
 
---- Attention composed of other ops, which stores all scores. Used for batch axes that broadcast,
---- dropout, masks with gradients, and few rows.
+--- Attention composed of other ops, which stores all scores. Used for what 'fits' refuses: batch
+--- axes that broadcast, dropout, tracked masks, few rows, large heads.
 local composed
 function composed(q, k, v, o)
   if rows_for_heads(q, o) then
@@ -136,8 +136,8 @@ end
 --- softmax(scale q k' + mask) v over the last two axes; scale is d ^ -0.5 by default. attn_mask:
 --- bool (true takes part), or floats that are added; is_causal: row i sees keys 1 to i. enable_gqa:
 --- k and v may have fewer heads (axis -3) than q, each for equally many heads of q. Memory for all
---- scores is needed only with dropout, with batch axes that broadcast, for few rows, and for odd
---- sizes on a GPU.
+--- scores is needed only for dropout, tracked masks, batch axes that broadcast, few rows, odd sizes
+--- on a GPU.
 def([[scaled_dot_product_attention(q: T, k: T, v: T, attn_mask?: T, dropout_p = 0,
     is_causal = false, scale?: num|T, enable_gqa = false) -> T @half]],
 function(q, k, v, attn_mask, dropout_p, is_causal, scale, enable_gqa)

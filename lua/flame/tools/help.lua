@@ -152,7 +152,7 @@ local function block_of(name)
   return block
 end
 
---- The first sentence or line of the function's description, and its signature without the name.
+--- The first line of the function's description, and its signature without the name.
 function help.line(name)
   load_blocks()
   local block = block_of(name)

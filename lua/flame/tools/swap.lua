@@ -289,7 +289,7 @@ end
 local close_to = { f64 = 1e-9, f32 = 1e-4, f16 = 1e-2, bf16 = 3e-2 }
 local order = { "bf16", "f16", "f32" }
 
---- rtol and atol for tensors a and b, from the coarser dtype and the largest value.
+--- rtol and atol for tensors a and b: as given, else by the coarser dtype and the largest value.
 local function tolerance(a, b, o)
   if o.bits then return 0, 0 end
   local dtype = "f64"

@@ -138,7 +138,7 @@ static void plan_rows(product *q) {
 }
 
 /* Chooses units: first with fewer pixels (unless there are more rows than pixels, as each unit
-** needs all weights), then with fewer rows, until there is a unit for every worker. */
+** needs all weights), then with fewer rows, until there are three units for every worker. */
 static void plan_units(product *q) {
   const fl_conv_pass *p = q->p;
   const int64_t most = q->wide ? NC64 : NC, want = 3 * q->job->workers;
@@ -356,8 +356,8 @@ static void edge_tile(const product *q, int64_t rows, int64_t nv, int64_t k, con
     }
 }
 
-/* Multiplies a panel of weights with all pixels, for one part of k terms. c: 'rows' rows of
-** results, ldc apart; whole: tiles may write past 'count'. */
+/* Multiplies a panel of weights with the pixels from 'first' up to 'count', for a part of k terms.
+** c: 'rows' rows of results, ldc apart; whole: tiles may write past 'count'. */
 static void multiply_panel(const product *q, int64_t rows, int64_t k, const char *a, const char *b,
                            int64_t first, int64_t count, char *c, int64_t ldc, int whole, int add) {
   const int64_t size = fl_conv_bytes(q->p->dtype);

@@ -89,8 +89,8 @@ int64_t fl_conv_shift_bytes(const fl_conv_pass *p, int workers) {
   return plan(&q, p) ? fl_round_up(weights_bytes(&q), 64) + workers * worker_bytes(&q) : 0;
 }
 
-/* Makes units smaller until there is one for every worker: first fewer rows of results, then fewer
-** panels. */
+/* Makes units smaller until there are three for every worker: first fewer rows of results, then
+** fewer panels. */
 static void plan_units(shift *q) {
   const fl_conv_pass *p = q->p;
   const int64_t images = p->n * p->groups * p->ax[0].count, want = 3 * q->job->workers;

@@ -38,7 +38,8 @@ static entry *find(struct fl_fft_cache *q, const fl_fft_job *j) {
   return NULL;
 }
 
-/* Drops entries until 'bytes' more are within the limits; returns an empty entry. */
+/* Drops entries until 'bytes' more are within the limits; returns an empty entry. NULL: 'bytes' are
+** beyond the limit alone. */
 static entry *room_for(struct fl_fft_cache *q, fl_mem *m, int64_t bytes) {
   for (;;) {
     entry *empty = NULL, *oldest = NULL;

@@ -90,7 +90,8 @@ static void *open_limited(const char *file) {
   return h;
 }
 
-/* Makes the library allocate buffers for this many callers, and one more. */
+/* Where memory is limited: makes the library allocate buffers for this many callers, and one more.
+** 0: there is no room. */
 static int make_ready(library *l, int callers) {
   void *buffer[MOST_CALLERS + 1];
   int n = 0, room = callers <= MOST_CALLERS;

@@ -129,7 +129,8 @@ static void as_grid(const fl_matmul *m, int64_t *rows, int64_t *columns) {
   }
 }
 
-/* Divides the rows of C, in f32 its columns too; only the columns if there are few rows. */
+/* Divides the rows of C, in f32 its columns too; only the columns if there are few rows; and the
+** terms, so that a call has at most about block_work multiplications, but at least 256 terms. */
 static cut cut_of(const fl_matmul *m) {
   cut c = { m->m, m->n, m->k };
   if (work(m) > LEAST_WORK) {

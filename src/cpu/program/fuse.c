@@ -308,7 +308,7 @@ static void go_on(fl_chain *c, const fl_chain *part, uint16_t v, int uni, uint16
 }
 
 /* Builds the chain of a choice. A test is valid only until the next one: so a value that contains a
-** test comes first, and if both do, one of them is saved. 0: too long. */
+** test comes first and is saved, as is b if both are chains. 0: too long, or both contain tests. */
 static int build_choice(const fuse *f, const choice *w, fl_chain *c) {
   const fl_vop *x = w->x, *t = w->test;
   const int early = has_test(&w->a) ? 1 : w->b.n && (w->a.n || has_test(&w->b)) ? 2 : 0;

@@ -405,9 +405,10 @@ static int start(lower *b, size_t n) {
   return !b->failed && g->sec && g->access && g->conflict && g->direct && g->address;
 }
 
-/* Is instruction i work of a MAP that is the same along its last dim, or for all dims before that?
-** A load counts too, unless rows are so long that there is only one load per block, or (for one
-** value per row) so short that blocks of one row would be small. */
+/* Is instruction i work of a MAP that is the same along its last dim (ROW), or for all dims before
+** that (LINE)? ROW work counts only if rows are not so short that blocks of one row would be small
+** (a load: only if they are longer still); a load of a LINE counts unless rows are so long that
+** there is only one load per block. */
 static int is_shared(const lower *b, int i) {
   const int load = b->k->instr[i].code == FL_I_LOAD;
   if (b->kind[i] == FL_KIND_LINE) return !load || b->k->n < FL_VM_BLOCK;

@@ -17,7 +17,7 @@ void fl_threads_close(fl_threads *p);
 int fl_threads_awake(fl_threads *p);
 /* To be called when a small piece of work has ended that the caller did alone. */
 void fl_threads_alone(fl_threads *p);
-/* Run fn for units 0 .. n - 1; returns when all are done. Stops handing out units once
+/* Runs fn for units 0 .. n - 1; returns when all are done. Stops handing out units once
 ** *stop is not 0 (NULL: never). */
 void fl_threads_run(fl_threads *p, int64_t n, fl_unit_fn fn, void *arg, const atomic_int *stop);
 #endif
