@@ -16,6 +16,7 @@ typedef struct walk {
   fl_kaccess *out;
   struct { fact *at; int64_t n, cap; } facts;
   int depth, failed;
+  int32_t line;              /* of the current statement */
 } walk;
 
 /* ---- facts ----------------------------------------------------------------------------------- */
@@ -66,19 +67,17 @@ static void note_read(walk *w, int32_t var, const fl_kexpr *index, int32_t line)
   if (!a->unwritten_line) a->unwritten_line = line;
 }
 
-typedef struct reader { walk *w; int32_t line; } reader;
-
 static int read_expr(void *arg, fl_kexpr *x) {
-  reader *r = arg;
-  if (x->kind != FL_KX_LOAD || !counts(r->w, x->var)) return 1;
-  r->w->out[x->var].reads = 1;
-  note_read(r->w, x->var, x->x[0], x->line ? x->line : r->line);
+  walk *w = arg;
+  if (x->kind != FL_KX_LOAD || !counts(w, x->var)) return 1;
+  w->out[x->var].reads = 1;
+  note_read(w, x->var, x->x[0], x->line ? x->line : w->line);
   return 1;
 }
 
 static void read_operands(walk *w, const fl_kstmt *s) {
-  reader r = { w, s->line };
-  const fl_kvisitor v = { NULL, read_expr, &r };
+  const fl_kvisitor v = { NULL, read_expr, w };
+  w->line = s->line;
   fl_kwalk_operands(&v, s);
 }
 

@@ -83,7 +83,7 @@ static int see_expr(void *arg, fl_kexpr *x) {
 static int see_stmt(void *arg, fl_kstmt *s) {
   finder *f = arg;
   f->at = s;
-  if (s->kind == FL_KS_STORE || s->kind == FL_KS_ATOMIC) look_at(f, s->var, s->x[0]);
+  if (fl_kwrites(s)) look_at(f, s->var, s->x[0]);
   return 1;
 }
 

@@ -33,10 +33,28 @@ static int is_of_set(const void *set, const fl_kexpr *x) {
 
 int fl_kreads_of(const fl_kexpr *x, const uint8_t *set) { return fl_kexpr_any(x, is_of_set, set); }
 
+int fl_kstmt_any(const fl_kstmt *s, int (*is)(const void *arg, const fl_kstmt *s),
+                 const void *arg) {
+  return is(arg, s) || fl_kblock_any(s->body, is, arg) || fl_kblock_any(s->other, is, arg);
+}
+
 static int is_jump(const void *none, const fl_kstmt *s) {
   (void)none;
   return s->kind == FL_KS_BREAK || s->kind == FL_KS_CONTINUE || s->kind == FL_KS_LEAVE;
 }
+
+int fl_kis_barrier(const void *none, const fl_kstmt *s) {
+  (void)none;
+  return s->kind == FL_KS_BARRIER && s->op == FL_KBAR_BLOCK;
+}
+
+int fl_kwaits(fl_kblock b) {
+  for (const fl_kstmt *s = b.first; s; s = s->next)
+    if (fl_kis_barrier(NULL, s)) return 1;
+  return 0;
+}
+
+int fl_kis_exit(const fl_kstmt *s) { return is_jump(NULL, s) || s->kind == FL_KS_RETURN; }
 
 int fl_kjumps(fl_kblock b) { return fl_kblock_any(b, is_jump, NULL); }
 
@@ -53,7 +71,7 @@ static void extend(fl_kdefs *d, fl_kblock b, int32_t end, int nested) {
     fl_kdef *v = s->kind == FL_KS_ASSIGN ? &d->var[s->var] : NULL;
     if (v && v->value == s->x[0]) v->until = end;
     if (s->kind == FL_KS_BLOCK) extend(d, s->body, end, 1);
-    if (nested && (is_jump(NULL, s) || fl_kjumps(s->body) || fl_kjumps(s->other))) return;
+    if (nested && fl_kstmt_any(s, is_jump, NULL)) return;
   }
 }
 
@@ -135,11 +153,6 @@ int fl_kdef_is_counter(const fl_kdefs *d, int32_t var) {
 
 static int is_wide(int type) { return type >= FL_KT_I32 && type <= FL_KT_U64; }
 
-const fl_kexpr *fl_kuncast(const fl_kexpr *x) {
-  while (x->kind == FL_KX_CAST && is_wide(x->type)) x = x->x[0];
-  return x;
-}
-
 /* x without its outer conversions between integers of 32 bits and more. *exact: set to 0 if they
 ** lose bits of a number of 'type'. */
 static const fl_kexpr *uncast(const fl_kexpr *x, int type, int *exact) {
@@ -183,7 +196,8 @@ int fl_kcount_of(const fl_kfunc *f, const fl_kstmt *loop, fl_kcount *out) {
   if (loop->post || !c || !step || step->next || !fl_kstep_of(f, step, &out->step)) return 0;
   if (c->kind != FL_KX_BINARY || c->op < FL_KO_LT || c->op > FL_KO_NE) return 0;
   for (int i = 0; i < 2; i++) {
-    const fl_kexpr *v = fl_kuncast(c->x[i]);
+    int exact = 1;
+    const fl_kexpr *v = uncast(c->x[i], FL_KT_I32, &exact);
     if (v->kind != FL_KX_VAR || v->var != out->step.var) continue;
     out->op = i ? fl_kop_mirrored(c->op) : c->op;
     out->direct = v == c->x[i];

@@ -63,12 +63,19 @@ void fl_kassigned_by(const fl_kstmt *s, uint8_t *set);
 int fl_kreads(const fl_kexpr *x, int32_t var);              /* x NULL: no */
 /* Does x read memory, or a variable of 'set', which may be NULL? */
 int fl_kreads_of(const fl_kexpr *x, const uint8_t *set);
+/* Is 'is' true for s, or for a statement inside it? */
+int fl_kstmt_any(const fl_kstmt *s, int (*is)(const void *arg, const fl_kstmt *s), const void *arg);
 int fl_kjumps(fl_kblock b);                           /* does b hold a BREAK, CONTINUE or LEAVE? */
+int fl_kis_exit(const fl_kstmt *s);                   /* is s one of these, or a RETURN? */
+int fl_kis_barrier(const void *none, const fl_kstmt *s);     /* of the block; for fl_kblock_any */
+int fl_kwaits(fl_kblock b);                /* is such a barrier among b's own statements? */
+/* Is operand i of x evaluated only if operand 0 asks for it? */
+static inline int fl_kis_lazy(const fl_kexpr *x, int i) {
+  return i > 0 && (x->kind == FL_KX_SELECT ||
+                   (x->kind == FL_KX_BINARY && (x->op == FL_KO_LAND || x->op == FL_KO_LOR)));
+}
 
 /* ---- counting ---- */
-
-/* x without conversions between integers of 32 bits and more. */
-const fl_kexpr *fl_kuncast(const fl_kexpr *x);
 
 /* A statement v = v + by, v = by + v or v = v - by, for an integer v. 'exact': the conversions in
 ** it keep v's bits, so that n steps give v + n * by in v's type. */

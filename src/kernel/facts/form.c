@@ -41,19 +41,17 @@ static void take_flags(fl_kpoly *a, const fl_kpoly *b) {
   a->unsure |= b->unsure;
 }
 
-void fl_kpoly_append(fl_kpoly *a, const fl_kpoly *b) {
-  take_flags(a, b);
-  for (int i = 0; i < b->n; i++) fl_kpoly_add(a, b->t[i]);
-}
-
-void fl_kpoly_subtract(fl_kpoly *a, const fl_kpoly *b) {
+/* a = a + sign * b */
+static void add_signed(fl_kpoly *a, const fl_kpoly *b, int sign) {
   take_flags(a, b);
   for (int i = 0; i < b->n; i++) {
     fl_kterm t = b->t[i];
-    t.c = -t.c;
+    t.c *= sign;
     fl_kpoly_add(a, t);
   }
 }
+
+void fl_kpoly_subtract(fl_kpoly *a, const fl_kpoly *b) { add_signed(a, b, -1); }
 
 int fl_kpoly_same(const fl_kpoly *a, const fl_kpoly *b) {
   fl_kpoly rest = *a;
@@ -222,9 +220,8 @@ static fl_kpoly bad(void) { return (fl_kpoly){ .bad = 1 }; }
 
 /* The quotient that a is (a = b / m); NULL: a is not a single quotient. */
 static const fl_kquotient *quotient_of(const fl_kquotients *all, const fl_kpoly *a) {
-  const fl_kterm *t = &a->t[0];
-  return a->n == 1 && t->n == 1 && t->c == 1 && t->s[0] >= FL_KSYM_QUOTIENT
-         ? &all->at[t->s[0] - FL_KSYM_QUOTIENT] : NULL;
+  const int32_t s = fl_kpoly_single(a);
+  return s >= FL_KSYM_QUOTIENT ? &all->at[s - FL_KSYM_QUOTIENT] : NULL;
 }
 
 /* The polynomial of a / m, with a symbol for the quotient; (b / m) / n becomes b / (m * n). */
@@ -327,7 +324,7 @@ static fl_kpoly read_binary(const fl_kreader *r, const fl_kexpr *x, int depth) {
     case FL_KO_AND: case FL_KO_SHR: return bits(r, x, &a, &b);
     case FL_KO_DIV: case FL_KO_REM: return divide(r, x, &a, &b, x->op == FL_KO_REM);
     case FL_KO_SUB: fl_kpoly_subtract(&a, &b); return a;
-    case FL_KO_ADD: fl_kpoly_append(&a, &b); return a;
+    case FL_KO_ADD: add_signed(&a, &b, 1); return a;
     default: return bad();
   }
 }

@@ -65,7 +65,7 @@ int32_t fl_kterm_digit(fl_kterm *t, fl_kis_known *known, const void *arg);
 int fl_kterm_all(const fl_kterm *t, fl_kis_known *is, const void *arg);    /* of all its symbols? */
 /* Is s the index of a thread or a block along an axis, or a global index? */
 static inline int fl_ksym_is_number(int32_t s) {
-  return s <= FL_KSPECIAL_BID_Z || (s >= FL_KSYM_GLOBAL && s < FL_KSYM_GLOBAL + 3);
+  return (s >= 0 && s <= FL_KSPECIAL_BID_Z) || (s >= FL_KSYM_GLOBAL && s < FL_KSYM_GLOBAL + 3);
 }
 fl_kterm fl_kterm_product(const fl_kterm *a, const fl_kterm *b, int *ok);
 /* |big / small|; *ok: that is one term. */
@@ -76,7 +76,6 @@ fl_kterm fl_kterm_ratio(const fl_kterm *big, const fl_kterm *small, int *ok);
 fl_kpoly fl_kpoly_symbol(int32_t s);
 fl_kpoly fl_kpoly_number(int64_t c);
 void fl_kpoly_add(fl_kpoly *p, fl_kterm t);
-void fl_kpoly_append(fl_kpoly *a, const fl_kpoly *b);        /* a = a + b */
 void fl_kpoly_subtract(fl_kpoly *a, const fl_kpoly *b);      /* a = a - b */
 fl_kpoly fl_kpoly_product(const fl_kpoly *a, const fl_kpoly *b);
 int fl_kpoly_same(const fl_kpoly *a, const fl_kpoly *b);
@@ -92,10 +91,11 @@ void fl_kpoly_join(fl_kpoly *p);
 ** quotient is x / (w * m). NULL: p is no such remainder. */
 const fl_kquotient *fl_kpoly_remainder(const fl_kquotients *all, const fl_kpoly *p, fl_kpoly *a,
                                        fl_kterm *m);
-/* Is p the single symbol s? */
-static inline int fl_kpoly_is(const fl_kpoly *p, int32_t s) {
-  return !p->bad && p->n == 1 && p->t[0].c == 1 && p->t[0].n == 1 && p->t[0].s[0] == s;
+/* The symbol that p is; -1: p is another sum. */
+static inline int32_t fl_kpoly_single(const fl_kpoly *p) {
+  return !p->bad && p->n == 1 && p->t[0].c == 1 && p->t[0].n == 1 ? p->t[0].s[0] : -1;
 }
+static inline int fl_kpoly_is(const fl_kpoly *p, int32_t s) { return fl_kpoly_single(p) == s; }
 
 /* ---- expressions ---- */
 

@@ -6,9 +6,7 @@ typedef struct search {
   const fl_kfunc *f;
   uint8_t *guess, *compared;     /* guess[site]: the load gives what an atomicCAS expects;
                                  ** compared[variable]: an atomicCAS expects its value */
-  struct { const fl_kstmt **at; int64_t n, cap; } swaps;
-  int changed, failed;
-  fl_mem *mem;
+  int changed;
 } search;
 
 /* x without conversions between numbers, and from numbers to their bits or back. */
@@ -17,48 +15,42 @@ static const fl_kexpr *plain(const fl_kexpr *x) {
   return x;
 }
 
+static int is_swap(const fl_kstmt *s) { return s->kind == FL_KS_ATOMIC && s->op == FL_KA_CAS; }
+
+static int swaps_element(const void *load, const fl_kstmt *s) {
+  const fl_kexpr *x = load;
+  return is_swap(s) && s->var == x->var && fl_kexpr_same(s->x[0], x->x[0]);
+}
+
 static void compare(search *s, const fl_kexpr *x) {
   x = plain(x);
   if (!x) return;
-  if (x->kind == FL_KX_VAR && !s->compared[x->var]) s->compared[x->var] = 1, s->changed = 1;
-  if (x->kind != FL_KX_LOAD || x->site < 0 || s->guess[x->site]) return;
-  for (int64_t k = 0; k < s->swaps.n; k++) {
-    const fl_kstmt *c = s->swaps.at[k];
-    if (c->var == x->var && fl_kexpr_same(c->x[0], x->x[0])) s->guess[x->site] = 1;
-  }
+  if (x->kind == FL_KX_VAR && !s->compared[x->var]) s->compared[x->var] = s->changed = 1;
+  if (x->kind == FL_KX_LOAD && x->site >= 0 && fl_kblock_any(s->f->body, swaps_element, x))
+    s->guess[x->site] = 1;
 }
 
-static int collect(void *arg, fl_kstmt *st) {
+static int see(void *arg, fl_kstmt *st) {
   search *s = arg;
-  if (st->kind != FL_KS_ATOMIC || st->op != FL_KA_CAS) return 1;
-  const fl_kstmt **at = FL_PUSH(s->mem, &s->swaps);
-  if (at) *at = st;
-  else s->failed = 1;
-  return 1;
-}
-
-static int follow(void *arg, fl_kstmt *st) {
-  search *s = arg;
+  if (is_swap(st)) compare(s, st->x[2]);
   if (st->kind == FL_KS_ASSIGN && s->compared[st->var]) compare(s, st->x[0]);
   return 1;
 }
 
 uint8_t *fl_kguess_find(fl_mem *m, const fl_kfunc *f) {
-  search s = { .f = f, .mem = m };
-  const size_t sites = (size_t)f->n_sites + 1, vars = (size_t)f->n_vars + 1;
-  s.guess = fl_zalloc(m, sites);
-  s.compared = fl_zalloc(m, vars);
-  s.failed = !s.guess || !s.compared;
-  if (!s.failed) fl_kwalk_block(&(fl_kvisitor){ collect, NULL, &s }, f->body);
-  for (int64_t k = 0; k < s.swaps.n && !s.failed; k++) compare(&s, s.swaps.at[k]->x[2]);
-  while (s.changed && !s.failed) {
-    s.changed = 0;
-    fl_kwalk_block(&(fl_kvisitor){ follow, NULL, &s }, f->body);
+  const size_t vars = (size_t)f->n_vars + 1;
+  search s = { .f = f, .guess = fl_zalloc(m, (size_t)f->n_sites + 1) };
+  s.compared = s.guess ? fl_zalloc(m, vars) : NULL;
+  if (!s.compared) {
+    fl_kguess_free(m, f, s.guess);
+    return NULL;
   }
-  if (s.compared) fl_free(m, s.compared, vars);
-  FL_DROP(m, &s.swaps);
-  if (s.failed && s.guess) fl_free(m, s.guess, sites);
-  return s.failed ? NULL : s.guess;
+  do {
+    s.changed = 0;
+    fl_kwalk_block(&(fl_kvisitor){ see, NULL, &s }, f->body);
+  } while (s.changed);
+  fl_free(m, s.compared, vars);
+  return s.guess;
 }
 
 void fl_kguess_free(fl_mem *m, const fl_kfunc *f, uint8_t *guess) {

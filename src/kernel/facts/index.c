@@ -293,9 +293,7 @@ static int need_positive(const fl_kindices *k, const fl_kterm *t, uint8_t *need)
 }
 
 /* Is p an index of the thread? */
-static int is_one_number(const fl_kpoly *p) {
-  return p->n == 1 && p->t[0].n == 1 && p->t[0].c == 1 && fl_ksym_is_number(p->t[0].s[0]);
-}
+static int is_one_number(const fl_kpoly *p) { return fl_ksym_is_number(fl_kpoly_single(p)); }
 
 /* Is d = a % m, where a is an index of the thread or a quotient of one? */
 static int is_remainder(const fl_kindices *k, const fl_kpoly *d, fl_kterm *m, uint8_t *need) {
@@ -311,10 +309,9 @@ int fl_kindex_below(const fl_kindices *k, const fl_kstmt *s, const fl_kpoly *d, 
   int ok;
   if (d->bad || !fl_kroute_find(&r)) return 0;
   if (is_remainder(k, d, &by, need)) return !m || (by.c == m->c && fl_kterm_same(&by, m));
-  if (d->n != 1 || d->t[0].c != 1 || d->t[0].n != 1) return 0;
-  if (fl_ksym_is_number(d->t[0].s[0])) return !m || fl_kroute_stays_below(&r, d->t[0].s[0], m);
-  const int32_t s0 = d->t[0].s[0];
-  const fl_kquotient *q = s0 < FL_KSYM_QUOTIENT ? NULL : fl_kquotient_of(k, s0);
+  const int32_t one = fl_kpoly_single(d);
+  if (fl_ksym_is_number(one)) return !m || fl_kroute_stays_below(&r, one, m);
+  const fl_kquotient *q = one < FL_KSYM_QUOTIENT ? NULL : fl_kquotient_of(k, one);
   if (!q || !is_one_number(&q->a) || !need_positive(k, &q->m, need)) return 0;
   if (!m) return 1;
   /* i / w < h holds if i < w * h or i / w < h is known */
@@ -322,6 +319,6 @@ int fl_kindex_below(const fl_kindices *k, const fl_kstmt *s, const fl_kpoly *d, 
   if (!ok || !need_positive(k, m, need)) return 0;
   if (fl_kroute_stays_below(&r, q->a.t[0].s[0], &whole)) return 1;
   for (int i = 0; i < r.n; i++)
-    if (fl_kroute_says_below(&r, i, d->t[0].s[0], m)) return 1;
+    if (fl_kroute_says_below(&r, i, one, m)) return 1;
   return 0;
 }

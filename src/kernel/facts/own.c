@@ -21,8 +21,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_SUMS = FL_KOWN_SUMS, MAX_KNOWN = FL_KOWN_KNOWN, MAX_RESTS = FL_KOWN_RESTS };
-
 typedef fl_kown_rest rest;
 typedef fl_kown_search search;
 
@@ -37,7 +35,7 @@ static int has(const search *w, int32_t s) {
 }
 
 static void add_known(search *w, int32_t s) {
-  if (has(w, s) || w->n_known == MAX_KNOWN) return;
+  if (has(w, s) || w->n_known == FL_KOWN_KNOWN) return;
   w->known[w->n_known++] = s;
   w->changed = 1;
 }
@@ -58,17 +56,22 @@ static fl_kpoly unknown_part(const search *w, const fl_kpoly *p) {
   return r;
 }
 
-static void add_rest(search *w, const fl_kpoly *unit, const fl_kterm *low, const fl_kterm *high) {
+static int has_rest(const search *w, const fl_kpoly *unit, const fl_kterm *low,
+                    const fl_kterm *high) {
   for (int i = 0; i < w->n_rests; i++)
     if (fl_kpoly_same(&w->rests[i].unit, unit) && fl_kterm_equal(&w->rests[i].low, low)
-        && fl_kterm_equal(&w->rests[i].high, high)) return;
-  if (w->n_rests == MAX_RESTS) return;
+        && fl_kterm_equal(&w->rests[i].high, high)) return 1;
+  return 0;
+}
+
+static void add_rest(search *w, const fl_kpoly *unit, const fl_kterm *low, const fl_kterm *high) {
+  if (has_rest(w, unit, low, high) || w->n_rests == FL_KOWN_RESTS) return;
   w->rests[w->n_rests++] = (rest){ *unit, *low, *high };
   w->changed = 1;
 }
 
 static void add_sum(search *w, const fl_kpoly *p) {
-  if (p->bad || w->n_sums == MAX_SUMS) return;
+  if (p->bad || w->n_sums == FL_KOWN_SUMS) return;
   for (int i = 0; i < w->n_sums; i++)
     if (fl_kpoly_same(&w->sum[i], p)) return;
   w->sum[w->n_sums++] = *p;
@@ -95,9 +98,9 @@ static int take_factor(fl_kpoly *p, int32_t s, fl_kpoly *r) {
 /* Finds the multiple *r * unit that p holds, by the terms of p that are multiples of the unit's
 ** first term, and removes it from p. Returns 0 if *r or the rest of p is no polynomial. */
 static int take_unit(fl_kpoly *p, const fl_kpoly *unit, fl_kpoly *r) {
+  const int32_t one = fl_kpoly_single(unit);
   *r = (fl_kpoly){ 0 };
-  if (unit->n == 1 && unit->t[0].n == 1 && unit->t[0].c == 1)
-    return take_factor(p, unit->t[0].s[0], r);
+  if (one >= 0) return take_factor(p, one, r);
   for (int i = 0; i < p->n; i++) {
     int ok;
     fl_kterm q = fl_kterm_ratio(&p->t[i], &unit->t[0], &ok);
@@ -145,13 +148,6 @@ static int32_t next_quotient(const search *w, const fl_kpoly *p, const fl_kpoly 
   return best;
 }
 
-static int is_rest_known(const search *w, const fl_kdigit *x) {
-  for (int i = 0; i < w->n_rests; i++)
-    if (fl_kpoly_same(&w->rests[i].unit, x->unit) && fl_kterm_equal(&w->rests[i].low, &x->low)
-        && fl_kterm_equal(&w->rests[i].high, &x->high)) return 1;
-  return 0;
-}
-
 /* Finds the digits of p that are remainders and quotients of one unit (the integer that is
 ** divided), and removes them from p. 0: impossible. */
 static int split_unit(const search *w, fl_kpoly *p, const fl_kpoly *unit, fl_kdigit *d, int *n) {
@@ -162,7 +158,7 @@ static int split_unit(const search *w, fl_kpoly *p, const fl_kpoly *unit, fl_kdi
   while ((s = next_quotient(w, p, unit, &low, &by)) >= 0) {
     fl_kdigit x = { .s = -1, .kind = FL_KDIGIT_REM, .unit = unit, .low = low, .bound = by };
     x.high = fl_kquotient_of(w->r.k, s)->m;
-    if (!is_rest_known(w, &x) && !add_digit(d, n, x, &stride)) return 0;
+    if (!has_rest(w, unit, &low, &x.high) && !add_digit(d, n, x, &stride)) return 0;
     if (!take_factor(p, s, &more)) return 0;
     for (int i = 0; i < stride.n; i++) {                  /* q' = by * q + rest */
       int ok;
@@ -381,10 +377,7 @@ static int is_continue(const void *none, const fl_kstmt *s) {
 /* Does every iteration of the loop pass a barrier of the block? Then threads that run one store in
 ** it, with no barrier in between, are in the same iteration. */
 static int is_in_step(const fl_kstmt *loop) {
-  int barrier = 0;
-  for (const fl_kstmt *s = loop->body.first; s; s = s->next)
-    barrier |= s->kind == FL_KS_BARRIER && s->op == FL_KBAR_BLOCK;
-  return barrier && !fl_kblock_any(loop->body, is_continue, NULL);
+  return fl_kwaits(loop->body) && !fl_kblock_any(loop->body, is_continue, NULL);
 }
 
 /* Does is_in_step hold for all loops around the goal? -1: the goal is not in the block. */

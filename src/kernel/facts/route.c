@@ -28,12 +28,6 @@ static void learn(route *r, const fl_kexpr *c, int truth, int32_t order) {
   r->truth[r->n++] = (uint8_t)truth;
 }
 
-static int never_ends(fl_kblock b) {
-  const fl_kstmt *s = b.last;
-  return s && (s->kind == FL_KS_RETURN || s->kind == FL_KS_BREAK ||
-               s->kind == FL_KS_CONTINUE || s->kind == FL_KS_LEAVE);
-}
-
 static int find(route *r, fl_kblock b);
 
 static int enter(route *r, const fl_kstmt *s, int other) {
@@ -56,7 +50,7 @@ static int find(route *r, fl_kblock b) {
     const int32_t order = ++r->at.order;
     if (s == r->goal) return 1;
     if (enter(r, s, 0) || enter(r, s, 1)) return 1;
-    if (s->kind == FL_KS_IF && never_ends(s->body) && !s->other.first)
+    if (s->kind == FL_KS_IF && s->body.last && fl_kis_exit(s->body.last) && !s->other.first)
       learn(r, s->x[0], 0, order);
   }
   return 0;
@@ -159,8 +153,9 @@ static int compared(const route *r, int i, fl_kpoly *low, fl_kpoly *high) {
 /* The dividend of bound p if p is a quotient by a number, else p: a number that is not negative and
 ** below p is below the dividend too. */
 static const fl_kpoly *dividend(const fl_kindices *k, const fl_kpoly *p) {
-  if (p->n != 1 || p->t[0].c != 1 || p->t[0].n != 1 || p->t[0].s[0] < FL_KSYM_QUOTIENT) return p;
-  const fl_kquotient *q = fl_kquotient_of(k, p->t[0].s[0]);
+  const int32_t s = fl_kpoly_single(p);
+  if (s < FL_KSYM_QUOTIENT) return p;
+  const fl_kquotient *q = fl_kquotient_of(k, s);
   return q->m.n ? p : &q->a;
 }
 
@@ -307,8 +302,8 @@ int32_t fl_kroute_counter(const route *r, int32_t var) {
   if (!fl_kroute_counts(r, FL_KSYM_VAR + var, &first, &step)) return -2;
   if (step.n != 1 || step.t[0].c <= 0) return -2;
   if (step.t[0].n == 0 && fl_kuniform_in_grid(r->k, r->k->defs->var[var].value)) return -1;
-  if (first.n != 1 || first.t[0].c != 1 || first.t[0].n != 1) return -2;
-  const int32_t base = first.t[0].s[0];
+  const int32_t base = fl_kpoly_single(&first);
+  if (base < 0) return -2;
   for (int axis = 0; axis < 3; axis++) {
     const fl_kterm block = { 1, 1, { FL_KSPECIAL_BDIM_X + axis } };
     const fl_kterm grid = { 1, 2, { FL_KSPECIAL_BDIM_X + axis, FL_KSPECIAL_GDIM_X + axis } };

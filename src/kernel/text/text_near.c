@@ -28,7 +28,7 @@ struct fl_knear {
   const fl_kfunc *f;
   fl_kindices *k;
   uint8_t *used;             /* by variable: read, or written other than by atomic additions */
-  int returns, n;
+  int n;
   group at[MAX_SEEN];
 };
 
@@ -49,9 +49,16 @@ static int see_load(void *arg, fl_kexpr *x) {
 
 static int see(void *arg, fl_kstmt *s) {
   fl_knear *k = arg;
-  if (s->kind == FL_KS_RETURN) k->returns = 1;
-  if (s->kind == FL_KS_STORE || (s->kind == FL_KS_ATOMIC && !is_sum(k->f, s))) k->used[s->var] = 1;
+  if (fl_kwrites(s) && !is_sum(k->f, s)) k->used[s->var] = 1;
   return 1;
+}
+
+static int is_free_sum(const void *f, const fl_kstmt *s) {
+  return is_sum(f, s) && s->mode == FL_KM_FREE;
+}
+
+static int is_return(const void *none, const fl_kstmt *s) {
+  return (void)none, s->kind == FL_KS_RETURN;
 }
 
 /* ---- indices ----------------------------------------------------------------------- */
@@ -115,8 +122,7 @@ static int same_base(const place *a, const place *b) {
 /* ---- groups ------------------------------------------------------------------------ */
 
 static int group_of(const fl_knear *k, const fl_kstmt *s, place *p) {
-  if (!is_sum(k->f, s) || s->mode != FL_KM_FREE || k->used[s->var]) return -1;
-  if (!find_place(k, s, p)) return -1;
+  if (!is_free_sum(k->f, s) || k->used[s->var] || !find_place(k, s, p)) return -1;
   int i = 0;
   while (i < k->n && (k->at[i].pointer != s->var || !same_base(&k->at[i].base, p))) i++;
   return i;
@@ -140,16 +146,10 @@ static void keep_worthwhile(fl_knear *k) {
   k->n = n;
 }
 
-static int has_sum(void *arg, fl_kstmt *s) {
-  const fl_kfunc *f = ((void **)arg)[0];
-  if (is_sum(f, s) && s->mode == FL_KM_FREE) ((void **)arg)[1] = s;
-  return 1;
-}
-
 fl_knear *fl_knear_new(fl_mem *m, const fl_kfunc *f) {
-  void *sums[2] = { (void *)f, NULL };
-  fl_kwalk_block(&(fl_kvisitor){ has_sum, NULL, sums }, f->body);
-  fl_knear *k = sums[1] ? fl_zalloc(m, sizeof *k) : NULL;
+  if (!fl_kblock_any(f->body, is_free_sum, f) || fl_kblock_any(f->body, is_return, NULL))
+    return NULL;
+  fl_knear *k = fl_zalloc(m, sizeof *k);
   if (!k) return NULL;
   k->m = m;
   k->f = f;
@@ -157,7 +157,7 @@ fl_knear *fl_knear_new(fl_mem *m, const fl_kfunc *f) {
   k->used = k->k ? fl_karena_new(&k->k->arena, (size_t)f->n_vars + 1) : NULL;
   if (k->used) {
     fl_kwalk_block(&(fl_kvisitor){ see, see_load, k }, f->body);
-    if (!k->returns) fl_kwalk_block(&(fl_kvisitor){ collect, NULL, k }, f->body);
+    fl_kwalk_block(&(fl_kvisitor){ collect, NULL, k }, f->body);
     keep_worthwhile(k);
   }
   if (k->n) return k;
