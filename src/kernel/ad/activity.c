@@ -11,28 +11,23 @@
 */
 #include "kernel/ad/ad_state.h"
 
-/* Does a derivative pass from call x to its operand i? 1: yes; 2: it should, but the derivative of
-** the builtin with respect to this operand is not known, so the kernel is refused. */
-static int call_flows(const fl_kexpr *x, int i) {
+/* Does a derivative pass from x, a real number, to its operand i, if that is one too? Also if the
+** derivative of a builtin is not known: then the kernel is refused. */
+static int passes(const fl_kexpr *x, int i) {
+  if (x->kind != FL_KX_CALL) return 1;
   const fl_kbuiltin_info *b = &fl_kbuiltins[x->op];
   if (b->rule != FL_KBR_FLOAT && b->rule != FL_KBR_FLOATI) return 0;
-  if (i >= 3 || !fl_kt_is_float(x->x[i]->type)) return 0;
-  return !b->d[i] ? 2 : strcmp(b->d[i], "0") != 0;
+  return i < 3 && (!b->d[i] || strcmp(b->d[i], "0") != 0);
 }
+
+static int is_source(const fl_kexpr *x) { return x->kind == FL_KX_VAR || x->kind == FL_KX_LOAD; }
 
 int fl_kad_flows(const uint8_t *set, const fl_kexpr *x) {
   if (!x || !fl_kt_is_float(x->type)) return 0;
-  switch (x->kind) {
-  case FL_KX_VAR: case FL_KX_LOAD: return set[x->var];
-  case FL_KX_UNARY: case FL_KX_CAST: return fl_kad_flows(set, x->x[0]);
-  case FL_KX_BINARY: return fl_kad_flows(set, x->x[0]) || fl_kad_flows(set, x->x[1]);
-  case FL_KX_SELECT: return fl_kad_flows(set, x->x[1]) || fl_kad_flows(set, x->x[2]);
-  case FL_KX_CALL:
-    for (int i = 0; i < x->n; i++)
-      if (call_flows(x, i) && fl_kad_flows(set, x->x[i])) return 1;
-    return 0;
-  default: return 0;
-  }
+  if (is_source(x)) return set[x->var];
+  for (int i = 0; i < x->n; i++)
+    if (passes(x, i) && fl_kad_flows(set, x->x[i])) return 1;
+  return 0;
 }
 
 static int mark(uint8_t *set, int v) { return set[v] ? 0 : (set[v] = 1); }
@@ -41,36 +36,27 @@ static int mark(uint8_t *set, int v) { return set[v] ? 0 : (set[v] = 1); }
 static int mark_sources(uint8_t *set, const fl_kexpr *x) {
   int changed = 0;
   if (!x || !fl_kt_is_float(x->type)) return 0;
-  switch (x->kind) {
-  case FL_KX_VAR: case FL_KX_LOAD: return mark(set, x->var);
-  case FL_KX_SELECT:
-    return mark_sources(set, x->x[1]) | mark_sources(set, x->x[2]);
-  case FL_KX_CALL:
-    for (int i = 0; i < x->n; i++)
-      if (call_flows(x, i)) changed |= mark_sources(set, x->x[i]);
-    return changed;
-  default:
-    for (int i = 0; i < x->n; i++) changed |= mark_sources(set, x->x[i]);
-    return changed;
-  }
+  if (is_source(x)) return mark(set, x->var);
+  for (int i = 0; i < x->n; i++)
+    if (passes(x, i)) changed |= mark_sources(set, x->x[i]);
+  return changed;
 }
 
 typedef struct pass { fl_kad_state *d; int changed; } pass;
 
-/* The value that statement s assigns or stores; NULL: none. */
-static fl_kexpr *value_of(const fl_kstmt *s) {
-  switch (s->kind) {
-  case FL_KS_ASSIGN: return s->x[0];
-  case FL_KS_STORE: case FL_KS_ATOMIC: case FL_KS_SHUFFLE: return s->x[1];
-  default: return NULL;
-  }
+fl_kexpr *fl_kad_value_of(const fl_kstmt *s) {
+  if (s->kind == FL_KS_ASSIGN) return s->x[0];
+  return fl_kwrites(s) || s->kind == FL_KS_SHUFFLE ? s->x[1] : NULL;
+}
+
+int fl_kad_target_of(const fl_kstmt *s) {
+  return s->kind == FL_KS_SHUFFLE || s->kind == FL_KS_VOTE ? s->result : s->var;
 }
 
 static int see_varied(void *arg, fl_kstmt *s) {
   pass *p = arg;
   fl_kad_state *d = p->d;
-  const int flows = fl_kad_flows(d->varied, value_of(s));
-  const int to = s->kind == FL_KS_SHUFFLE ? s->result : s->var;
+  const int flows = fl_kad_flows(d->varied, fl_kad_value_of(s)), to = fl_kad_target_of(s);
   if (flows && to >= 0 && fl_kt_is_float(d->f->vars[to].type))
     p->changed |= mark(d->varied, to);
   if (s->kind == FL_KS_ATOMIC && s->result >= 0 && d->varied[s->var]
@@ -82,11 +68,10 @@ static int see_varied(void *arg, fl_kstmt *s) {
 static int see_useful(void *arg, fl_kstmt *s) {
   pass *p = arg;
   fl_kad_state *d = p->d;
-  const int to = s->kind == FL_KS_SHUFFLE ? s->result : s->var;
+  const int to = fl_kad_target_of(s);
   if (s->kind == FL_KS_ATOMIC && s->result >= 0 && d->useful[s->result])
     p->changed |= mark(d->useful, s->var);
-  if (value_of(s) && to >= 0 && d->useful[to])
-    p->changed |= mark_sources(d->useful, value_of(s));
+  if (to >= 0 && d->useful[to]) p->changed |= mark_sources(d->useful, fl_kad_value_of(s));
   return 1;
 }
 
@@ -132,60 +117,39 @@ void fl_kad_values(fl_kset s, const fl_kexpr *x) {
   for (int i = 0; i < x->n; i++) fl_kad_values(s, x->x[i]);
 }
 
-static void product(const fl_kad_state *d, fl_kset s, const fl_kexpr *x, const fl_kexpr *y) {
-  if (fl_kad_flows(d->active, x)) fl_kad_values(s, y);
-  if (fl_kad_flows(d->active, y)) fl_kad_values(s, x);
-}
-
-static void call_partials(const fl_kad_state *d, fl_kset s, const fl_kexpr *x) {
-  switch (x->op) {
-  case FL_KB_ADD_RN: case FL_KB_SUB_RN: break;
-  case FL_KB_MUL_RN: case FL_KB_FMA: product(d, s, x->x[0], x->x[1]); break;
-  default: fl_kad_values(s, x);
-  }
-  for (int i = 0; i < x->n; i++)
-    if (call_flows(x, i)) fl_kad_partials(d, s, x->x[i]);
-}
-
-void fl_kad_partials(const fl_kad_state *d, fl_kset s, const fl_kexpr *x) {
-  if (!fl_kad_flows(d->active, x)) return;
+int fl_kad_uses(const fl_kexpr *x, int i, const int *active) {
   switch (x->kind) {
-  case FL_KX_LOAD: fl_kad_values(s, x->x[0]); return;
-  case FL_KX_SELECT: fl_kad_values(s, x->x[0]); break;
-  case FL_KX_CALL: call_partials(d, s, x); return;
+  case FL_KX_LOAD: return 1;
+  case FL_KX_SELECT: return i == 0;
   case FL_KX_BINARY:
-    if (x->op == FL_KO_MUL) product(d, s, x->x[0], x->x[1]);
-    if (x->op == FL_KO_DIV) {
-      fl_kad_values(s, x->x[1]);
-      if (fl_kad_flows(d->active, x->x[1])) fl_kad_values(s, x->x[0]);
-    }
-    break;
-  default: break;
+    if (x->op == FL_KO_MUL) return active[1 - i];
+    return x->op == FL_KO_DIV && (i == 1 || active[1]);
+  case FL_KX_CALL:
+    if (x->op == FL_KB_FMA || x->op == FL_KB_MUL_RN) return i < 2 && active[1 - i];
+    return x->op != FL_KB_ADD_RN && x->op != FL_KB_SUB_RN;
+  default: return 0;
   }
-  for (int i = x->kind == FL_KX_SELECT; i < x->n; i++) fl_kad_partials(d, s, x->x[i]);
+}
+
+/* Adds to s what the adjoint of x reads. */
+static void partials(const fl_kad_state *d, fl_kset s, const fl_kexpr *x) {
+  int active[FL_K_MAX_ARGS] = {0};
+  if (!fl_kad_flows(d->active, x)) return;
+  for (int i = 0; i < x->n; i++) active[i] = fl_kad_flows(d->active, x->x[i]);
+  for (int i = 0; i < x->n; i++) {
+    if (fl_kad_uses(x, i, active)) fl_kad_values(s, x->x[i]);
+    if (passes(x, i)) partials(d, s, x->x[i]);
+  }
 }
 
 void fl_kad_reads(const fl_kad_state *d, fl_kset s, const fl_kstmt *t) {
-  const int to = t->kind == FL_KS_SHUFFLE ? t->result : t->var;
-  if (to < 0 || !d->active[to]) return;
-  switch (t->kind) {
-  case FL_KS_ASSIGN: fl_kad_partials(d, s, t->x[0]); return;
-  case FL_KS_STORE:
-    fl_kad_values(s, t->x[0]);
-    fl_kad_partials(d, s, t->x[1]);
-    return;
-  case FL_KS_ATOMIC:
-    fl_kad_values(s, t->x[0]);
-    fl_kad_partials(d, s, t->x[1]);
-    if (t->op != FL_KA_ADD && t->op != FL_KA_SUB) fl_kad_values(s, t->x[1]);
-    return;
-  case FL_KS_SHUFFLE:
-    for (int i = 0; i < 4; i++)
-      if (i != 1) fl_kad_values(s, t->x[i]);
-    fl_kad_partials(d, s, t->x[1]);
-    return;
-  default: return;
-  }
+  const int to = fl_kad_target_of(t);
+  const fl_kexpr *value = fl_kad_value_of(t);
+  if (to < 0 || !d->active[to] || !value) return;
+  for (int i = 0; i < 4; i++)
+    if (t->x[i] != value) fl_kad_values(s, t->x[i]);
+  partials(d, s, value);
+  if (t->kind == FL_KS_ATOMIC && t->op != FL_KA_ADD && t->op != FL_KA_SUB) fl_kad_values(s, value);
 }
 
 /* ---- marks ------------------------------------------------------------------------------ */
@@ -196,7 +160,7 @@ static int mark_block(marker *m, const fl_kblock *b);
 
 static int mark_stmt(marker *m, fl_kstmt *s) {
   fl_kad_state *d = m->d;
-  const int to = s->kind == FL_KS_SHUFFLE || s->kind == FL_KS_VOTE ? s->result : s->var;
+  const int to = fl_kad_target_of(s);
   const int needed = (to >= 0 && fl_kset_has(m->s, to))
                   || (s->result >= 0 && fl_kset_has(m->s, s->result));
   int marks = needed ? FL_KN_FORWARD : 0;

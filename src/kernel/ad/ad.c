@@ -177,12 +177,12 @@ static void barrier(fl_kad_state *d, fl_kblock *b) {
 
 /* array[e] = 0 for e = first, first + by, … below count */
 static void clear(fl_kad_state *d, fl_kblock *b, int array, fl_kexpr *first, fl_kexpr *count,
-                  fl_kexpr *by, int dynamic) {
+                  fl_kexpr *by) {
   const int e = fl_kad_local(d, FL_KT_I64, "e");
   fl_kblock *in = fl_kad_for(d, b, e, first, count, by);
-  if (!in) return;
-  fl_kexpr *at = dynamic ? fl_kad_at(d, array, kx_var(d, e)) : kx_var(d, e);
-  fl_kstmt_store(d->f, in, array, at, fl_kexpr_zero(d->a, d->f->vars[array].type));
+  if (in)
+    fl_kstmt_store(d->f, in, array, fl_kad_at(d, array, kx_var(d, e)),
+                   fl_kexpr_zero(d->a, d->f->vars[array].type));
 }
 
 /* The linear index of the thread in its block, and the number of threads in the block. */
@@ -206,51 +206,44 @@ fl_kexpr *fl_kad_shared_count(fl_kad_state *d, int var) {
   return bytes < 0 ? NULL : kx_op(d, FL_KO_DIV, kx_var(d, bytes), kx_int(d, fl_kt_size(x.type)));
 }
 
-void fl_kad_copy_shared(fl_kad_state *d, fl_kblock *b, int to, fl_kexpr *to_at, int from,
-                        fl_kexpr *from_at, fl_kexpr *count) {
-  const int e = fl_kad_local(d, FL_KT_I64, "e");
-  barrier(d, b);
+void fl_kad_move(fl_kad_state *d, fl_kblock *b, int v, int kept, fl_kexpr *at, int back) {
+  const int shared = d->f->vars[v].kind == FL_KV_SHARED;
+  fl_kexpr *zero = kx_int(d, 0), *one = kx_int(d, 1), *count = fl_kad_shared_count(d, v);
+  const int e = shared ? fl_kad_local(d, FL_KT_I64, "e") : fl_ktemp(d->f, FL_KT_I64);
+  if (shared) barrier(d, b);
   /* if threads may have returned ('leave'), each of the rest copies all elements; else a part */
-  fl_kblock *in = d->leave ? fl_kad_for(d, b, e, kx_int(d, 0), count, kx_int(d, 1))
-                           : fl_kad_for(d, b, e, thread_number(d), count, thread_count(d));
+  const int part = shared && !d->leave;
+  fl_kblock *in = fl_kad_for(d, b, e, part ? thread_number(d) : zero, count,
+                             part ? thread_count(d) : one);
   if (!in) return;
-  fl_kexpr *x = fl_kexpr_load(d->f, from, kx_op(d, FL_KO_ADD, from_at, kx_var(d, e)));
-  fl_kstmt_store(d->f, in, to, kx_op(d, FL_KO_ADD, to_at, kx_var(d, e)), x);
-  barrier(d, b);
+  fl_kexpr *x = fl_kexpr_load(d->f, back ? kept : v,
+                              kx_op(d, FL_KO_ADD, back ? at : zero, kx_var(d, e)));
+  fl_kstmt_store(d->f, in, back ? v : kept, kx_op(d, FL_KO_ADD, back ? zero : at, kx_var(d, e)), x);
+  if (shared) barrier(d, b);
 }
 
-static void shadow_shared(fl_kad_state *d, int v, fl_kblock *b) {
+int fl_kad_shadow(fl_kad_state *d, int v, const char *prefix) {
   const fl_kvar x = d->f->vars[v];
-  fl_kexpr *count = fl_kad_shared_count(d, v);
-  if (x.dynamic) {
-    d->shadow[v] = v;
-  } else {
-    d->shadow[v] = fl_kad_var(d, FL_KV_SHARED, fl_kad_type(x.type), fl_kad_name(d, "d_", v),
-                              x.count);
-  }
-  if (d->shadow[v] < 0 || d->a->failed) return;
-  clear(d, b, d->shadow[v], thread_number(d), count, thread_count(d), x.dynamic);
+  if (x.dynamic) return fl_kad_shared_bytes(d) < 0 ? -1 : v;
+  return fl_kad_var(d, x.kind, fl_kad_type(x.type), fl_kad_name(d, prefix, v), x.count);
 }
 
 static void make_shadows(fl_kad_state *d, fl_kblock *b) {
   int shared = 0;
   for (int v = 0; v < d->n0 && !fl_kad_dead(d); v++) {
+    const int kind = d->f->vars[v].kind;
     if (!d->active[v]) continue;
-    const int kind = d->f->vars[v].kind, type = fl_kad_type(d->f->vars[v].type);
-    const int64_t n = d->f->vars[v].count;
     if (kind == FL_KV_POINTER) {
       shadow_pointer(d, v);
-    } else if (kind == FL_KV_SHARED) {
-      shadow_shared(d, v, b);
-      shared = 1;
-    } else if (kind == FL_KV_ARRAY) {
-      d->shadow[v] = fl_kad_var(d, kind, type, fl_kad_name(d, "d_", v), n);
-      if (d->shadow[v] >= 0)
-        clear(d, b, d->shadow[v], kx_int(d, 0), kx_int(d, n), kx_int(d, 1), 0);
-    } else {
-      d->shadow[v] = fl_kad_local(d, type, fl_kad_name(d, "d_", v));
-      if (d->shadow[v] >= 0) kx_set(d, b, d->shadow[v], fl_kexpr_zero(d->a, type));
+      continue;
     }
+    const int to = d->shadow[v] = fl_kad_shadow(d, v, "d_");
+    if (to < 0) return;
+    shared |= kind == FL_KV_SHARED;
+    fl_kexpr *count = fl_kad_shared_count(d, v);
+    if (kind == FL_KV_SHARED) clear(d, b, to, thread_number(d), count, thread_count(d));
+    else if (kind == FL_KV_ARRAY) clear(d, b, to, kx_int(d, 0), count, kx_int(d, 1));
+    else kx_set(d, b, to, fl_kexpr_zero(d->a, d->f->vars[to].type));
   }
   if (shared) barrier(d, b);
 }

@@ -32,28 +32,29 @@ static int is_cheap(const fl_kexpr *x) {
       && is_cheap(x->x[1]);
 }
 
+/* A new variable, set to x; NULL: no memory. */
+static fl_kexpr *in_variable(fl_kad_state *d, fl_kblock *b, fl_kexpr *x) {
+  const int v = x ? fl_ktemp(d->f, x->type) : -1;
+  if (v < 0) return NULL;
+  kx_set(d, b, v, x);
+  return kx_var(d, v);
+}
+
 /* The variable that holds the value of the source expression x: an earlier one where x has been
 ** seen, else a new one, set to 'value'. */
 static fl_kexpr *keep(fl_kad_state *d, fl_kblock *b, const fl_kexpr *x, fl_kexpr *value) {
   for (const seen *s = d->seen; s; s = s->next)
     if (fl_kexpr_same(s->x, x)) return kx_var(d, s->var);
-  if (!value) return NULL;
-  const int v = fl_ktemp(d->f, value->type);
-  if (v < 0) return NULL;
-  kx_set(d, b, v, value);
-  seen *s = fl_karena_new(d->a, sizeof *s);
+  fl_kexpr *var = in_variable(d, b, value);
+  seen *s = var ? fl_karena_new(d->a, sizeof *s) : NULL;
   if (!s) return NULL;
-  *s = (seen){x, v, d->seen};
+  *s = (seen){x, var->var, d->seen};
   d->seen = s;
-  return kx_var(d, v);
+  return var;
 }
 
 fl_kexpr *fl_kad_atom(fl_kad_state *d, fl_kblock *b, fl_kexpr *x) {
-  if (!x || is_leaf(x)) return x;
-  const int v = fl_ktemp(d->f, x->type);
-  if (v < 0) return NULL;
-  kx_set(d, b, v, x);
-  return kx_var(d, v);
+  return !x || is_leaf(x) ? x : in_variable(d, b, x);
 }
 
 /* A copy of p->x whose operands are replaced by the variables that hold their values. */
@@ -63,20 +64,7 @@ static fl_kexpr *again(fl_kad_state *d, const part *p) {
   return fl_kexpr_over(d->a, p->x, x);
 }
 
-/* Must the value of operand i of an active node be in a variable, because a partial derivative
-** reads it, or because the value of the node itself is needed ('need')? */
-static int wants(const part *p, int i, int need, const int *active) {
-  const fl_kexpr *x = p->x;
-  if (x->kind == FL_KX_LOAD) return 1;
-  if (x->kind == FL_KX_BINARY && x->op == FL_KO_MUL) return need || active[1 - i];
-  if (x->kind == FL_KX_BINARY && x->op == FL_KO_DIV) return need || i == 1 || active[1];
-  if (x->kind != FL_KX_CALL) return need;
-  if (x->op == FL_KB_ADD_RN || x->op == FL_KB_SUB_RN) return need;
-  if (x->op == FL_KB_FMA || x->op == FL_KB_MUL_RN)
-    return need || (i < 2 && active[1 - i]);
-  return 1;
-}
-
+/* Puts into variables the values in x that its adjoint reads, and with 'need' the value of x. */
 static part *prepare(fl_kad_state *d, fl_kblock *b, const fl_kexpr *x, int need) {
   part *p = fl_karena_new(d->a, sizeof *p);
   int active[FL_K_MAX_ARGS] = {0};
@@ -95,7 +83,7 @@ static part *prepare(fl_kad_state *d, fl_kblock *b, const fl_kexpr *x, int need)
   }
   for (int i = 0; i < x->n; i++) active[i] = fl_kad_flows(d->active, x->x[i]);
   for (int i = 0; i < x->n; i++)
-    if (!(p->kid[i] = prepare(d, b, x->x[i], wants(p, i, need, active)))) return NULL;
+    if (!(p->kid[i] = prepare(d, b, x->x[i], need || fl_kad_uses(x, i, active)))) return NULL;
   if (need) p->value = keep(d, b, x, again(d, p));
   return p;
 }
@@ -122,7 +110,7 @@ static void add_element(fl_kad_state *d, fl_kblock *b, const fl_kexpr *x, fl_kex
   int how = kind == FL_KV_ARRAY ? FL_KAD_ADD_PLAIN : FL_KAD_ADD_ATOMIC;
   int mode = d->r->deterministic ? FL_KM_ORDERED : FL_KM_FREE;
   if (x->site >= 0 && x->site < d->n_sites0 && kind != FL_KV_ARRAY) {
-    const int class = fl_kad_fact(d, x->site)->class;
+    const int class = fl_kfact_of(d->facts, x->site)->class;
     how = d->site_add[x->site];
     if (kind == FL_KV_POINTER && !work && d->top && class <= FL_KI_UNIFORM_BLOCK
         && class != FL_KI_OTHER) how = FL_KAD_ADD_BLOCK;

@@ -37,7 +37,7 @@ void fl_kloop_exposed(fl_kad_state *d, const fl_kblock *b, fl_kset reads, fl_kse
   }
 }
 
-typedef struct writes { fl_kset needed, all; int barrier; const fl_kad_state *d; } writes;
+typedef struct writes { fl_kset needed, all; int barrier; } writes;
 
 static int see_write(void *arg, fl_kstmt *s) {
   writes *w = arg;
@@ -57,25 +57,25 @@ static int see_write(void *arg, fl_kstmt *s) {
 static int see_marks(void *arg, fl_kstmt *s) {
   fl_kmarks *m = arg;
   fl_kad_note *note = s->note;
-  if (note && m->at && m->back) note->marks = m->at[m->n];
-  if (note && m->at && !m->back) m->at[m->n] = note->marks;
+  if (note && m->back) note->marks = m->at[m->n];
+  if (note && !m->back) m->at[m->n] = note->marks;
   m->n++;
   return 1;
 }
 
 void fl_kloop_move_marks(fl_kmarks *m, const fl_kloop *l, int back) {
   const fl_kvisitor see = {see_marks, NULL, m};
-  for (int turn = back ? 1 : 0; turn < 2; turn++) {
-    if (turn && !back && !(m->at = fl_karena_new(l->d->a, (size_t)m->n + 1))) return;
-    m->n = 0;
-    m->back = back;
-    fl_kwalk_block(&see, l->s->body);
-    fl_kwalk_block(&see, l->s->other);
-  }
+  const int n = fl_kblock_length(l->s->body) + fl_kblock_length(l->s->other);
+  if (!back) m->at = fl_karena_new(l->d->a, (size_t)n + 1);
+  m->n = 0;
+  m->back = back;
+  if (!m->at) return;
+  fl_kwalk_block(&see, l->s->body);
+  fl_kwalk_block(&see, l->s->other);
 }
 
 static fl_kset assigned_by(fl_kloop *l) {
-  writes w = {fl_kset_new(l->d), fl_kset_new(l->d), 0, l->d};
+  writes w = {fl_kset_new(l->d), fl_kset_new(l->d), 0};
   const fl_kvisitor see = {see_write, NULL, &w};
   if (!w.needed || !w.all) return NULL;
   fl_kwalk_stmt(&see, l->s);
@@ -114,16 +114,6 @@ int fl_kloop_look_back(fl_kloop *l, int condition) {
 
 /* ---- values before the loop ------------------------------------------------------------- */
 
-/* n elements of an array. */
-void fl_kloop_copy_array(fl_kad_state *d, fl_kblock *b, int to, fl_kexpr *to_at, int from,
-                       fl_kexpr *from_at, int64_t n) {
-  const int j = fl_ktemp(d->f, FL_KT_I64);
-  fl_kblock *in = fl_kad_for(d, b, j, kx_int(d, 0), kx_int(d, n), kx_int(d, 1));
-  if (!in) return;
-  fl_kexpr *x = fl_kexpr_load(d->f, from, kx_op(d, FL_KO_ADD, from_at, kx_var(d, j)));
-  fl_kstmt_store(d->f, in, to, kx_op(d, FL_KO_ADD, to_at, kx_var(d, j)), x);
-}
-
 int fl_kloop_can_copy_shared(const fl_kloop *l, const fl_kvar *x) {
   return x->kind == FL_KV_SHARED && l->barrier == FL_KBAR_BLOCK + 1
       && (x->dynamic || x->count * fl_kt_size(x->type) <= FL_KLOOP_SHARED / 4);
@@ -133,14 +123,12 @@ fl_kexpr *fl_kloop_region(fl_kad_state *d, int var, fl_kexpr *k) {
   return k ? kx_op(d, FL_KO_MUL, k, fl_kad_shared_count(d, var)) : kx_int(d, 0);
 }
 
-/* Saves the shared array v as it is before the loop, or restores it ('back'). */
-static void move_shared(fl_kloop *l, fl_kblock *b, int v, int back) {
+/* Saves the array v as it is before the loop, or restores it ('back'). */
+static void move_array(fl_kloop *l, fl_kblock *b, int v, int back) {
   fl_kad_state *d = l->d;
   const int dynamic = d->f->vars[v].dynamic;
-  fl_kexpr *kept = fl_kloop_region(d, v, dynamic ? kx_int(d, l->pre_region[v]) : NULL);
-  fl_kexpr *count = fl_kad_shared_count(d, v), *zero = kx_int(d, 0);
-  if (back) fl_kad_copy_shared(d, b, v, zero, l->pre[v], kept, count);
-  else fl_kad_copy_shared(d, b, l->pre[v], kept, v, zero, count);
+  fl_kexpr *at = fl_kloop_region(d, v, dynamic ? kx_int(d, l->pre_region[v]) : NULL);
+  fl_kad_move(d, b, v, l->pre[v], at, back);
 }
 
 void fl_kloop_save_before(fl_kloop *l, fl_kset set, fl_kblock *b) {
@@ -152,13 +140,10 @@ void fl_kloop_save_before(fl_kloop *l, fl_kset set, fl_kblock *b) {
     if (x.kind == FL_KV_LOCAL) {
       l->pre[v] = fl_kad_local(d, x.type, fl_kad_name(d, "before_", v));
       kx_set(d, b, l->pre[v], kx_var(d, v));
-    } else if (x.kind == FL_KV_ARRAY) {
-      l->pre[v] = fl_kad_var(d, FL_KV_ARRAY, x.type, fl_kad_name(d, "before_", v), x.count);
-      fl_kloop_copy_array(d, b, l->pre[v], kx_int(d, 0), v, kx_int(d, 0), x.count);
-    } else if (fl_kloop_can_copy_shared(l, &x)) {
+    } else if (x.kind == FL_KV_ARRAY || fl_kloop_can_copy_shared(l, &x)) {
       if (x.dynamic) l->pre[v] = v, l->pre_region[v] = d->regions++;
-      else l->pre[v] = fl_kad_var(d, FL_KV_SHARED, x.type, fl_kad_name(d, "before_", v), x.count);
-      move_shared(l, b, v, 0);
+      else l->pre[v] = fl_kad_var(d, x.kind, x.type, fl_kad_name(d, "before_", v), x.count);
+      move_array(l, b, v, 0);
     } else {
       fl_kad_refuse(d, l->s->line, "a loop that overwrites '%s', whose old contents are needed "
                     "(write to a second array),", x.source);
@@ -170,11 +155,8 @@ void fl_kloop_put_back(fl_kloop *l, fl_kset set, fl_kblock *b) {
   fl_kad_state *d = l->d;
   for (int v = 0; v < d->n0; v++) {
     if (!fl_kset_has(set, v) || l->pre[v] < 0) continue;
-    const fl_kvar x = d->f->vars[v];
-    if (x.kind == FL_KV_LOCAL) kx_set(d, b, v, kx_var(d, l->pre[v]));
-    else if (x.kind == FL_KV_ARRAY)
-      fl_kloop_copy_array(d, b, v, kx_int(d, 0), l->pre[v], kx_int(d, 0), x.count);
-    else move_shared(l, b, v, 1);
+    if (d->f->vars[v].kind == FL_KV_LOCAL) kx_set(d, b, v, kx_var(d, l->pre[v]));
+    else move_array(l, b, v, 1);
   }
 }
 
@@ -191,15 +173,28 @@ void fl_kloop_update_keep(fl_kloop *l, fl_kset keep, int replayed) {
     if (l->final[v]) fl_kset_add(keep, v);
 }
 
-fl_kstmt *fl_kloop_replay_loop(fl_kloop *l, fl_kblock *b) {
-  fl_kad_state *d = l->d;
-  fl_kstmt *s = fl_kstmt_loop(d->f, b, l->s->x[0]);
+fl_kstmt *fl_kloop_head(const fl_kloop *l, fl_kblock *b) {
+  fl_kstmt *s = fl_kstmt_loop(l->d->f, b, l->s->x[0]);
   if (!s) return NULL;
   s->post = l->s->post;
   s->line = l->s->line;
-  fl_kad_primal(d, &l->s->body, &s->body);
-  fl_kad_primal(d, &l->s->other, &s->other);
   return s;
+}
+
+void fl_kloop_replay_loop(fl_kloop *l, fl_kblock *b) {
+  fl_kstmt *s = fl_kloop_head(l, b);
+  if (!s) return;
+  fl_kad_primal(l->d, &l->s->body, &s->body);
+  fl_kad_primal(l->d, &l->s->other, &s->other);
+}
+
+void fl_kloop_sweep(fl_kloop *l, fl_kset keep, fl_kset carried, fl_kblock *f, fl_kblock *r) {
+  fl_kad_state *d = l->d;
+  fl_kset outer = d->carried;
+  d->carried = carried;
+  fl_kad_sweep(d, &l->s->body, keep, f, r);
+  if (l->returns_step) fl_kad_sweep(d, &l->s->other, keep, f, r);
+  d->carried = outer;
 }
 
 /* ---- entry ------------------------------------------------------------------------------ */

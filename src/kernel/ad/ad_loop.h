@@ -39,12 +39,10 @@ typedef struct fl_kloop {
   int barrier;         /* 1 + the fl_kbarrier of a barrier in the loop that must be kept; 0: none */
 } fl_kloop;
 
-
 /* What the statements of a loop do with one variable. sums: v = v + e, a[i] += e; sets: any other
 ** assignment; reads: the value is read outside of these sums. */
 typedef struct fl_kusage { int var, reads, sums, sets, declared; fl_kad_state *d; } fl_kusage;
-fl_kusage fl_kloop_usage(const fl_kloop *l, int var);         /* in the loop */
-int fl_kloop_see_usage(void *arg, fl_kstmt *s);               /* a visitor, for other pieces */
+int fl_kloop_see_usage(void *arg, fl_kstmt *s);               /* a visitor, with a fl_kusage */
 
 /* Adds to 'reads' the variables that the block reads before it assigns them; 'done': those that are
 ** surely assigned so far. 'flows': also counts reads of active values (adjoints need these, replays
@@ -61,10 +59,13 @@ void fl_kloop_put_back(fl_kloop *l, fl_kset set, fl_kblock *b);
 /* After the loop: removes from 'keep' (variables whose old values must be restored, since reverse
 ** code reads them) what has been restored, and adds what the loop's reverse code reads. */
 void fl_kloop_update_keep(fl_kloop *l, fl_kset keep, int replayed);
+/* A loop that runs as often, with an empty body; NULL: no memory. */
+fl_kstmt *fl_kloop_head(const fl_kloop *l, fl_kblock *b);
 /* A copy of the loop that computes only those of its values that are needed later. */
-fl_kstmt *fl_kloop_replay_loop(fl_kloop *l, fl_kblock *b);
-void fl_kloop_copy_array(fl_kad_state *d, fl_kblock *b, int to, fl_kexpr *to_at, int from,
-                         fl_kexpr *from_at, int64_t n);
+void fl_kloop_replay_loop(fl_kloop *l, fl_kblock *b);
+/* The forward and the reverse code of one iteration (fl_kad_sweep). carried: what the next one
+** reads. */
+void fl_kloop_sweep(fl_kloop *l, fl_kset keep, fl_kset carried, fl_kblock *f, fl_kblock *r);
 /* Can the block keep a copy of shared array x? It can if the loop has a barrier, since then all
 ** threads of the block run the loop. */
 int fl_kloop_can_copy_shared(const fl_kloop *l, const fl_kvar *x);

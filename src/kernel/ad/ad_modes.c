@@ -8,7 +8,7 @@
 #include "kernel/ad/ad_state.h"
 
 typedef struct access {
-  const fl_kstmt *s; const fl_kexpr *index; int32_t var, site; int loops;
+  const fl_kstmt *s; const fl_kexpr *index; const fl_kfact *fact; int32_t var, site; int loops;
 } access;
 typedef struct accesses {
   fl_kad_state *d;
@@ -21,7 +21,7 @@ static void push(accesses *l, const fl_kstmt *s, const fl_kexpr *index, int var,
   access *at = fl_karena_room(l->d->a, l->at, l->n, &l->cap, sizeof *at);
   if (!at) return;
   l->at = at;
-  l->at[l->n++] = (access){s, index, var, site, l->loops};
+  l->at[l->n++] = (access){s, index, fl_kfact_of(l->d->facts, site), var, site, l->loops};
 }
 
 /* Collects the loads in x for which the adjoint adds to an element of the array's shadow. */
@@ -34,16 +34,10 @@ static void loads_of(accesses *l, const fl_kstmt *s, const fl_kexpr *x) {
   for (int i = x->kind == FL_KX_SELECT; i < x->n; i++) loads_of(l, s, x->x[i]);
 }
 
-static const fl_kexpr *value_of(const fl_kstmt *s) {
-  if (!(fl_kad_marks(s) & FL_KN_REVERSE)) return NULL;
-  if (s->kind == FL_KS_ASSIGN) return s->x[0];
-  return fl_kwrites(s) || s->kind == FL_KS_SHUFFLE ? s->x[1] : NULL;
-}
-
 /* Collects the active loads of a block if 'loads' is 1, or the block's writes if it is 0. */
 static void collect(accesses *l, const fl_kblock *b, int loads) {
   for (const fl_kstmt *s = b->first; s; s = s->next) {
-    if (loads && value_of(s)) loads_of(l, s, value_of(s));
+    if (loads && fl_kad_marks(s) & FL_KN_REVERSE) loads_of(l, s, fl_kad_value_of(s));
     if (!loads && fl_kwrites(s)) push(l, s, s->x[0], s->var, s->site);
     l->loops += s->kind == FL_KS_LOOP;
     collect(l, &s->body, loads);
@@ -61,23 +55,10 @@ int fl_kad_steady(const fl_kad_state *d, const fl_kexpr *x) {
   return !fl_kexpr_any(x, changes, d->defs);
 }
 
-static int class_of(const fl_kad_state *d, const access *p) {
-  return fl_kad_fact(d, p->site)->class;
-}
-
-static int is_own(const fl_kad_state *d, const access *p) {
-  return fl_kad_fact(d, p->site)->own;
-}
-
-static int are_apart(const fl_kad_state *d, const access *p, const access *q) {
-  return fl_kfact_is_apart(fl_kad_fact(d, p->site), fl_kad_fact(d, q->site));
-}
-
-/* Can two threads access the same element with p and q, accesses of one array? (Each index alone is
+/* Can two threads access the same element by a and b, accesses of one array? (Each index alone is
 ** injective.) */
-static int may_meet(const fl_kad_state *d, const access *p, const access *q) {
-  const fl_kfact *a = fl_kad_fact(d, p->site), *b = fl_kad_fact(d, q->site);
-  if (are_apart(d, p, q) || fl_kfact_is_one(a, b)) return 0;
+static int may_meet(const fl_kfact *a, const fl_kfact *b) {
+  if (fl_kfact_is_apart(a, b) || fl_kfact_is_one(a, b)) return 0;
   const int64_t apart = a->shape.rest - b->shape.rest;
   return !fl_kfact_is_alike(a, b) || apart >= a->shape.mod || -apart >= a->shape.mod;
 }
@@ -114,12 +95,7 @@ static void meet(meeting *m, uint8_t *live, const fl_kstmt *s) {
   }
 }
 
-static int is_barrier(const void *none, const fl_kstmt *s) {
-  (void)none;
-  return s->kind == FL_KS_BARRIER && s->op == FL_KBAR_BLOCK;
-}
-
-int fl_kad_has_barrier(const fl_kblock *b) { return fl_kblock_any(*b, is_barrier, NULL); }
+int fl_kad_has_barrier(const fl_kblock *b) { return fl_kblock_any(*b, fl_kis_barrier, NULL); }
 
 static void meetings(meeting *m, const fl_kblock *b, uint8_t *live);
 
@@ -145,7 +121,7 @@ static void meetings_of_loop(meeting *m, const fl_kstmt *s, uint8_t *live) {
 static void meetings(meeting *m, const fl_kblock *b, uint8_t *live) {
   const size_t n = (size_t)m->l->n;
   for (const fl_kstmt *s = b->first; s && !m->d->a->failed; s = s->next) {
-    if (is_barrier(NULL, s)) memset(live, 0, n);
+    if (fl_kis_barrier(NULL, s)) memset(live, 0, n);
     if (s->kind == FL_KS_IF && !fl_kad_has_barrier(&s->body) && !fl_kad_has_barrier(&s->other)) {
       meetings(m, &s->body, live);   /* one thread is in the body while another is in 'other' */
       meetings(m, &s->other, live);
@@ -169,32 +145,32 @@ static int is_only_load(const accesses *l, const access *p) {
   int n = 0;
   for (int i = 0; i < l->n; i++) n += l->at[i].var == p->var;
   return n == 1 && (!p->loops || (!fl_kad_steady(l->d, p->index)
-                                  && class_of(l->d, p) == FL_KI_INJECTIVE));
+                                  && p->fact->class == FL_KI_INJECTIVE));
 }
 
-static void load_modes(fl_kad_state *d) {
-  accesses l = {.d = d};
-  collect(&l, &d->body, 1);
-  uint8_t *bad = fl_karena_new(d->a, (size_t)l.n + 1), *live = fl_karena_new(d->a, (size_t)l.n + 1);
+static void load_modes(fl_kad_state *d, const accesses *l) {
+  uint8_t *bad = fl_karena_new(d->a, (size_t)l->n + 1),
+          *live = fl_karena_new(d->a, (size_t)l->n + 1);
   if (!bad || !live) return;
-  meeting m = {d, &l, bad, loads_meet, 0};
+  meeting m = {d, l, bad, loads_meet, 0};
   meetings(&m, &d->body, live);
-  for (int i = 0; i < l.n; i++) {
-    const access *p = &l.at[i];
-    const int kind = d->f->vars[p->var].kind;
-    const int class = class_of(d, p);
+  for (int i = 0; i < l->n; i++) {
+    const access *p = &l->at[i];
+    const int kind = d->f->vars[p->var].kind, class = p->fact->class;
     int meets = bad[i];
     if (kind == FL_KV_SHARED) {
       meets |= class != FL_KI_INJECTIVE && class != FL_KI_THREAD_IN_BLOCK;
     } else if (kind == FL_KV_POINTER) {
-      meets |= !is_own(d, p);
-      for (int k = 0; k < l.n && !meets; k++)
-        meets = l.at[k].var == p->var && !are_apart(d, p, &l.at[k])
-             && (!is_own(d, &l.at[k]) || may_meet(d, p, &l.at[k]));
+      meets |= !p->fact->own;
+      for (int k = 0; k < l->n && !meets; k++) {
+        const fl_kfact *other = l->at[k].fact;
+        meets = l->at[k].var == p->var && !fl_kfact_is_apart(p->fact, other)
+             && (!other->own || may_meet(p->fact, other));
+      }
     }
     if (p->site >= 0 && p->site < d->n_sites0)
       d->site_add[p->site] = (uint8_t)(meets ? FL_KAD_ADD_ATOMIC : kind == FL_KV_POINTER
-                                       && is_only_load(&l, p) ? FL_KAD_ADD_STORE
+                                       && is_only_load(l, p) ? FL_KAD_ADD_STORE
                                                               : FL_KAD_ADD_PLAIN);
   }
 }
@@ -215,7 +191,7 @@ static int most_writes(const fl_kblock *b, int var) {
 /* Does the index of p differ between all threads that access its array and, with 'rounds', also
 ** between the iterations of loops? */
 static int tells_apart(const fl_kad_state *d, const access *p, int rounds) {
-  const int class = class_of(d, p);
+  const int class = p->fact->class;
   if (class == FL_KI_INJECTIVE) return 1;
   return !rounds && (class == FL_KI_OWN
                      || (class == FL_KI_THREAD_IN_BLOCK &&
@@ -226,20 +202,18 @@ static int tells_apart(const fl_kad_state *d, const access *p, int rounds) {
 ** number that differs between threads; with 'rounds' also between iterations of a loop, and then
 ** the element belongs to one iteration of that thread. */
 static int are_one_index(const fl_kad_state *d, const access *p, const access *q, int rounds) {
-  const fl_kfact *a = fl_kad_fact(d, p->site), *b = fl_kad_fact(d, q->site);
-  return tells_apart(d, p, rounds) && tells_apart(d, q, rounds) && fl_kfact_is_alike(a, b) &&
-         a->shape.rest == b->shape.rest;
+  return tells_apart(d, p, rounds) && tells_apart(d, q, rounds) &&
+         fl_kfact_is_alike(p->fact, q->fact) && p->fact->shape.rest == q->fact->shape.rest;
 }
+
+static int is_store(const access *p) { return p->s->kind == FL_KS_STORE && !p->s->accumulate; }
 
 /* Does a store overwrite the previous value of an element? */
 static int overwrites(const accesses *stores, int v) {
   for (int i = 0; i < stores->n; i++)
-    if (stores->at[i].var == v && stores->at[i].s->kind == FL_KS_STORE
-        && !stores->at[i].s->accumulate) return 1;
+    if (stores->at[i].var == v && is_store(&stores->at[i])) return 1;
   return 0;
 }
-
-static int is_store(const access *p) { return p->s->kind == FL_KS_STORE && !p->s->accumulate; }
 
 /* Is each element that both p and q write written by one thread alone? */
 static int are_owned(const fl_kad_state *d, const access *p, const access *q) {
@@ -257,8 +231,9 @@ static void stores_meet(meeting *m, int i, int k) {
   if (d->f->vars[p->var].kind == FL_KV_ARRAY || p->var != q->var || i == k || !is_store(p) ||
       !is_store(q))
     return;
-  if (are_apart(d, p, q) || are_one_index(d, p, q, 0) || are_owned(d, p, q)) return;
-  const int one = fl_kfact_is_one(fl_kad_fact(d, p->site), fl_kad_fact(d, q->site));
+  if (fl_kfact_is_apart(p->fact, q->fact) || are_one_index(d, p, q, 0) || are_owned(d, p, q))
+    return;
+  const int one = fl_kfact_is_one(p->fact, q->fact);
   const int how = m->how | (m->how & FL_KAD_MEETS_AT_ONCE && one ? FL_KAD_MEETS_ALIKE : 0);
   mark_meeting(d, p, how);
   mark_meeting(d, q, how);
@@ -285,11 +260,12 @@ static int needs_zero(const fl_kad_state *d, const accesses *stores, int v) {
   for (int i = 0; i < stores->n; i++) {
     const access *p = &stores->at[i];
     if (p->var != v) continue;
-    if (p->loops && class_of(d, p) != FL_KI_INJECTIVE) return 1;
+    if (p->loops && p->fact->class != FL_KI_INJECTIVE) return 1;
     if (fl_kad_meets_of(d, p->site) & FL_KAD_MEETS) return 1;
     for (int k = 0; k < i; k++) {
       const access *q = &stores->at[k];
-      if (q->var == v && !are_apart(d, p, q) && !(once && are_one_index(d, p, q, 1))) return 1;
+      if (q->var == v && !fl_kfact_is_apart(p->fact, q->fact) &&
+          !(once && are_one_index(d, p, q, 1))) return 1;
     }
   }
   return 0;
@@ -297,9 +273,9 @@ static int needs_zero(const fl_kad_state *d, const accesses *stores, int v) {
 
 void fl_kad_modes(fl_kad_state *d) {
   accesses loads = {.d = d}, stores = {.d = d};
-  load_modes(d);
   collect(&loads, &d->body, 1);
   collect(&stores, &d->body, 0);
+  load_modes(d, &loads);
   meet_others(d, &stores);
   for (int v = 0; v < d->n0 && !d->a->failed; v++) {
     const fl_kvar *var = &d->f->vars[v];

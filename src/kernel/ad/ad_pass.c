@@ -24,7 +24,7 @@ int fl_kloop_see_usage(void *arg, fl_kstmt *s) {
   return 1;
 }
 
-fl_kusage fl_kloop_usage(const fl_kloop *l, int var) {
+static fl_kusage usage_of(const fl_kloop *l, int var) {
   fl_kusage u = {var, 0, 0, 0, 0, l->d};
   const fl_kvisitor see = {fl_kloop_see_usage, NULL, &u};
   fl_kwalk_stmt(&see, l->s);
@@ -60,7 +60,7 @@ static int read_after(const fl_kblock *b, const fl_kstmt *but, int v) {
 typedef struct same_index { const fl_kloop *l; fl_kspan span; int var, ok; } same_index;
 
 static void check_index(same_index *c, int site) {
-  const fl_kfact *fact = fl_kad_fact(c->l->d, site);
+  const fl_kfact *fact = fl_kfact_of(c->l->d->facts, site);
   fl_kspan_add(&c->span, fact);
   if (fact->class != FL_KI_INJECTIVE && !fl_kloop_bit(fact->rounds, c->l->s->label)) c->ok = 0;
 }
@@ -77,10 +77,15 @@ static int see_index_expr(void *arg, fl_kexpr *x) {
   return 1;
 }
 
-static int own_elements(fl_kloop *l, int v) {
+static same_index indices_of(const fl_kloop *l, int v) {
   same_index c = {.l = l, .var = v, .ok = 1};
   const fl_kvisitor see = {see_index_stmt, see_index_expr, &c};
   fl_kwalk_stmt(&see, l->s);
+  return c;
+}
+
+static int own_elements(fl_kloop *l, int v) {
+  const same_index c = indices_of(l, v);
   return c.ok && (!c.span.split || (v < l->d->facts->f->n_vars &&
                               fl_kloop_bit(l->d->facts->var_rounds[v], l->s->label)));
 }
@@ -89,7 +94,7 @@ static int own_elements(fl_kloop *l, int v) {
 static int commutes(fl_kloop *l, int v, fl_kset carried) {
   fl_kad_state *d = l->d;
   const fl_kvar *x = &d->f->vars[v];
-  const fl_kusage u = fl_kloop_usage(l, v);
+  const fl_kusage u = usage_of(l, v);
   const int needed = fl_kset_has(l->writes, v);
   switch (x->kind) {
   case FL_KV_LOCAL:
@@ -167,14 +172,12 @@ static void keep_results(fl_kloop *l, fl_kset head, fl_kblock *fb, const fl_kblo
 ** overwritten after the loop, its cotangent is 0, and what the iteration reads does not matter. */
 static int stays_in_element(fl_kloop *l, int v) {
   fl_kad_state *d = l->d;
-  same_index c = {.l = l, .var = v, .ok = 1};
-  const fl_kvisitor see = {see_index_stmt, see_index_expr, &c};
-  fl_kwalk_stmt(&see, l->s);
+  const same_index c = indices_of(l, v);
   int ok = c.ok && !c.span.split && c.span.most == c.span.least &&
            d->f->vars[v].kind == FL_KV_POINTER;
   for (int w = 0; w < d->n0 && ok; w++) {
     if (w == v || !d->active[w] || !fl_kset_has(l->all, w)) continue;
-    const fl_kusage u = fl_kloop_usage(l, w);
+    const fl_kusage u = usage_of(l, w);
     ok = d->f->vars[w].kind == FL_KV_LOCAL && (u.sets || u.reads);
   }
   return ok;
@@ -206,19 +209,14 @@ void fl_kloop_one_pass(fl_kloop *l, fl_kset keep, fl_kblock *f, fl_kblock *r) {
   }
   move_arrays(d, keep, inner);
   if (!replay) fl_kloop_save_before(l, keep, r);
-  fl_kset outer = d->carried;
-  d->carried = fl_kset_copy(d, head);
-  for (int v = 0; d->carried && v < d->n0; v++)         /* no iteration reads elements that belong
+  fl_kset carried = fl_kset_copy(d, head);
+  for (int v = 0; carried && v < d->n0; v++)            /* no iteration reads elements that belong
                                                         ** to another one */
-    if (d->f->vars[v].kind == FL_KV_POINTER) fl_kset_del(d->carried, v);
-  fl_kad_sweep(d, &l->s->body, inner, &fb, &rb);
-  if (l->returns_step) fl_kad_sweep(d, &l->s->other, inner, &fb, &rb);
-  d->carried = outer;
+    if (d->f->vars[v].kind == FL_KV_POINTER) fl_kset_del(carried, v);
+  fl_kloop_sweep(l, inner, carried, &fb, &rb);
   keep_results(l, head, &fb, &rb, &again);
-  fl_kstmt *s = fl_kstmt_loop(d->f, r, l->s->x[0]);
+  fl_kstmt *s = fl_kloop_head(l, r);
   if (!s) return;
-  s->post = l->s->post;
-  s->line = l->s->line;
   fl_kblock_append(&s->body, fb);
   fl_kblock_append(&s->body, rb);
   fl_kblock_append(&s->body, again);

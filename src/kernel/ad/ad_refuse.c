@@ -66,7 +66,7 @@ static int see_foreign(void *arg, fl_kexpr *x) {
   fl_kad_state *d = arg;
   if (x->kind == FL_KX_LOAD && d->f->vars[x->var].kind == FL_KV_POINTER && d->active[x->var]
       && fl_kad_written(d, x->var)
-      && !fl_kad_fact(d, x->site)->own)
+      && !fl_kfact_of(d->facts, x->site)->own)
     fl_kad_refuse(d, x->line, "'%s', which is read where another thread may have written, beside "
                   "an atomic whose result is used,", d->f->vars[x->var].source);
   return 1;

@@ -96,27 +96,24 @@ static int is_rewritten(const fl_kloop *l, const fl_kstmt *s) {
   return 0;
 }
 
-typedef struct later { const fl_kloop *l; int var, found; } later;
+typedef struct later { const fl_kloop *l; int var; } later;
 
-static int see_later(void *arg, fl_kstmt *s) {
-  later *c = arg;
-  if (fl_kwrites_to(s, c->var)) c->found |= !is_rewritten(c->l, s);
-  return !c->found;
+static int writes_more(const void *of, const fl_kstmt *s) {
+  const later *c = of;
+  return fl_kwrites_to(s, c->var) && !is_rewritten(c->l, s);
 }
 
 /* Does anything store to v after the loop, in the same iteration of the enclosing loop, at an
 ** element that the loop does not store to? */
 static int stored_later(const fl_kloop *l, const fl_kblock *b, int v) {
-  later c = {l, v, 0};
-  const fl_kvisitor see = {see_later, NULL, &c};
-  fl_kstmt *s = b->first;
+  const later c = {l, v};
+  const fl_kstmt *s = b->first;
   while (s && !fl_kloop_holds(s, l->s)) s = s->next;
   if (!s) return 0;
   if (s != l->s && (stored_later(l, &s->body, v) || stored_later(l, &s->other, v))) return 1;
   const fl_kblock rest = {s->next, b->last};
-  if (s == l->s || s->kind != FL_KS_LOOP) fl_kwalk_block(&see, rest);
-  else if (fl_kblock_holds(s->body, l->s)) fl_kwalk_block(&see, s->other);
-  return c.found;
+  if (s == l->s || s->kind != FL_KS_LOOP) return fl_kblock_any(rest, writes_more, &c);
+  return fl_kblock_holds(s->body, l->s) && fl_kblock_any(s->other, writes_more, &c);
 }
 
 typedef struct settled { const fl_kloop *l; int var, ok; } settled;
@@ -125,7 +122,7 @@ static int see_settled(void *arg, fl_kexpr *x) {
   settled *c = arg;
   const fl_kad_state *d = c->l->d;
   if (x->kind == FL_KX_LOAD && x->var == c->var
-      && !fl_kloop_bit(fl_kad_fact(d, x->site)->final, c->l->s->label)) c->ok = 0;
+      && !fl_kloop_bit(fl_kfact_of(d->facts, x->site)->final, c->l->s->label)) c->ok = 0;
   return 1;
 }
 
@@ -210,18 +207,6 @@ static void make_slots(fl_kloop *l, fl_kset keep) {
   l->pos = fl_kad_var(d, FL_KV_ARRAY, FL_KT_I64, "slot_of", l->slots);
 }
 
-/* Copies the shared array v to or from a snapshot, by the whole block. */
-static void move_shared(fl_kloop *l, fl_kblock *b, int v, fl_kexpr *at, int back) {
-  fl_kad_state *d = l->d;
-  const fl_kvar x = d->f->vars[v];
-  fl_kexpr *count = fl_kad_shared_count(d, v), *zero = kx_int(d, 0);
-  fl_kexpr *slot = kx_op(d, FL_KO_MUL, at, kx_int(d, x.count));
-  if (x.dynamic)
-    slot = fl_kloop_region(d, v, kx_op(d, FL_KO_ADD, at, kx_int(d, l->snap_region[v])));
-  if (back) fl_kad_copy_shared(d, b, v, zero, l->snap[v], slot, count);
-  else fl_kad_copy_shared(d, b, l->snap[v], slot, v, zero, count);
-}
-
 /* Copies the state to snapshot number 'at' (an I64 expression), or back from it ('back'). */
 static void move_state(fl_kloop *l, fl_kblock *b, fl_kexpr *at, int back) {
   fl_kad_state *d = l->d;
@@ -229,12 +214,12 @@ static void move_state(fl_kloop *l, fl_kblock *b, fl_kexpr *at, int back) {
   for (int v = 0; v < d->n0 && at; v++) {
     if (l->snap[v] < 0) continue;
     const fl_kvar x = d->f->vars[v];
-    fl_kexpr *i = kx_op(d, FL_KO_MUL, at, kx_int(d, x.count));
-    if (x.kind == FL_KV_LOCAL && back) kx_set(d, b, v, fl_kexpr_load(d->f, l->snap[v], at));
-    else if (x.kind == FL_KV_LOCAL) fl_kstmt_store(d->f, b, l->snap[v], at, kx_var(d, v));
-    else if (x.kind == FL_KV_SHARED) move_shared(l, b, v, at, back);
-    else if (back) fl_kloop_copy_array(d, b, v, kx_int(d, 0), l->snap[v], i, x.count);
-    else fl_kloop_copy_array(d, b, l->snap[v], i, v, kx_int(d, 0), x.count);
+    fl_kexpr *slot = x.dynamic ? fl_kloop_region(d, v, kx_op(d, FL_KO_ADD, at,
+                                                             kx_int(d, l->snap_region[v])))
+                               : kx_op(d, FL_KO_MUL, at, kx_int(d, x.count));
+    if (x.kind != FL_KV_LOCAL) fl_kad_move(d, b, v, l->snap[v], slot, back);
+    else if (back) kx_set(d, b, v, fl_kexpr_load(d->f, l->snap[v], at));
+    else fl_kstmt_store(d->f, b, l->snap[v], at, kx_var(d, v));
   }
 }
 
@@ -249,10 +234,8 @@ static void count_pass(fl_kloop *l, fl_kset keep, fl_kblock *f) {
   for (int i = 0; i < l->n_counters; i++)
     kx_set(d, f, l->counter[i].start, kx_var(d, l->counter[i].var));
   kx_set(d, f, l->trips, kx_int(d, 0));
-  fl_kstmt *s = fl_kstmt_loop(d->f, f, l->s->x[0]);
+  fl_kstmt *s = fl_kloop_head(l, f);
   if (!s) return;
-  s->post = l->s->post;
-  s->line = l->s->line;
   if (l->slots) {
     fl_kexpr *fits = kx_op(d, FL_KO_LT, kx_var(d, l->trips), kx_int(d, l->slots));
     fl_kstmt *c = fl_kstmt_if(d->f, &s->body, fits);
@@ -338,15 +321,12 @@ static void approach(fl_kloop *l, fl_kblock *b) {
 
 static void reverse_pass(fl_kloop *l, fl_kblock *r) {
   fl_kad_state *d = l->d;
-  fl_kset inner = fl_kset_new(d), outer = d->carried, taken = d->taken_back;
+  fl_kset inner = fl_kset_new(d), taken = d->taken_back;
   fl_kblock fb = {0}, rb = {0};
   if (!inner) return;
-  d->carried = l->reads;
   for (int i = 0; i < l->n_undo; i++) fl_kset_add(inner, l->undo[i].var);
   d->taken_back = fl_kset_copy(d, inner);
-  fl_kad_sweep(d, &l->s->body, inner, &fb, &rb);
-  if (l->returns_step) fl_kad_sweep(d, &l->s->other, inner, &fb, &rb);
-  d->carried = outer;
+  fl_kloop_sweep(l, inner, l->reads, &fb, &rb);
   d->taken_back = taken;
   kx_set(d, r, l->k, kx_op(d, FL_KO_SUB, kx_var(d, l->trips), kx_int(d, 1)));
   if (l->slots)

@@ -90,10 +90,6 @@ typedef struct fl_kad_state {
 static inline int fl_kset_has(fl_kset s, int v) { return (int)(s[v >> 6] >> (v & 63) & 1); }
 static inline void fl_kset_add(fl_kset s, int v) { s[v >> 6] |= (uint64_t)1 << (v & 63); }
 static inline void fl_kset_del(fl_kset s, int v) { s[v >> 6] &= ~((uint64_t)1 << (v & 63)); }
-/* The facts about the access 'site'; none are known of an access that the derivative has added. */
-static inline const fl_kfact *fl_kad_fact(const fl_kad_state *d, int32_t site) {
-  return fl_kfact_of(d->facts, site);
-}
 /* The FL_KAD_MEETS… flags of the store 'site'; all of them for a store that the derivative has
 ** added. */
 static inline int fl_kad_meets_of(const fl_kad_state *d, int32_t site) {
@@ -147,11 +143,14 @@ void fl_kad_refuse_early(fl_kad_state *d);    /* ad_refuse.c */
 typedef struct fl_kad_touched { uint8_t *read, *written; } fl_kad_touched;
 int fl_kad_find_touched(fl_kad_state *d, fl_kad_touched *t);
 void fl_kad_roles(fl_kad_state *d, int n_params, int tangent);
-/* Copies 'count' elements of shared memory by all threads of the block, between barriers. */
-void fl_kad_copy_shared(fl_kad_state *d, fl_kblock *b, int to, fl_kexpr *to_at, int from,
-                        fl_kexpr *from_at, fl_kexpr *count);
+/* The variable for the derivative of v, which is no pointer: a new one or, for dynamic shared
+** memory, v itself (fl_kad_at); -1: no memory. */
+int fl_kad_shadow(fl_kad_state *d, int v, const char *prefix);
+/* Copies array v to the array 'kept', from its element 'at' on, or from there back. A shared array
+** is copied by all threads of the block, between barriers. */
+void fl_kad_move(fl_kad_state *d, fl_kblock *b, int v, int kept, fl_kexpr *at, int back);
 int fl_kad_shared_bytes(fl_kad_state *d);     /* the variable of the FL_KAD_SHARED parameter */
-fl_kexpr *fl_kad_shared_count(fl_kad_state *d, int var);    /* elements, as launched */
+fl_kexpr *fl_kad_shared_count(fl_kad_state *d, int var);    /* elements of an array, as launched */
 /* ad_strong.c: strong_var */
 void fl_kad_strong(fl_kad_state *d);
 int fl_kad_chooses(const fl_kexpr *x);        /* is x min, max or a similar function, which chooses
@@ -179,13 +178,19 @@ void fl_kad_read_once(fl_kad_state *d);       /* an element that is read twice i
 /* activity.c */
 int fl_kad_flows(const uint8_t *set, const fl_kexpr *x);   /* does x depend on a variable of 'set'
                                                            ** through real numbers? */
+/* The value that s assigns, stores, adds or sends to other lanes, and the variable or array that
+** receives it; NULL, -1: none. */
+fl_kexpr *fl_kad_value_of(const fl_kstmt *s);
+int fl_kad_target_of(const fl_kstmt *s);
 void fl_kad_activity(fl_kad_state *d);
 void fl_kad_need(fl_kad_state *d);            /* marks */
 /* Computes the marks inside a loop for its reverse code alone (with 'condition': for reverse code
 ** that evaluates the loop's condition). */
 void fl_kad_need_again(fl_kad_state *d, const fl_kstmt *loop, int condition);
 void fl_kad_values(fl_kset s, const fl_kexpr *x);          /* all that x reads */
-void fl_kad_partials(const fl_kad_state *d, fl_kset s, const fl_kexpr *x);  /* x's adjoint reads */
+/* Does the adjoint of x read the value of operand i? active: by operand: does a derivative flow to
+** it? */
+int fl_kad_uses(const fl_kexpr *x, int i, const int *active);
 void fl_kad_reads(const fl_kad_state *d, fl_kset s, const fl_kstmt *t);     /* t's adjoint reads */
 void fl_kad_modes(fl_kad_state *d);           /* site_add, zeroes */
 /* is each variable of x assigned at most once? */
@@ -214,7 +219,6 @@ fl_kexpr *fl_kad_take(fl_kad_state *d, int v, fl_kblock *r);
 void fl_kad_primal(fl_kad_state *d, const fl_kblock *b, fl_kblock *out);
 void fl_kad_sweep(fl_kad_state *d, const fl_kblock *b, fl_kset keep, fl_kblock *forward,
                   fl_kblock *reverse);
-void fl_kad_prepend(fl_kblock *b, fl_kblock first);
 /* ad_warp.c: does x have one value in all threads of a block that reach s? A load of shared memory
 ** has one if its index has one. */
 int fl_kad_equal_in_block(const fl_kad_state *d, const fl_kstmt *s, const fl_kexpr *x);
@@ -232,6 +236,9 @@ void fl_kad_tidy(fl_kad_state *d);
 static inline fl_kexpr *kx_var(fl_kad_state *d, int v) { return fl_kexpr_var(d->f, v); }
 static inline fl_kexpr *kx_int(fl_kad_state *d, int64_t i) {
   return fl_kexpr_int(d->a, FL_KT_I64, i);
+}
+static inline fl_kexpr *kx_bool(fl_kad_state *d, int v) {
+  return fl_kexpr_int(d->a, FL_KT_BOOL, v);
 }
 static inline fl_kexpr *kx_op(fl_kad_state *d, int op, fl_kexpr *x, fl_kexpr *y) {
   return fl_kexpr_binary(d->a, op, x, y);

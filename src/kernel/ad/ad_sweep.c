@@ -10,11 +10,6 @@
 */
 #include "kernel/ad/ad_loop.h"
 
-void fl_kad_prepend(fl_kblock *b, fl_kblock first) {
-  fl_kblock_append(&first, *b);
-  if (first.first) *b = first;
-}
-
 fl_kstmt *fl_kad_copy(fl_kad_state *d, fl_kblock *b, const fl_kstmt *s) {
   fl_kstmt *r = fl_kstmt_new(d->a, b, s->kind, s->line);
   if (!r) return NULL;
@@ -217,13 +212,12 @@ static void one(fl_kad_state *d, fl_kstmt *s, fl_kset keep, fl_kblock *f, fl_kbl
 
 /* ---- shared arrays kept whole ------------------------------------------------------------ */
 
-typedef struct meeting { const fl_kad_state *d; int var, found; } meeting;
+typedef struct meeting { const fl_kad_state *d; int var; } meeting;
 
-static int see_meeting(void *arg, fl_kstmt *s) {
-  meeting *m = arg;
-  m->found |= s->var == m->var && fl_kad_marks(s) & FL_KN_FORWARD &&
-              meets(m->d, s) & FL_KAD_MEETS_AT_ONCE;
-  return 1;
+static int is_meeting(const void *of, const fl_kstmt *s) {
+  const meeting *m = of;
+  return s->var == m->var && fl_kad_marks(s) & FL_KN_FORWARD &&
+         meets(m->d, s) & FL_KAD_MEETS_AT_ONCE;
 }
 
 /* Keeps array v before s and restores it after s, by the whole block. */
@@ -232,10 +226,9 @@ static void keep_whole(fl_kad_state *d, int v, fl_kblock *f, fl_kblock *back) {
   const int kept = x.dynamic
                    ? v : fl_kad_var(d, FL_KV_SHARED, x.type, fl_kad_name(d, "kept_", v), x.count);
   if (kept < 0) return;
-  fl_kexpr *at = fl_kloop_region(d, v, x.dynamic ? kx_int(d, d->regions++) : NULL),
-           *zero = kx_int(d, 0);
-  fl_kad_copy_shared(d, f, kept, at, v, zero, fl_kad_shared_count(d, v));
-  fl_kad_copy_shared(d, back, v, zero, kept, at, fl_kad_shared_count(d, v));
+  fl_kexpr *at = fl_kloop_region(d, v, x.dynamic ? kx_int(d, d->regions++) : NULL);
+  fl_kad_move(d, f, v, kept, at, 0);
+  fl_kad_move(d, back, v, kept, at, 1);
 }
 
 /* Saves arrays before s and restores them after it: those of which several threads may write an
@@ -245,26 +238,18 @@ static void keep_around(fl_kad_state *d, fl_kstmt *s, fl_kset keep, fl_kblock *f
     return;
   for (int v = 0; v < d->n0 && d->in_thread; v++) {
     const fl_kvar x = d->f->vars[v];
-    meeting m = {d, v, 0};
-    const fl_kvisitor see = {see_meeting, NULL, &m};
+    const meeting m = {d, v};
     if (x.kind != FL_KV_SHARED || !d->in_thread[v] || !fl_kset_has(keep, v)) continue;
     if (!x.dynamic && x.count * fl_kt_size(x.type) > FL_KLOOP_SHARED / 4) continue;
-    fl_kwalk_stmt(&see, s);
-    if (!m.found) continue;
+    if (!fl_kstmt_any(s, is_meeting, &m)) continue;
     keep_whole(d, v, f, back);
     fl_kset_del(keep, v);
   }
 }
 
-static int has_own_barrier(const fl_kblock *b) {
-  for (const fl_kstmt *s = b->first; s; s = s->next)
-    if (s->kind == FL_KS_BARRIER && s->op == FL_KBAR_BLOCK) return 1;
-  return 0;
-}
-
 void fl_kad_sweep(fl_kad_state *d, const fl_kblock *b, fl_kset keep, fl_kblock *forward,
                   fl_kblock *reverse) {
-  const int together = has_own_barrier(b);          /* so all threads are there */
+  const int together = fl_kwaits(*b);               /* so all threads are there */
   for (fl_kstmt *s = b->first; s && !fl_kad_dead(d); s = s->next) {
     fl_kblock f = {NULL, NULL}, r = {NULL, NULL}, back = {NULL, NULL};
     if (!fl_kad_marks(s)) continue;
@@ -272,6 +257,7 @@ void fl_kad_sweep(fl_kad_state *d, const fl_kblock *b, fl_kset keep, fl_kblock *
     one(d, s, keep, &f, &r);
     fl_kblock_append(&r, back);
     fl_kblock_append(forward, f);
-    fl_kad_prepend(reverse, r);
+    fl_kblock_append(&r, *reverse);
+    *reverse = r;
   }
 }

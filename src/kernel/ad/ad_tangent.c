@@ -116,7 +116,7 @@ static fl_kexpr *value(fl_kad_state *d, fl_kblock *b, fl_kexpr *x, int type) {
 }
 
 static void statement(fl_kad_state *d, fl_kblock *b, fl_kstmt *s) {
-  const int to = s->kind == FL_KS_SHUFFLE ? s->result : s->var;
+  const int to = fl_kad_target_of(s);
   const int shadow = to >= 0 && to < d->n0 ? d->shadow[to] : -1;
   if (shadow < 0 || !d->active[to]) return;
   const int type = d->f->vars[shadow].type;
@@ -186,27 +186,14 @@ static void of_value(fl_kad_state *d, int v, fl_kblock *b) {
   int from = -1;
   if (input) from = fl_kad_param_new(d, FL_KAD_TANGENT_ARRAY, v, "t_", type, 1, 1);
   if (input && from >= 0) d->res->params[d->f->n_params - 1].count = x.count;
-  const char *name = fl_kad_name(d, "t_", v);
+  d->shadow[v] = fl_kad_shadow(d, v, "t_");
   if (x.kind == FL_KV_LOCAL) {
-    d->shadow[v] = fl_kad_local(d, type, name);
-    if (d->shadow[v] >= 0) kx_set(d, b, d->shadow[v], fl_kexpr_zero(d->a, type));
+    kx_set(d, b, d->shadow[v], fl_kexpr_zero(d->a, type));
     return;
   }
-  d->shadow[v] = fl_kad_var(d, FL_KV_ARRAY, type, name, x.count);
   for (int64_t e = 0; e < x.count && !d->a->failed; e++)
     fl_kstmt_store(d->f, b, d->shadow[v], kx_int(d, e),
                    from < 0 ? fl_kexpr_zero(d->a, type) : fl_kexpr_load(d->f, from, kx_int(d, e)));
-}
-
-static void of_local(fl_kad_state *d, int v) {
-  const fl_kvar x = d->f->vars[v];
-  const int type = fl_kad_type(x.type);
-  if (x.kind == FL_KV_SHARED && x.dynamic) {
-    fl_kad_shared_bytes(d);
-    d->shadow[v] = v;
-    return;
-  }
-  d->shadow[v] = fl_kad_var(d, x.kind, type, fl_kad_name(d, "t_", v), x.count);
 }
 
 static void make_tangents(fl_kad_state *d, fl_kblock *b) {
@@ -215,7 +202,7 @@ static void make_tangents(fl_kad_state *d, fl_kblock *b) {
     const fl_kvar *x = &d->f->vars[v];
     if (x->kind == FL_KV_POINTER) of_pointer(d, v);
     else if (x->param >= 0) of_value(d, v, b);
-    else of_local(d, v);
+    else d->shadow[v] = fl_kad_shadow(d, v, "t_");
   }
 }
 

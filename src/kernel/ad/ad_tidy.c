@@ -11,29 +11,28 @@ static void touch(tidy *t, int v) {
   if (v >= 0 && !t->live[v]) t->live[v] = 1, t->changed = 1;
 }
 
-static void touch_expr(tidy *t, const fl_kexpr *x) {
-  if (!x) return;
-  touch(t, x->var);
-  for (int i = 0; i < x->n; i++) touch_expr(t, x->x[i]);
+static int see_read(void *arg, fl_kexpr *x) {
+  touch(arg, x->var);
+  return 1;
 }
 
-static int in_memory(const tidy *t, int v) {
-  const int kind = t->d->f->vars[v].kind;
-  return kind == FL_KV_POINTER;
+static int is_written(const tidy *t, int v) {
+  return t->live[v] || t->d->f->vars[v].kind == FL_KV_POINTER;
 }
 
 static int live_block(tidy *t, const fl_kblock *b);
 
 /* Does s have an effect (s is live)? Then everything that s reads is live as well. */
 static int live_stmt(tidy *t, const fl_kstmt *s) {
+  const fl_kvisitor reads = {NULL, see_read, t};
   int live;
   switch (s->kind) {
   case FL_KS_ASSIGN: live = t->live[s->var]; break;
-  case FL_KS_STORE: live = t->live[s->var] || in_memory(t, s->var); break;
+  case FL_KS_STORE: live = is_written(t, s->var); break;
   case FL_KS_SHUFFLE: case FL_KS_VOTE: live = s->result >= 0 && t->live[s->result]; break;
   case FL_KS_DECL: return t->live[s->var];
   case FL_KS_ATOMIC:
-    live = t->live[s->var] || in_memory(t, s->var) || (s->result >= 0 && t->live[s->result]);
+    live = is_written(t, s->var) || (s->result >= 0 && t->live[s->result]);
     break;
   case FL_KS_IF: case FL_KS_LOOP: case FL_KS_BLOCK:
     live = live_block(t, &s->body);
@@ -43,8 +42,8 @@ static int live_stmt(tidy *t, const fl_kstmt *s) {
   }
   if (!live) return 0;
   if (fl_kwrites(s)) touch(t, s->var);
-  if (s->result >= 0) touch(t, s->result);
-  for (int i = 0; i < 4; i++) touch_expr(t, s->x[i]);
+  touch(t, s->result);
+  fl_kwalk_operands(&reads, s);
   return 1;
 }
 
@@ -79,11 +78,6 @@ static int see_use(void *arg, fl_kstmt *s) {
   f->uses_grid |= s->kind == FL_KS_BARRIER && s->mode;
   f->uses_warp |= s->kind == FL_KS_SHUFFLE || s->kind == FL_KS_VOTE;
   f->uses_atomics |= s->kind == FL_KS_ATOMIC;
-  return 1;
-}
-
-static int see_read(void *arg, fl_kexpr *x) {
-  touch(arg, x->var);
   return 1;
 }
 

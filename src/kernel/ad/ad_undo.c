@@ -26,9 +26,7 @@ static int is_first_writer(const fl_kblock *b, const fl_kstmt *loop, int v) {
     const int in_body = fl_kblock_holds(s->body, loop);
     if (in_body || fl_kblock_holds(s->other, loop))
       return s->kind != FL_KS_LOOP && is_first_writer(in_body ? &s->body : &s->other, loop, v);
-    if (is_write(&v, s) || fl_kblock_any(s->body, is_write, &v) ||
-        fl_kblock_any(s->other, is_write, &v))
-      return 0;
+    if (fl_kstmt_any(s, is_write, &v)) return 0;
   }
   return 0;
 }
@@ -90,12 +88,12 @@ static int see_store(void *arg, fl_kstmt *s) {
   fl_kloop *l = u->l;
   if (!fl_kwrites_to(s, u->var)) return 1;
   u->n++;
-  fl_kspan_add(&u->span, fl_kad_fact(l->d, s->site));
+  fl_kspan_add(&u->span, fl_kfact_of(l->d->facts, s->site));
   const fl_kstmt *use = NULL;
   fl_kexpr *guard = NULL, *at = NULL;
   if (s->kind == FL_KS_STORE && guard_of(l, &l->s->body, s, &use, &guard))
     at = by_counters(l, s->x[0], use, 0);
-  if (!at || !fl_kloop_bit(fl_kad_fact(l->d, s->site)->rounds, l->s->label) ||
+  if (!at || !fl_kloop_bit(fl_kfact_of(l->d->facts, s->site)->rounds, l->s->label) ||
       fl_kad_meets_of(l->d, s->site) & u->meets
       || l->n_undo == FL_KLOOP_UNDO) u->ok = 0;
   else l->undo[l->n_undo++] = (struct fl_kloop_undo){u->var, -1, -1, 0, at, guard};

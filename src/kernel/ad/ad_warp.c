@@ -56,7 +56,7 @@ static fl_kexpr *ballot(fl_kad_state *d, fl_kblock *b, const fl_kstmt *s) {
   r->op = FL_KVOTE_BALLOT;
   r->result = v;
   r->x[0] = s->x[0];
-  r->x[1] = fl_kexpr_int(d->a, FL_KT_BOOL, 1);
+  r->x[1] = kx_bool(d, 1);
   return kx_var(d, v);
 }
 
@@ -92,17 +92,21 @@ static fl_kexpr *seed_of(back *w, fl_kblock *b, fl_kexpr *seed, fl_kexpr *lane, 
 
 /* ---- the ways back ---------------------------------------------------------------------- */
 
+/* Is lane + by (up: lane - by) in the group? */
+static fl_kexpr *is_in_group(back *w, int up) {
+  fl_kad_state *d = w->d;
+  return up ? kx_op(d, FL_KO_GE, w->lane, w->by)
+            : kx_op(d, FL_KO_LT, w->lane, kx_op(d, FL_KO_SUB, i32(d, w->width), w->by));
+}
+
 /* The adjoint of a shift up or down: a shift in the other direction. Lanes at the edge kept their
 ** own value, so they also keep its derivative. */
 static fl_kexpr *shifted_back(back *w) {
   fl_kad_state *d = w->d;
-  fl_kexpr *before = kx_op(d, FL_KO_GE, w->lane, w->by);           /* lane - by is in the group */
-  fl_kexpr *behind = kx_op(d, FL_KO_LT, w->lane,
-                           kx_op(d, FL_KO_SUB, i32(d, w->width), w->by));
-  const int down = w->s->op == FL_KSH_DOWN;
-  fl_kexpr *from = kx_op(d, down ? FL_KO_SUB : FL_KO_ADD, w->self, w->by);
-  fl_kexpr *given = seed_of(w, w->b, w->seed, from, down ? before : behind);
-  fl_kexpr *own = fl_kexpr_select(d->a, down ? behind : before, w->zero, w->seed);
+  const int up = w->s->op == FL_KSH_UP;
+  fl_kexpr *from = kx_op(d, up ? FL_KO_ADD : FL_KO_SUB, w->self, w->by);
+  fl_kexpr *given = seed_of(w, w->b, w->seed, from, is_in_group(w, !up));
+  fl_kexpr *own = fl_kexpr_select(d->a, is_in_group(w, up), w->zero, w->seed);
   return kx_op(d, FL_KO_ADD, given, own);
 }
 
@@ -124,7 +128,7 @@ static fl_kexpr *sum_back(back *w) {
   if (sum < 0) return NULL;
   kx_set(d, w->b, sum, w->seed);
   fl_kexpr *all = fl_kexpr_int(d->a, FL_KT_U32, UINT32_MAX), *lane;
-  fl_kexpr *yes = fl_kexpr_int(d->a, FL_KT_BOOL, 1);
+  fl_kexpr *yes = kx_bool(d, 1);
   fl_kstmt *whole = fl_kstmt_if(d->f, w->b, kx_op(d, FL_KO_EQ, w->here, all));
   if (!whole) return NULL;
   for (int k = w->width / 2; k > 0; k /= 2) {
@@ -143,22 +147,15 @@ static fl_kexpr *sum_back(back *w) {
 /* The index, in the group, of the lane whose value this lane has received. */
 static fl_kexpr *taken(back *w) {
   fl_kad_state *d = w->d;
-  fl_kexpr *to = NULL, *in = NULL;
-  switch (w->s->op) {
-  case FL_KSH_IDX: return kx_op(d, FL_KO_AND, w->by, i32(d, w->width - 1));
-  case FL_KSH_XOR:         /* XOR gives an index in the warp; a lane of a later group is not read */
-    to = kx_op(d, FL_KO_XOR, w->self, kx_op(d, FL_KO_AND, w->by, i32(d, 31)));
-    in = kx_op(d, FL_KO_LE, to, kx_op(d, FL_KO_OR, w->self, i32(d, (int)w->s->x[3]->value.i - 1)));
-    return fl_kexpr_select(d->a, in, to, w->self);
-  case FL_KSH_UP:
-    to = kx_op(d, FL_KO_SUB, w->lane, w->by);
-    in = kx_op(d, FL_KO_GE, w->lane, w->by);
-    break;
-  default:
-    to = kx_op(d, FL_KO_ADD, w->lane, w->by);
-    in = kx_op(d, FL_KO_LT, w->lane, kx_op(d, FL_KO_SUB, i32(d, w->width), w->by));
+  if (w->s->op == FL_KSH_IDX) return kx_op(d, FL_KO_AND, w->by, i32(d, w->width - 1));
+  if (w->s->op == FL_KSH_XOR) {   /* an index in the warp; a lane of a later group is not read */
+    fl_kexpr *to = kx_op(d, FL_KO_XOR, w->self, kx_op(d, FL_KO_AND, w->by, i32(d, 31)));
+    fl_kexpr *last = kx_op(d, FL_KO_OR, w->self, i32(d, (int)w->s->x[3]->value.i - 1));
+    return fl_kexpr_select(d->a, kx_op(d, FL_KO_LE, to, last), to, w->self);
   }
-  return fl_kexpr_select(d->a, in, to, w->lane);
+  const int up = w->s->op == FL_KSH_UP;
+  fl_kexpr *to = kx_op(d, up ? FL_KO_SUB : FL_KO_ADD, w->lane, w->by);
+  return fl_kexpr_select(d->a, is_in_group(w, up), to, w->lane);
 }
 
 static fl_kexpr *searched_back(back *w) {

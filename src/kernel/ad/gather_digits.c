@@ -42,7 +42,6 @@ fl_kexpr *fl_kg_extent(fl_kgathering *g, int32_t symbol) {
   return kx_var(&g->d, g->range[which]);
 }
 
-
 static fl_kexpr *poly_value(fl_kgathering *g, const fl_kpoly *p);
 static fl_kexpr *term_value(fl_kgathering *g, const fl_kterm *t);
 
@@ -91,8 +90,7 @@ static fl_kexpr *poly_value(fl_kgathering *g, const fl_kpoly *p) {
   return less_poly(g, kx_int(&g->d, 0), &minus);
 }
 
-/* ---- chains: how indices are split into digits
-** ------------------------------------------------ */
+/* ---- chains: how indices are split into digits ------------------------------------------ */
 
 /* Is x the quotient / m or the remainder % m of the thread's index 'symbol' (or of a quotient of
 ** it)? *below: the divisor of that quotient, or 1; *whole: *below times m. */
@@ -100,17 +98,12 @@ int fl_kg_part_of(const fl_kindices *k, const fl_kplace *at, const fl_kexpr *x, 
                    fl_kterm *below, fl_kterm *whole) {
   int ok;
   const fl_kpoly a = fl_kpoly_of(k, at, x->x[0]), m = fl_kpoly_of(k, at, x->x[1]);
-  if (a.bad || m.bad || m.n != 1 || m.t[0].c <= 0 || a.n != 1 || a.t[0].n != 1 || a.t[0].c != 1)
+  const int32_t of = fl_kpoly_single(&a);
+  const fl_kquotient *q = of < FL_KSYM_QUOTIENT ? NULL : fl_kquotient_of(k, of);
+  if (m.bad || m.n != 1 || m.t[0].c <= 0 || !fl_kterm_all(&m.t[0], fl_kpoly_is_uniform, k) ||
+      (q ? !fl_kpoly_is(&q->a, symbol) : of != symbol))
     return 0;
-  if (!fl_kterm_all(&m.t[0], fl_kpoly_is_uniform, k)) return 0;
-  *below = (fl_kterm){1, 0, {0}};
-  if (a.t[0].s[0] >= FL_KSYM_QUOTIENT) {
-    const fl_kquotient *q = fl_kquotient_of(k, a.t[0].s[0]);
-    if (!fl_kpoly_is(&q->a, symbol)) return 0;
-    *below = q->m;
-  } else if (a.t[0].s[0] != symbol) {
-    return 0;
-  }
+  *below = q ? q->m : (fl_kterm){1, 0, {0}};
   *whole = fl_kterm_product(below, &m.t[0], &ok);
   return ok;
 }
@@ -237,7 +230,6 @@ static fl_kexpr *modulus(fl_kgathering *g, fl_kblock *b, const fl_kterm *t) {
   x = fl_kad_atom(d, b, fl_kexpr_select(d->a, kx_op(d, FL_KO_LT, x, top), x, top));
   return fl_kexpr_cast(d->a, FL_KT_I32, fl_kexpr_select(d->a, kx_op(d, FL_KO_GT, x, low), x, low));
 }
-
 
 static int is_positive(const fl_kterm *t) {
   for (int i = 0; i < t->n; i++)

@@ -23,8 +23,6 @@ typedef struct frame {
 
 static fl_kblock lower(fl_kad_state *d, fl_kblock b, frame *fr, int *jumps);
 
-static fl_kexpr *bool_of(fl_kad_state *d, int v) { return fl_kexpr_int(d->a, FL_KT_BOOL, v); }
-
 static int32_t flag_of(fl_kad_state *d, int32_t *flag, const char *name) {
   if (*flag < 0) *flag = fl_kad_local(d, FL_KT_BOOL, name);
   return *flag;
@@ -36,23 +34,18 @@ static void leave(fl_kad_state *d, fl_kblock *out, const fl_kstmt *s, frame *fr)
     const int here = s->kind == FL_KS_LEAVE ? fr->kind == FL_KS_BLOCK && fr->label == s->label
                    : s->kind == FL_KS_RETURN ? fr->kind == FL_KS_RETURN
                    : fr->kind == FL_KS_LOOP;
-    kx_set(d, out, flag_of(d, &fr->skip, "skip"), bool_of(d, 1));
+    kx_set(d, out, flag_of(d, &fr->skip, "skip"), kx_bool(d, 1));
     if (fr->kind == FL_KS_LOOP && !(here && s->kind == FL_KS_CONTINUE))
-      kx_set(d, out, flag_of(d, &fr->stop, "stop"), bool_of(d, 1));
+      kx_set(d, out, flag_of(d, &fr->stop, "stop"), kx_bool(d, 1));
     if (here) return;
     fr->crossed = 1;
   }
 }
 
-static int is_jump(int kind) {
-  return kind == FL_KS_BREAK || kind == FL_KS_CONTINUE || kind == FL_KS_LEAVE
-      || kind == FL_KS_RETURN;
-}
-
 /* Does the block always end in a jump? */
 static int ends(const fl_kblock *b) {
   for (const fl_kstmt *s = b->first; s; s = s->next) {
-    if (is_jump(s->kind)) return 1;
+    if (fl_kis_exit(s)) return 1;
     if (s->kind == FL_KS_IF && ends(&s->body) && ends(&s->other)) return 1;
   }
   return 0;
@@ -71,17 +64,17 @@ static void lower_block(fl_kad_state *d, fl_kblock *out, fl_kstmt *s, frame *fr,
   frame in = {FL_KS_BLOCK, s->label, -1, -1, 0, fr};
   int j = 0;
   fl_kblock body = lower(d, s->body, &in, &j);
-  if (in.skip >= 0) kx_set(d, out, in.skip, bool_of(d, 0));
+  if (in.skip >= 0) kx_set(d, out, in.skip, kx_bool(d, 0));
   fl_kblock_append(out, body);
   *jumps |= in.crossed;
 }
 
-static int holds_return(const fl_kstmt *s) {
-  if (s->kind == FL_KS_RETURN) return s->line ? s->line : 1;
-  for (int k = 0; k < 2; k++)
-    for (const fl_kstmt *t = k ? s->other.first : s->body.first; t; t = t->next)
-      if (holds_return(t)) return holds_return(t);
-  return 0;
+/* The line of the first return in s; 0: there is none. */
+static int return_in(const fl_kstmt *s) {
+  int line = s->kind != FL_KS_RETURN ? 0 : s->line ? s->line : 1;
+  for (const fl_kstmt *t = s->body.first; t && !line; t = t->next) line = return_in(t);
+  for (const fl_kstmt *t = s->other.first; t && !line; t = t->next) line = return_in(t);
+  return line;
 }
 
 /* Adds to d->gone the condition 'when' of a return at s, to be checked later: a barrier does not
@@ -102,12 +95,12 @@ static void refuse_gone(fl_kad_state *d) {
 static void lower_loop(fl_kad_state *d, fl_kblock *out, fl_kstmt *s, frame *fr, int *jumps) {
   frame in = {FL_KS_LOOP, s->label, -1, -1, 0, fr};
   int j = 0;
-  const int gone = fl_kad_has_barrier(&s->body) ? holds_return(s) : 0;
+  const int gone = fl_kad_has_barrier(&s->body) ? return_in(s) : 0;
   fl_kblock first = {NULL, NULL}, body = lower(d, s->body, &in, &j);
   s->other = lower(d, s->other, &in, &j);
   if (in.stop >= 0) {
-    kx_set(d, out, in.stop, bool_of(d, 0));
-    kx_set(d, &first, in.stop, bool_of(d, 0));
+    kx_set(d, out, in.stop, kx_bool(d, 0));
+    kx_set(d, &first, in.stop, kx_bool(d, 0));
     fl_kexpr *on = fl_kexpr_unary(d->a, FL_KO_NOT, kx_var(d, in.stop));
     if (gone) note_gone(d, s, on, gone);
     s->x[0] = s->x[0] ? kx_op(d, FL_KO_LAND, on, s->x[0]) : on;
@@ -121,21 +114,17 @@ static void lower_loop(fl_kad_state *d, fl_kblock *out, fl_kstmt *s, frame *fr, 
       if (note) note->step = 1;
     }
   }
-  if (in.skip >= 0) kx_set(d, &first, in.skip, bool_of(d, 0));
+  if (in.skip >= 0) kx_set(d, &first, in.skip, kx_bool(d, 0));
   fl_kblock_append(&first, body);
   s->body = first;
   fl_kblock_put(out, s);
   *jumps |= in.crossed;
 }
 
-/* Has the block only statements whose effects no other thread and no output can see? */
-static int is_quiet(const fl_kad_state *d, const fl_kblock *b) {
-  for (const fl_kstmt *s = b->first; s; s = s->next) {
-    if (s->kind == FL_KS_STORE && d->f->vars[s->var].kind != FL_KV_ARRAY) return 0;
-    if (s->kind == FL_KS_ATOMIC || (s->kind >= FL_KS_BARRIER && s->kind <= FL_KS_VOTE)) return 0;
-    if (!is_quiet(d, &s->body) || !is_quiet(d, &s->other)) return 0;
-  }
-  return 1;
+/* Can another thread or an output see the effect of s? */
+static int is_seen(const void *f, const fl_kstmt *s) {
+  if (s->kind == FL_KS_STORE) return ((const fl_kfunc *)f)->vars[s->var].kind != FL_KV_ARRAY;
+  return s->kind == FL_KS_ATOMIC || (s->kind >= FL_KS_BARRIER && s->kind <= FL_KS_VOTE);
 }
 
 /* May this return stay in a kernel with barriers? It may if the thread has done nothing yet that
@@ -144,7 +133,7 @@ static int kept_return(fl_kad_state *d, const fl_kstmt *s, const frame *fr, cons
   if (!(d->f->uses_barrier || d->f->uses_warp) || fr->kind != FL_KS_RETURN || fr->skip >= 0)
     return 0;
   return s->kind == FL_KS_IF && !s->other.first && s->body.first
-      && s->body.first->kind == FL_KS_RETURN && is_quiet(d, out);
+      && s->body.first->kind == FL_KS_RETURN && !fl_kblock_any(*out, is_seen, d->f);
 }
 
 static void accumulation(fl_kad_state *d, fl_kstmt *s) {
@@ -186,7 +175,7 @@ static fl_kblock lower(fl_kad_state *d, fl_kblock b, frame *fr, int *jumps) {
       d->returns = d->leave = 1;
       continue;
     }
-    const int gone = d->f->uses_barrier && fl_kad_has_barrier(&b) ? holds_return(s) : 0;
+    const int gone = d->f->uses_barrier && fl_kad_has_barrier(&b) ? return_in(s) : 0;
     if (s->kind == FL_KS_IF && b.first && (ends(&s->body) || ends(&s->other))) {
       if (gone) note_gone(d, s, s->x[0], gone);
       fl_kblock_append(ends(&s->body) ? &s->other : &s->body, b);
@@ -213,7 +202,7 @@ void fl_kad_normalise(fl_kad_state *d) {
   d->body = lower(d, d->f->body, &fr, &jumps);
   d->f->body.first = d->f->body.last = NULL;
   if (fr.skip >= 0) {
-    kx_set(d, &first, fr.skip, bool_of(d, 0));
+    kx_set(d, &first, fr.skip, kx_bool(d, 0));
     fl_kblock_append(&first, d->body);
     d->body = first;
   }

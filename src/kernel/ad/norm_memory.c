@@ -36,7 +36,7 @@ static place *place_of(places *p, const fl_kexpr *index, int32_t site) {
     if (fl_kexpr_same(p->at[i].index, index)) return &p->at[i];
   int ok = p->n < MOST_PLACES;
   for (int i = 0; ok && i < p->n; i++)             /* the loop changes neither of the two indices */
-    ok = fl_kfact_differs(fl_kad_fact(p->d, p->at[i].seen), fl_kad_fact(p->d, site));
+    ok = fl_kfact_differs(fl_kfact_of(p->d->facts, p->at[i].seen), fl_kfact_of(p->d->facts, site));
   if (!ok) {
     p->bad = 1;
     return NULL;
@@ -51,12 +51,10 @@ static void look_expr(places *p, const fl_kexpr *x) {
     p->bad |= p->guarded;
     (void)place_of(p, x->x[0], x->site);
   }
-  const int lazy = x->kind == FL_KX_SELECT
-                || (x->kind == FL_KX_BINARY && (x->op == FL_KO_LAND || x->op == FL_KO_LOR));
   for (int i = 0; i < x->n; i++) {
-    p->guarded += lazy && i > 0;
+    p->guarded += fl_kis_lazy(x, i);
     look_expr(p, x->x[i]);
-    p->guarded -= lazy && i > 0;
+    p->guarded -= fl_kis_lazy(x, i);
   }
 }
 
@@ -69,10 +67,10 @@ static void look_store(place *p, const fl_kstmt *s) {
 
 static int look_stmt(void *arg, fl_kstmt *s) {
   places *p = arg;
-  place *to = s->kind == FL_KS_STORE && s->var == p->var ? place_of(p, s->x[0], s->site)
-                                                             : NULL;
+  const int mine = fl_kwrites_to(s, p->var);
+  place *to = mine && s->kind == FL_KS_STORE ? place_of(p, s->x[0], s->site) : NULL;
   if (to) look_store(to, s), p->writes = 1;
-  if (s->kind == FL_KS_ATOMIC && s->var == p->var) p->bad = 1;
+  if (mine && s->kind == FL_KS_ATOMIC) p->bad = 1;
   if (s->kind == FL_KS_BARRIER) p->bad = 1;              /* other threads may access the memory */
   for (int i = 0; i < 4; i++) look_expr(p, s->x[i]);
   return !p->bad;
@@ -91,8 +89,6 @@ static fl_kexpr *replaced(void *of, fl_kexpr *x) {
   return e ? e : x;
 }
 
-static fl_kexpr *truth(place *p, int v) { return fl_kexpr_int(p->d->a, FL_KT_BOOL, v); }
-
 static int is_store(const place *p, const fl_kstmt *s) {
   return s->kind == FL_KS_STORE && s->var == p->var && fl_kexpr_same(s->x[0], p->index);
 }
@@ -103,15 +99,13 @@ static int reads_element(const place *p, const fl_kstmt *s) {
   return any;
 }
 
-static fl_kblock rewritten(place *p, fl_kblock b);
-
 static void hold(place *p, fl_kblock *out) {
   fl_kexpr *at = (fl_kexpr *)(uintptr_t)p->index;
   fl_kstmt *c = fl_kstmt_if(p->d->f, out,
                             fl_kexpr_unary(p->d->a, FL_KO_NOT, kx_var(p->d, p->held)));
   if (!c) return;
   kx_set(p->d, &c->body, p->reg, fl_kexpr_load(p->d->f, p->var, at));
-  kx_set(p->d, &c->body, p->held, truth(p, 1));
+  kx_set(p->d, &c->body, p->held, kx_bool(p->d, 1));
 }
 
 static void store_in_register(place *p, fl_kblock *out, const fl_kstmt *s) {
@@ -119,8 +113,8 @@ static void store_in_register(place *p, fl_kblock *out, const fl_kstmt *s) {
   if (s->accumulate)
     v = kx_op(p->d, FL_KO_ADD, fl_kexpr_cast(p->d->a, v->type, kx_var(p->d, p->reg)), v);
   kx_set(p->d, out, p->reg, fl_kexpr_cast(p->d->a, p->d->f->vars[p->reg].type, v));
-  kx_set(p->d, out, p->held, truth(p, 1));
-  kx_set(p->d, out, p->changed, truth(p, 1));
+  kx_set(p->d, out, p->held, kx_bool(p->d, 1));
+  kx_set(p->d, out, p->changed, kx_bool(p->d, 1));
 }
 
 static fl_kblock rewritten(place *p, fl_kblock b) {
@@ -145,8 +139,8 @@ static void hold_place(place *p, fl_kstmt *s, fl_kblock *before, fl_kblock *afte
   p->changed = fl_kad_local(d, FL_KT_BOOL, "changed");
   if (p->changed < 0 || p->held < 0 || p->reg < 0) return;
   kx_set(d, before, p->reg, fl_kexpr_zero(d->a, d->f->vars[p->var].type));
-  kx_set(d, before, p->held, truth(p, 0));
-  kx_set(d, before, p->changed, truth(p, 0));
+  kx_set(d, before, p->held, kx_bool(d, 0));
+  kx_set(d, before, p->changed, kx_bool(d, 0));
   if (reads_element(p, s)) hold(p, before);
   s->x[0] = replaced(p, s->x[0]);
   s->body = rewritten(p, s->body);

@@ -66,11 +66,9 @@ static fl_kexpr *read(reads *w, fl_kblock *out, const fl_kexpr *x, fl_kexpr *e, 
 static fl_kexpr *value(reads *w, fl_kblock *out, fl_kexpr *x, int lazy) {
   if (!fl_kexpr_any(x, is_only, w)) return x;
   fl_kexpr *k[FL_K_MAX_ARGS];
-  const int guards = x->kind == FL_KX_SELECT ||
-                     (x->kind == FL_KX_BINARY && (x->op == FL_KO_LAND || x->op == FL_KO_LOR));
   int same = 1;
   for (int i = 0; i < x->n; i++) {
-    k[i] = value(w, out, x->x[i], lazy || (guards && i > 0));
+    k[i] = value(w, out, x->x[i], lazy || fl_kis_lazy(x, i));
     same &= k[i] == x->x[i];
   }
   fl_kexpr *e = same ? x : fl_kexpr_over(w->d->a, x, k);

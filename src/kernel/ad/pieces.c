@@ -41,14 +41,14 @@ static int is_below(splitter *y, const fl_kpoly *d, const fl_kterm *m) {
 
 /* ---- a piecewise expression: a tree of SELECTs over its pieces ------------------------------- */
 
-static fl_kexpr *plus(splitter *y, fl_kexpr *x, int64_t c) {
-  if (!x || !c) return x;
-  return fl_kexpr_binary(y->f->arena, c < 0 ? FL_KO_SUB : FL_KO_ADD, x,
-                         fl_kexpr_int(y->f->arena, x->type, c < 0 ? -c : c));
+static fl_kexpr *binary(splitter *y, int op, fl_kexpr *x, fl_kexpr *z) {
+  return fl_kexpr_binary(y->f->arena, op, x, z);
 }
 
-static fl_kexpr *compare(splitter *y, int op, fl_kexpr *x, fl_kexpr *z) {
-  return fl_kexpr_binary(y->f->arena, op, x, z);
+static fl_kexpr *plus(splitter *y, fl_kexpr *x, int64_t c) {
+  if (!x || !c) return x;
+  return binary(y, c < 0 ? FL_KO_SUB : FL_KO_ADD, x,
+                fl_kexpr_int(y->f->arena, x->type, c < 0 ? -c : c));
 }
 
 /* The choice c ? a : b, counted as one more piece; NULL if c, a or b is NULL. */
@@ -65,7 +65,7 @@ static fl_kexpr *above_zero(splitter *y, fl_kexpr *x) {
   fl_kexpr *e = r < 0 ? plus(y, x, -r) : x, *zero = fl_kexpr_int(y->f->arena, x->type, 0);
   for (int64_t i = -r - 1; i >= 0; i--) {
     fl_kexpr *one = plus(y, x, i);
-    e = choose(y, compare(y, FL_KO_GE, one, zero), one, e);
+    e = choose(y, binary(y, FL_KO_GE, one, zero), one, e);
   }
   return e;
 }
@@ -85,7 +85,7 @@ static fl_kexpr *below_top(splitter *y, fl_kexpr *x, fl_kexpr *top) {
   fl_kexpr *e = r > 0 ? plus(y, x, -r) : x;
   for (int64_t i = r - 1; i >= 0; i--) {
     fl_kexpr *one = plus(y, x, -i);
-    e = choose(y, compare(y, FL_KO_LE, one, top), one, e);
+    e = choose(y, binary(y, FL_KO_LE, one, top), one, e);
   }
   return e;
 }
@@ -93,7 +93,6 @@ static fl_kexpr *below_top(splitter *y, fl_kexpr *x, fl_kexpr *top) {
 /* x % by as a choice of sums, if x is D + r + k * by with 0 <= D < by (an index of the thread), a
 ** small constant r and k >= 0; NULL: x is not of this kind, or r is too large. */
 static fl_kexpr *wrapped(splitter *y, fl_kexpr *x, fl_kexpr *by) {
-  fl_karena *a = y->f->arena;
   fl_kpoly d = poly_of(y, x), m = poly_of(y, by);
   int64_t r, k = 0;
   if (d.bad || m.bad || m.n != 1 || m.t[0].c <= 0 || !m.t[0].n) return NULL;
@@ -106,20 +105,35 @@ static fl_kexpr *wrapped(splitter *y, fl_kexpr *x, fl_kexpr *by) {
   }
   if (r > MOST_STEPS || r < -MOST_STEPS || (r < 0 && k < 1) || k > 4 || !is_below(y, &d, &m.t[0]))
     return NULL;
-  for (; k > 0; k--) x = fl_kexpr_binary(a, FL_KO_SUB, x, by);
-  fl_kexpr *e = x, *zero = fl_kexpr_int(a, x ? x->type : FL_KT_I32, 0),
+  for (; k > 0; k--) x = binary(y, FL_KO_SUB, x, by);
+  fl_kexpr *e = x, *zero = fl_kexpr_int(y->f->arena, x ? x->type : FL_KT_I32, 0),
            *piece[MOST_STEPS + 1] = {NULL};
   const int n = (int)(r < 0 ? -r : r);
-  for (int i = 0; i <= n; i++, e = fl_kexpr_binary(a, r < 0 ? FL_KO_ADD : FL_KO_SUB, e, by))
+  for (int i = 0; i <= n; i++, e = binary(y, r < 0 ? FL_KO_ADD : FL_KO_SUB, e, by))
     piece[i] = e;
   e = piece[n];
   for (int i = n - 1; i >= 0; i--)
-    e = choose(y, r < 0 ? compare(y, FL_KO_GE, piece[i], zero) : compare(y, FL_KO_LT, piece[i], by),
+    e = choose(y, r < 0 ? binary(y, FL_KO_GE, piece[i], zero) : binary(y, FL_KO_LT, piece[i], by),
                piece[i], e);
   return e;
 }
 
-static int is_steady(const splitter *y, const fl_kexpr *x, int depth);
+/* The only value of the variable, if it is set before the statement y->s; NULL: there is none. */
+static const fl_kexpr *value_before(const splitter *y, int32_t var) {
+  return y->k->defs->var[var].order <= y->place.order ? fl_kdef_only(y->k->defs, var) : NULL;
+}
+
+static int may_change(const void *of, const fl_kexpr *x) {
+  const splitter *y = of;
+  return x->kind == FL_KX_LOAD || (x->kind == FL_KX_VAR && !fl_kdef_is_given(y->k->defs, x->var) &&
+                                   !value_before(y, x->var));
+}
+
+/* Does x keep its value up to the statement y->s? It does if it reads no memory, and only variables
+** that are set once, before that statement. */
+static int is_steady(const splitter *y, const fl_kexpr *x) {
+  return !fl_kexpr_any(x, may_change, y);
+}
 
 static int is_zero(const fl_kexpr *x) { return x->kind == FL_KX_CONST && x->value.i == 0; }
 
@@ -173,7 +187,7 @@ static int64_t value_of(splitter *y, fl_kpoly p, int op, fl_kterm *symbol) {
 static fl_kexpr *pinned(splitter *y, fl_kexpr *c, int truth, fl_kexpr *e) {
   if (!e || e->kind == FL_KX_SELECT || c->kind != FL_KX_BINARY || c->op < FL_KO_LT ||
       c->op > FL_KO_NE
-      || !fl_kt_is_int(c->x[0]->type) || !fl_ktypes[c->x[0]->type].is_signed || !is_steady(y, c, 0))
+      || !fl_kt_is_int(c->x[0]->type) || !fl_ktypes[c->x[0]->type].is_signed || !is_steady(y, c))
     return e;
   const fl_kpoly l = poly_of(y, c->x[0]), r = poly_of(y, c->x[1]), value = poly_of(y, e);
   const int op = truth ? c->op : fl_kop_negated(c->op);
@@ -186,9 +200,8 @@ static fl_kexpr *pinned(splitter *y, fl_kexpr *c, int truth, fl_kexpr *e) {
     if (v > 0) continue;
     for (int i = 0; i < value.n; i++)
       if (fl_kterm_same(&value.t[i], &symbol)) return e;
-    fl_kexpr *zero = fl_kexpr_binary(y->f->arena, FL_KO_SUB, c->x[side], c->x[!side]);
-    return fl_kexpr_binary(y->f->arena, FL_KO_ADD, e,
-                           fl_kexpr_cast(y->f->arena, e->type, plus(y, zero, -v)));
+    fl_kexpr *zero = binary(y, FL_KO_SUB, c->x[side], c->x[!side]);
+    return binary(y, FL_KO_ADD, e, fl_kexpr_cast(y->f->arena, e->type, plus(y, zero, -v)));
   }
   return e;
 }
@@ -209,11 +222,6 @@ static fl_kexpr *over(splitter *y, fl_kexpr *x, fl_kexpr **k) {
   return leaf(y, x, k);
 }
 
-/* The only value of the variable, if it is set before the statement y->s; NULL: there is none. */
-static const fl_kexpr *value_before(const splitter *y, int32_t var) {
-  return y->k->defs->var[var].order <= y->place.order ? fl_kdef_only(y->k->defs, var) : NULL;
-}
-
 /* Is there a choice (?:, %, or a call such as min) in x, or in the values of its variables? */
 static int has_choice(const splitter *y, const fl_kexpr *x, int depth) {
   if (depth > DEPTH) return 0;
@@ -229,17 +237,6 @@ static int has_choice(const splitter *y, const fl_kexpr *x, int depth) {
   return 0;
 }
 
-/* Does x keep its value up to the statement y->s? It does if it reads no memory, and only variables
-** that are set once, before that statement. */
-static int is_steady(const splitter *y, const fl_kexpr *x, int depth) {
-  if (x->kind == FL_KX_LOAD || depth > DEPTH) return 0;
-  if (x->kind == FL_KX_VAR && !fl_kdef_is_given(y->k->defs, x->var) && !value_before(y, x->var))
-    return 0;
-  for (int i = 0; i < x->n; i++)
-    if (!is_steady(y, x->x[i], depth + 1)) return 0;
-  return 1;
-}
-
 static int is_no_quotient(const void *none, int32_t s) { return (void)none, s < FL_KSYM_QUOTIENT; }
 
 static fl_kexpr *spread(splitter *y, fl_kexpr *x, int depth) {
@@ -251,7 +248,7 @@ static fl_kexpr *spread(splitter *y, fl_kexpr *x, int depth) {
   if (!p.bad && fl_kpoly_all(&p, is_no_quotient, NULL)) return x;
   if (x->kind == FL_KX_VAR) {
     fl_kexpr *def = (fl_kexpr *)(uintptr_t)fl_kdef_only(y->k->defs, x->var);
-    return is_steady(y, def, 0) ? spread(y, def, depth + 1) : x;
+    return is_steady(y, def) ? spread(y, def, depth + 1) : x;
   }
   if (x->kind == FL_KX_LOAD) return x;
   if (x->kind == FL_KX_SELECT) {
@@ -281,7 +278,7 @@ static fl_kexpr *rewrite(void *of, fl_kexpr *x) {
   const fl_kvar *v = x->kind == FL_KX_LOAD ? &y->f->vars[x->var] : NULL;
   if (v && v->kind == FL_KV_POINTER && v->is_const && fl_kt_is_float(v->type)) {
     y->pieces = y->changed = 0;
-    fl_kexpr *index = is_steady(y, x->x[0], 0) ? spread(y, x->x[0], 0) : NULL;
+    fl_kexpr *index = is_steady(y, x->x[0]) ? spread(y, x->x[0], 0) : NULL;
     if (!index || y->pieces > MOST_PIECES || !y->changed) return x;
     y->done = 1;
     return loads(y, x, index);

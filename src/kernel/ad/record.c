@@ -27,22 +27,15 @@ static fl_kexpr *op(const recording *r, int what, fl_kexpr *x, fl_kexpr *y) {
   return fl_kexpr_binary(r->a, what, x, y);
 }
 
-static fl_kexpr *flat(const recording *r, int at, int size) {
-  return fl_kexpr_number(r->a, FL_KT_I64, at, size);
-}
-
-static fl_kexpr *volume(const recording *r, int size) {
-  return fl_kexpr_volume(r->a, FL_KT_I64, size);
-}
-
 /* place * threads + thread */
 static fl_kexpr *index_of(const recording *r, int place) {
-  fl_kexpr *block = volume(r, FL_KSPECIAL_BDIM_X);
-  fl_kexpr *all = op(r, FL_KO_MUL, block, volume(r, FL_KSPECIAL_GDIM_X));
-  fl_kexpr *thread = op(r, FL_KO_ADD,
-                        op(r, FL_KO_MUL, flat(r, FL_KSPECIAL_BID_X, FL_KSPECIAL_GDIM_X), block),
-                        flat(r, FL_KSPECIAL_TID_X, FL_KSPECIAL_BDIM_X));
-  return op(r, FL_KO_ADD, op(r, FL_KO_MUL, fl_kexpr_int(r->a, FL_KT_I64, place), all), thread);
+  enum { INT = FL_KT_I64, THREADS = FL_KSPECIAL_BDIM_X, BLOCKS = FL_KSPECIAL_GDIM_X };
+  fl_kexpr *size = fl_kexpr_volume(r->a, INT, THREADS);
+  fl_kexpr *all = op(r, FL_KO_MUL, size, fl_kexpr_volume(r->a, INT, BLOCKS));
+  fl_kexpr *block = fl_kexpr_number(r->a, INT, FL_KSPECIAL_BID_X, BLOCKS);
+  fl_kexpr *thread = op(r, FL_KO_ADD, op(r, FL_KO_MUL, block, size),
+                        fl_kexpr_number(r->a, INT, FL_KSPECIAL_TID_X, THREADS));
+  return op(r, FL_KO_ADD, op(r, FL_KO_MUL, fl_kexpr_int(r->a, INT, place), all), thread);
 }
 
 /* Returns the block with the atomic s, which is alone in 'one', and code that records its result

@@ -63,8 +63,6 @@ static int rounds(const counting *c, int is_signed) {
 
 /* ---- the counter's value substituted ----------------------------------------------------- */
 
-static fl_kexpr *put(unroller *u, fl_kexpr *x);
-
 static fl_kexpr *put_logic(unroller *u, fl_kexpr *x, fl_kexpr *l, fl_kexpr *r) {
   const int decides = x->op == FL_KO_LOR;
   assert(l && r);
