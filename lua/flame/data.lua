@@ -65,8 +65,8 @@ put(data, "data.licences() -> str", function()
   return path
 end)
 
--- Text of a file, of the files of a folder in order of their names (links left out, since they
--- name the same text again), or of a list of such paths.
+-- Text of a file, of the files of a folder in order of their names (without links, which name the
+-- same text again, and names that begin with a dot), or of a list of such paths.
 local function gather(source, parts, depth)
   if type(source) == "table" then
     if depth > 100 then

@@ -94,8 +94,8 @@ method([[Plot:set(*, title?: str|bool, xlabel?: str|bool, ylabel?: str|bool, xsc
   return self
 end)
 
--- Adds a layer, with what all kinds have: a colour (by default the next of the palette) and a
--- label.
+-- Adds a layer, with its label and, unless it is of pixels or curves, a colour (by default the next
+-- of the palette) and dashes.
 local function add(self, op, layer, o)
   local n = 0
   for _, l in ipairs(self.layers) do if l.colour then n = n + 1 end end

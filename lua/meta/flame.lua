@@ -1049,7 +1049,7 @@ function GradScaler:unscale_(optimizer) end
 ---@class flame.options.GradScaler:update
 ---@field new_scale? number|flame.Tensor
 
---- Called after the steps of an iteration: halves the scale if one was skipped, doubles it after
+--- Called after the steps of an iteration: lowers the scale if one was skipped, raises it after
 --- growth_interval good ones; or sets it.
 ---@param new_scale? number|flame.Tensor|flame.options.GradScaler:update
 ---@overload fun(options: flame.options.GradScaler:update): nil

@@ -146,7 +146,8 @@ static void search_from(fl_edit *e, int64_t from) {
   if (found >= 0) show_past(e, found);
 }
 
-/* Handles a key while searching. 0: the key does not belong to the search, which ends. */
+/* Handles a key while searching. 0: the key does not belong to the search, which ends, except by a
+** resize. */
 static int search_key(fl_edit *e, int key) {
   char bytes[4];
   const int64_t n = e->history.entries.n;

@@ -78,7 +78,8 @@ static int read_policy(const fl_cli *c, const char *policy, flame_options *o, ch
   return 1;
 }
 
-/* Pushes the text of a script, without its first line if that starts with '#!'. */
+/* Pushes the text of a script, without its first line if that starts with '#'. 0: there is no such
+** file. */
 static int push_script(const fl_cli *c, const char *path) {
   FILE *f = path ? fopen(path, "rb") : stdin;
   luaL_Buffer text;

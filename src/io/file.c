@@ -38,7 +38,8 @@ flame_status fl_reader_fail(fl_reader *f, const char *fmt, ...) {
   return FL_FAIL(f->c, FLAME_IO, f->op, "%.150s: %s", f->path, text);
 }
 
-/* Reads up to n bytes of the file as they are on the disk; fewer only at its end. */
+/* Reads up to n bytes of the file as they are on the disk; fewer only at its end, or that of the
+** zip file's member. */
 static flame_status read_raw(fl_reader *f, void *p, size_t n, size_t *got) {
   *got = 0;
   if (f->member && (int64_t)n > f->packed_left) n = (size_t)f->packed_left;

@@ -83,7 +83,7 @@ static int refuse(fl_lua_heap *h) {
   return 0;
 }
 
-/* Frees cached memory first. */
+/* Counts these bytes for Lua, after freeing cached memory if that must be. 0: refused. */
 static int take(fl_lua_heap *h, int64_t bytes) {
   flame_context *c = h->c;
   give_ahead(h, 0);

@@ -65,7 +65,7 @@ static int facts(lua_State *L) {
   return 1;
 }
 
-/* core.settings(): the environment's switches that are set, {name = value}. */
+/* core.settings(): the environment's switches that are set, {name = value}; Lua's release. */
 static int settings(lua_State *L) {
   static const char *const names[] = {
 #define ENV(name, def, takes, doc) #name,

@@ -98,7 +98,8 @@ void fl_kplan_struct(lua_State *L, fl_kplan *p, const fl_kparam *q, int arg, int
   for (int32_t k = 0; k < q->n_fields; k++) put_leaf(L, p, q, &q->fields[k], k + 1, i, to);
 }
 
-/* A 0-d tensor may be given for a number: its value is read now, and it gets the gradient. */
+/* A tensor of one element may be given for a number: its value is read now, and it gets the
+** gradient. */
 void fl_kplan_scalar(lua_State *L, fl_kplan *p, const fl_kparam *q, int arg, int i) {
   const fl_box *x = box_at(L, i);
   if (x && x->t) {

@@ -116,7 +116,7 @@ end
 
 --- Chooses the block of a kernel with block = "auto" for a device: on a GPU the one of which a
 --- multiprocessor holds most threads. The choice is stored with the compiled kernels; a CPU takes
---- the stored one, else the first. sized: the script gave the grid, or its threads.
+--- the stored one, else the first up to MOST_SHARED bytes. sized: the script gave grid or threads.
 function internal.kernel_auto(k, device, sized)
   local info, axes, most = internal.kernel_info(k), internal.kernel_blocks(k)
   if not sized and (axes[2] >= 0 or axes[3] >= 0) then

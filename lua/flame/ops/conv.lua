@@ -8,7 +8,7 @@ local fail, def = arguments.fail, arguments.def
 local tracked = require("flame.base.recording").tracked
 
 -- ---- arguments ----------------------------------------------------------------------------------
---- v as a list of n integers of at least 'least', one per axis; a number is used for all axes.
+--- v as n integers of at least 'least', one per axis; a number, or a list of one, is for all axes.
 local function per_axis(op, name, v, n, least)
   if type(n) ~= "number" or n > 8 then
     fail(op, "%s: a list of at most 8 numbers", tostring(name))
@@ -161,7 +161,7 @@ end
 
 local function tail(shape, n) return table.move(shape, #shape - n + 1, #shape, 1, {}) end
 
---- Checks x, w and bias b; returns them in one dtype, x with a batch axis, and whether x had one.
+--- Checks x, w and bias b; returns x and w in one dtype, x with a batch axis; whether x had one.
 local function operands(op, n, x, w, b)
   if w.ndim ~= n + 2 then fail(op, "weight has shape %s, need %d axes", text(w.shape), n + 2) end
   if x.ndim ~= n + 2 and x.ndim ~= n + 1 then

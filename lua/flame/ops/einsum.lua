@@ -64,7 +64,7 @@ local function take_diagonals(x, have)
   return x, have
 end
 
---- Name of an axis -> size, checked over all terms; axes of size 1 broadcast to that size.
+--- Name of an axis -> size, checked over all terms; xs with axes of size 1 are expanded to it.
 local function expand_dots(xs, terms)
   local sizes = {}
   for i, x in ipairs(xs) do
@@ -280,7 +280,7 @@ def(".einsum(spec: str, operands...: T) -> T @half", function(spec, ...)
 end)
 
 -- ---- rearrange ----------------------------------------------------------------------------------
---- Parses one side, as "b (h d) t": a list of groups, each a list of names; the names in order.
+--- Parses one side, as "b (h d) t": groups, each a list of names; the names in order; their set.
 local function parse_side(text, whole)
   local groups, names, seen, at, open = {}, {}, {}, 1, nil
   while at <= #text do

@@ -133,7 +133,7 @@ def("rfft" .. ONE, function(x, n, d, norm) return to_half("rfft", x, n, d, norm)
 def("irfft" .. ONE, function(x, n, d, norm) return from_half("irfft", x, n, d, norm) end)
 
 -- ---- several axes -------------------------------------------------------------------------------
---- The lengths to transform (nil: whole axes) and the axes, for torch's arguments s and dim:
+--- The lengths to transform (false: a whole axis) and the axes, for torch's arguments s and dim:
 --- without dim the last axes, as many as s has, or all axes.
 local function several(op, s, dims, rank)
   if type(dims) == "number" then dims = { dims } end

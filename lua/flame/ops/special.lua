@@ -297,8 +297,8 @@ gamma_share("igamma", 1)
 gamma_share("igammac", 2)
 
 -- ---- extremes that ignore NaN ------------------------------------------------------------------
---- x and y as tensors. A whole number takes the dtype of the other operand unless that is bool; any
---- other number stays a float.
+--- x and y as tensors. An integer takes the dtype of the other operand unless that is bool; a float
+--- stays one.
 local function operands(op, x, y)
   local like = is_tensor(x) and x or y
   local function lift(v)

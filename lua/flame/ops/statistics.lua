@@ -29,7 +29,7 @@ def("diff(x: T, n: int = 1, dim: axis = -1, prepend?: T, append?: T) -> T",
     end
     return n == 0 and y:clone() or y
   end)
---- The trapezia between neighbours of y along d; x: positions or distance (nil: dx).
+--- The trapezia between neighbours of y along d, and d from 1; x: positions or distance (nil: dx).
 local function trapezes(op, y, x, d, dx)
   d = axis_of(op, y, d)
   x = x or dx

@@ -53,7 +53,7 @@ return function(_, shared)
   local C1, C2, MOST_TRIES = 1e-4, 0.9, 25
 
   -- Tries longer and longer steps from t on: a list of two points with an acceptable step between
-  -- them, or of one acceptable point; and the number of trials.
+  -- them, or of one acceptable point; and the number of trials after t.
   local function bracket(try, start, t)
     local before, tries = start, 0
     local now = try(t)
@@ -70,7 +70,7 @@ return function(_, shared)
     return { start, now }, tries
   end
 
-  -- A step that meets the strong Wolfe conditions (Nocedal and Wright, algorithms 3.5 and 3.6).
+  -- A step by the strong Wolfe conditions, else the best tried (Nocedal and Wright, 3.5 and 3.6).
   local function search(try, start, t, reach, tolerance)
     local ends, tries = bracket(try, start, t)
     if #ends == 1 then return ends[1] end
@@ -112,7 +112,7 @@ return function(_, shared)
     return low
   end
 
-  -- The direction of the next step, from the history by Nocedal's two loops.
+  -- Adds the last step to the history; the next one's direction, from it by Nocedal's two loops.
   local function direction(state, g, group)
     local s, y = state.d * state.t, g - state.prev_flat_grad
     local curvature = dot(y, s)

@@ -108,7 +108,7 @@ return function(optim, shared)
     if seen.bad == 0 then return opt:step(...) end
   end)
 
-  --- Called after the steps of an iteration: halves the scale if one was skipped, doubles it after
+  --- Called after the steps of an iteration: lowers the scale if one was skipped, raises it after
   --- growth_interval good ones; or sets it.
   put(GradScaler, "GradScaler:update(new_scale?: num|T)", function(self, new_scale)
     if not self.enabled then return end

@@ -54,8 +54,8 @@ function data.points(op, x, y)
   return xs, ys
 end
 
---- Rows of floats from a tensor of two axes or a table of rows: rows, height, width. There are at
---- most 'most' columns and rows: larger tensors are first averaged over blocks.
+--- Rows of floats from a tensor of two axes or a table of rows: rows, height, width. Tensors
+--- with more than 'most' columns or rows are first averaged over blocks.
 function data.matrix(op, name, v, most)
   if flame.is_tensor(v) then
     if v.ndim ~= 2 then

@@ -164,7 +164,7 @@ local function lightness(p)
   return (0.299 * (p >> 16) + 0.587 * (p >> 8 & 255) + 0.114 * (p & 255)) / 255
 end
 
--- Two pixels per character: an upper half block in one colour on the other.
+-- Two pixels per character: an upper half block in one colour on the other; uncoloured: a shade.
 function draw.heat(c, layer, x, y, _, coloured)
   if layer.rows == 0 or layer.columns == 0 then return end
   local x0, x1 = x.at(layer.x[1]) * c.w, x.at(layer.x[2]) * c.w
@@ -213,7 +213,7 @@ local function y_labels(y, rows)
   return labels, widest, t
 end
 
--- The x axis: its line with tick marks, and the line with their labels.
+-- The x axis: its line with tick marks, the line with their labels, and the ticks.
 local function x_lines(x, columns)
   local t = axes.ticks(x, columns, width, 2, max(2, columns // 10))
   local line, labels, used = {}, {}, 0

@@ -138,7 +138,7 @@ local function tell_module(p, module)
   print((":doc %s has a line on each, :help %s.%s all of one"):format(module, module, names[1]))
 end
 
--- Describes a module or any other value.
+-- Describes a module or any other value; false for nil.
 local function tell_value(p, v)
   local module = module_name(v)
   if module then tell_module(p, module) return true end
@@ -162,7 +162,7 @@ local function tell_value(p, v)
   return true
 end
 
--- Lists the functions whose names or help texts contain all words of the text.
+-- Lists 20 functions at most, no Tensor methods, whose name or help has all words; gives how many.
 local function search(p, text)
   local asked, found = {}, {}
   for w in text:lower():gmatch("[%w_]+") do asked[#asked + 1] = w end

@@ -93,7 +93,7 @@ local function key_text(p, key)
   return "[" .. (type(key) == "table" and "table" or p.line(key)) .. "]"
 end
 
--- A table on one line of at most 'room' columns, or nil; above: the tables around it.
+-- A value on one line of at most 'room' columns, its width; or nil. above: the tables around it.
 local function inline(p, v, room, above)
   local text, colour = atom(v)
   if text then

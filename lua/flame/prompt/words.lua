@@ -99,7 +99,7 @@ local function names_after(list, k)
   return names, k, closed
 end
 
--- The text that replaces 'local' and its names at word k, and the index after them; nil: none.
+-- What replaces 'local' and its names at word k, the index after them, 1 if in a function; or nil.
 local function kept_at(list, k, place)
   local next_word = list[k + 1]
   if next_word and next_word.text == "function" and list[k + 2] and list[k + 2].kind == "name" then
@@ -116,7 +116,7 @@ local function kept_at(list, k, place)
 end
 
 --- The text with each local of its outermost level replaced by a field of 'place' ("_ENV.x."), on
---- the same lines. Locals with <close> stay.
+--- the same lines. Those declared together with a <close> or an _ENV stay.
 function words.keep_locals(text, place)
   local list, all, out, done, depth, k = {}, words.of(text), {}, 1, 0, 1
   for _, w in ipairs(all) do if w.kind ~= "comment" then list[#list + 1] = w end end

@@ -58,7 +58,7 @@ local for_cuda = { nvrtc = true, cublaslt = true, cufft = true, cusolver = true,
 local optional = { blas = true, cufft = true, cusolver = true, cublas = true, cudnn = true,
   nccl = true, nvml = true }
 
---- Lines of text about CUDA: what was found, and problems with their remedies.
+--- Lines of text about CUDA: what was found, and problems with their remedies; the line on BLAS.
 local function cuda_lines(deep)
   local lines = {}
   local function add(ok, text)

@@ -99,8 +99,8 @@ local function bars(decades)
   return table.concat(out)
 end
 
---- Rows of texts as lines, with columns as wide as their texts; the first column is aligned at the
---- left.
+--- Rows of texts as lines, with columns as wide as their texts; the first column, and those from
+--- row.left on, are aligned at the left.
 local function laid_out(rows)
   local widths, lines = {}, {}
   for _, row in ipairs(rows) do
@@ -168,7 +168,7 @@ local function parameters_of(op, net)
   return list
 end
 
---- Runs step, and sets each row's ratio: the norm of the parameter's change divided by its norm.
+--- Runs step, and sets each row's weight, the parameter's norm, and ratio, its change's norm to it.
 local function take_step(rows, list, step)
   local before = {}
   for i, e in ipairs(list) do

@@ -105,7 +105,7 @@ end
 
 --- Tests the gradients of f: {name, what, results = tensors, active = {{x, name}}, forward(i, x) ->
 -- results, backward(seeds) -> gradients by position in active, tangent(i, u) -> tangents by result,
--- or nil, coarse = it computes in half types}. Raises if a gradient is wrong.
+-- or nil, coarse = it computes in half types}. Raises if a gradient is wrong in two rounds.
 local function prove(f)
   for i, q in ipairs(f.active) do
     local wrong, said = 0, nil
@@ -192,7 +192,7 @@ local function snapshots(args)
   return now, inputs, elements
 end
 
---- The argument of 'prove' for a call of a script's flame.func; nil: above 65,536 input elements.
+--- Gives a function that makes prove's argument for a call of flame.func; nil: > 65,536 elements.
 local function of_func(name, spec, ctx, args, values)
   local now, inputs, elements = snapshots(args)
   if elements > 65536 then return nil end

@@ -204,7 +204,7 @@ local function flatten(v, name, list)
   return list
 end
 
---- The inputs for a side of a comparison: copies in its device and dtype; floats become leaves.
+--- The inputs for one side: copies in its device and dtype; with o.backward floats become leaves.
 local function arguments_of(inputs, o, leaves)
   local args = { n = inputs.n }
   for i = 1, inputs.n do
@@ -508,8 +508,8 @@ function(f, g, inputs, rtol, atol, bits, backward, eager, device, dtype)
     eager = eager, device = device, dtype = dtype })
 end)
 
---- The first layer of the model with a result that differs from that of the layer of the same name
---- in the reference, and its arguments on both sides.
+--- The first two calls, of layers of the same name in model and reference, that differ: both, how
+--- they differ, the number of this pair and of all. nil: none.
 local function first_layer(model, reference, batch, o)
   local p, q = new_trace({}), new_trace({})
   local seed = flame.rng_state()
