@@ -475,9 +475,10 @@ FL_NI unsigned fl_together(fl_thread &t, unsigned mask, unsigned site, int line,
 static __device__ unsigned fl_source(int op, unsigned me, unsigned x, unsigned width) {
   const unsigned w = width >= 1 && width <= 32 ? width : 32, begin = me / w * w, end = begin + w;
   if (op == 0) return begin + x % w;
+  x &= 31;
   if (op == 1) return x > me - begin ? me : me - x;
   if (op == 2) return x >= end - me ? me : me + x;
-  const unsigned from = me ^ (x & 31);
+  const unsigned from = me ^ x;
   return from >= end ? me : from;
 }
 

@@ -107,12 +107,11 @@ SAME(FL_LT_PREF_ALIGN_C, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES);
 SAME(FL_LT_PREF_ALIGN_D, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES);
 SAME(FL_LT_REDUCTION_COMPUTE_TYPE, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE);
 
-/* The symbols that the toolkit's macros choose for a plain name must be those that flame loads.
-** Only the lengths of the names are compared. */
+/* The symbols that the toolkit's macros choose for a plain name must be those that flame loads. */
 #define TEXT_(x) #x
 #define TEXT(x) TEXT_(x)
 #define SYMBOL(plain, ours) \
-  _Static_assert(sizeof TEXT(plain) == sizeof ours, ours " is not current")
+  _Static_assert(!__builtin_strcmp(TEXT(plain), ours), ours " is not current")
 SYMBOL(cuDeviceTotalMem, "cuDeviceTotalMem_v2");
 SYMBOL(cuDeviceGetPCIBusId, "cuDeviceGetPCIBusId");
 SYMBOL(cuMemAlloc, "cuMemAlloc_v2");

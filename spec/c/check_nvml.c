@@ -26,12 +26,12 @@ SAME(FL_ML_MIG, NVML_DEVICE_MIG_ENABLE);
 SAME(FL_ML_UNCORRECTED, NVML_MEMORY_ERROR_TYPE_UNCORRECTED);
 SAME(FL_ML_SINCE_LOAD, NVML_VOLATILE_ECC);
 
-/* The symbols that the header's macros choose for a plain name must be those that flame loads. Only
-** the lengths of the names are compared. */
+/* The symbols that the header's macros choose for a plain name must be those that flame
+** loads. */
 #define TEXT_(x) #x
 #define TEXT(x) TEXT_(x)
 #define SYMBOL(plain, ours) \
-  _Static_assert(sizeof TEXT(plain) == sizeof ours, ours " is not current")
+  _Static_assert(!__builtin_strcmp(TEXT(plain), ours), ours " is not current")
 SYMBOL(nvmlInit, "nvmlInit_v2");
 SYMBOL(nvmlDeviceGetHandleByPciBusId, "nvmlDeviceGetHandleByPciBusId_v2");
 SYMBOL(nvmlDeviceGetComputeRunningProcesses, "nvmlDeviceGetComputeRunningProcesses_v3");

@@ -87,7 +87,7 @@ local function call(f, ...)
   local ok, what = pcall(f, ...)
   if fails then internal.fail_alloc(0) end
   if ok then return what end
-  assert(type(what) == "string" or tostring(what), "an error without a text")
+  assert(type(what) == "string" and what ~= "", "an error without a text")
 end
 
 local function round(seed)
