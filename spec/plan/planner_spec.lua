@@ -2,6 +2,7 @@
 -- flame.stats(), so the numbers are the same on CPU and GPU.
 local flame = require "flame"
 local nn, optim = require "flame.nn", require "flame.optim"
+local raises = require("spec.support.helper").raises
 
 --- By how much f() changes each counter of flame.stats(); pending work is evaluated before.
 local function counted(f)
@@ -353,4 +354,69 @@ describe("a plan", function()
       end)
     end
   end
+end)
+
+describe("a position out of range that no value needs", function()
+  local function ids(t) return flame.tensor(t, { dtype = "i64" }) end
+  local x, y = flame.arange(24.0):reshape(6, 4), flame.ones(6, 4)
+  local bad = ids { 6, 5, 4, 9, 2, 1 }
+  local cases = {
+    ["rows"] = function(i) return (x[i] + 1)[{ { 1, 3 } }] + y[{ { 1, 3 } }] end,
+    ["every second row"] = function(i) return x[i][{ { 1, 6, 2 } }] * 2 end,
+    ["one row"] = function(i) return y - x[i][2] end,
+    ["elements of the flattened array"] = function(i)
+      return x[i]:reshape(24)[{ { 3, 11 } }] * 2
+    end,
+    ["one element"] = function(i) return x[i]:tanh()[{ 1, 2 }] + 1 end,
+    ["rows, and a sum beside them"] = function(i)
+      return (x[i] + y:sum())[{ { 1, 3 } }] * 2
+    end,
+    ["part of a sum"] = function(i) return x[i]:sum(2)[{ { 1, 3 } }] * 2 end,
+    ["positions that are gathered"] = function(i)
+      return x[ids({ 1, 2, 3, 4, 5, 6 })[i][{ { 1, 3 } }]]
+    end,
+    ["another part of a join"] = function(i)
+      return flame.cat({ y, x[i] + 1 }, 1)[{ { 1, 6 } }] * 1
+    end,
+    ["a row that is written"] = function(i)
+      local z = y:clone()
+      z[1] = x[i][1]
+      return z
+    end,
+    ["no element of a row"] = function(i) return flame.zeros(6, 0)[i] * 1 end,
+  }
+  for title, f in pairs(cases) do
+    it("is told: of " .. title, function()
+      for _, budget in ipairs { 1, 3, 1 << 20 } do
+        local before = flame.internal.budget(budget)
+        local ok, why = pcall(function() return f(bad):totable() end)
+        flame.internal.budget(before)
+        assert.is_false(ok)
+        assert.truthy(tostring(why):find("index 9 at position 4 is out of range", 1, true), why)
+        assert.is_true(pcall(function() return f(ids { 6, 5, 4, -1, 2, 1 }):totable() end))
+      end
+    end)
+  end
+  it("fails its value though another check fails first", function()
+    local none = (y:sum():gt(1e9)):long()
+    local a = x[ids { 1, 2, 7, 4, 5, 6 } + none]
+    local b = flame.cat({ y, x[bad + none] }, 1)[{ { 1, 6 } }] * 1
+    raises("index 7 at position 3", a.totable, a)
+    raises("index 9 at position 4", b.totable, b)
+  end)
+  it("is found by the kernel that reads, where it reads all positions", function()
+    local good = ids { 6, 5, 4, 3, 2, 1 }
+    flame.eval(x, y)
+    for title, f in pairs {
+      ["all"] = function() return x[good] * y end,
+      ["turned"] = function() return x[good]:t() * 2 end,
+      ["columns of all rows"] = function() return x[good][{ {}, { 2, 3 } }] * 2 end,
+      ["a column"] = function() return x[good][{ {}, 2 }] * 2 end,
+      ["backwards"] = function() return x[good]:flip(1) * 2 end,
+    } do
+      flame.stats "reset"
+      flame.eval(f())
+      assert.equal(1, flame.stats().launches, title)
+    end
+  end)
 end)

@@ -4,6 +4,7 @@
 ** was; if the whole window can not be run, the value asked for is tried with its ancestors alone.
 */
 #include "engine/evaluate.h"
+#include "engine/faults.h"
 #include "engine/profile.h"
 #include "engine/scan.h"
 #include "group/group.h"
@@ -11,7 +12,6 @@
 #include "base/text.h"
 #include "tensor/entry.h"
 #include "base/num.h"
-#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -227,29 +227,6 @@ static void store_out(run *r, int32_t i) {
   } else fl_node_store(n, fl_buffer_retain(r->program.homes.at[r->plan->out[i].home]), 0);
 }
 
-/* node->rests: does the value depend on the check that failed? A write that does is REFUSED: its
-** target keeps its value, and ops recorded on the target afterwards do not depend on the check. */
-enum { CLEAN, RESTS, REFUSED };
-
-static int is_of(const fl_program *p, const fl_node *n) {
-  return n->state == FL_PENDING && n->slot >= 0 && n->slot < p->nodes.n &&
-         p->nodes.at[n->slot] == n;
-}
-
-static void find_resting(const run *r, const fl_fault *f) {
-  const fl_program *p = &r->program;
-  for (int64_t i = 0; i < p->nodes.n; i++) {
-    fl_node *n = p->nodes.at[i];
-    int rests = r->plan->fault[f->site].node == i;
-    if (n->base) rests |= n->base->state == FL_PENDING && n->base->rests == RESTS;
-    for (int k = 0; !n->base && k < n->nin; k++)
-      rests |= n->in[k] && n->in[k]->state == FL_PENDING && n->in[k]->rests == RESTS;
-    const int stays = n->before && n->before->state != FL_FAILED &&
-                      !(is_of(p, n->before) && n->before->rests == RESTS);
-    n->rests = (uint8_t)(!rests ? CLEAN : stays ? REFUSED : RESTS);
-  }
-}
-
 /* Has no home (a handle's buffer) been written yet? Then steps that were not run can still run. */
 static int intact(const fl_plan *p, int32_t done) {
   for (int32_t i = 0; i < done; i++) if (p->step[i].commits) return 0;
@@ -271,8 +248,8 @@ static void settle_run(run *r, int32_t done, const char *why, uint32_t site, int
     if (!kept[i] && !wanted[i] && !later) continue;                  /* goes with its consumers */
     fl_node *n = p->nodes.at[i];
     const int is_out = k < r->plan->nout && r->plan->out[k].node == i;
-    const int rests = checked ? n->rests : CLEAN;
-    const int wait = later && rests != RESTS;
+    const int rests = checked ? n->rests : FL_CLEAN;
+    const int wait = later && rests != FL_RESTS;
     if (n->base) {
       if (!kept[i] && !wanted[i]) continue;
       if (n->base->state == FL_STORED)
@@ -280,8 +257,9 @@ static void settle_run(run *r, int32_t done, const char *why, uint32_t site, int
       else if (why && !wait) fl_node_fail(n, why, site);
       continue;
     }
-    const int have = is_out && r->plan->out[k].step < done && rests == CLEAN;
-    if (later && rests == REFUSED) fl_node_refuse(n);
+    const int have = is_out && r->plan->out[k].step < done &&
+                     (rests == FL_CLEAN || (rests == FL_UNSURE && !later));
+    if (later && rests == FL_REFUSED) fl_node_refuse(n);
     else if (have || (is_out && !wait && r->plan->out[k].home >= 0)) store_out(r, k);
     else if (is_out && !wait && why) fl_node_fail(n, why, site);
     k += is_out;
@@ -297,7 +275,7 @@ static void raise_later(flame_context *c) {
 
 static void note_refused(flame_context *c, const run *r) {
   for (int64_t i = 0; i < r->program.nodes.n; i++)
-    if (r->program.nodes.at[i]->rests == REFUSED) raise_later(c);
+    if (r->program.nodes.at[i]->rests == FL_REFUSED) raise_later(c);
 }
 
 /* If a failed run did not complete a write to a home (the buffer of a handle), makes the next read
@@ -329,37 +307,6 @@ static void fail_dependents(flame_context *c) {
   }
 }
 
-/* Sets the error for an index out of range, with the site that recorded the op. */
-static flame_status fault_error(flame_context *c, const run *r, const fl_fault *f) {
-  const fl_node *n = r->program.nodes.at[r->plan->fault[f->site].node];
-  const int flags = n->attr ? n->attr->flags : 0;
-  const char *what = n->attr && n->attr->what ? n->attr->what : "index";
-  const long long size = (long long)n->scal[0].i;
-  if (c->err.code == FLAME_OK) c->err.site = n->site;
-  assert(!f->text[0] || (n->attr && n->attr->call));       /* only calls leave a text */
-  if (f->text[0]) return FL_FAIL(c, FLAME_BAD_VALUE, n->attr->call->what, "%s", f->text);
-  if (flags & FL_INDEX_CLASS && size == 0)
-    return FL_FAIL(c, FLAME_BAD_VALUE, what,
-                   "class %lld at position %lld, and there are no classes", (long long)f->value,
-                   (long long)f->position + 1);
-  if (flags & FL_INDEX_CLASS)
-    return FL_FAIL(c, FLAME_BAD_VALUE, what, "class %lld at position %lld, need 1 to %lld"
-                   FL_DO " (labels of a 0-based file need + 1)", (long long)f->value,
-                   (long long)f->position + 1, size);
-  char range[64] = "", where[24] = "";
-  if (n->attr && n->attr->axis > 0)
-    snprintf(where, sizeof where, " for axis %d", (int)fl_counted(c, n->attr->axis - 1));
-  if (size == 0)
-    return FL_FAIL(c, FLAME_BAD_VALUE, what,
-                   "index %lld at position %lld is out of range%s, which has no elements",
-                   (long long)f->value, (long long)f->position + 1,
-                   where[0] ? where : " for the tensor");
-  if (flags & FL_INDEX_NEGATIVE) snprintf(range, sizeof range, "%lld to -1 or ", -size);
-  return FL_FAIL(c, FLAME_BAD_VALUE, what,
-                 "index %lld at position %lld is out of range%s, need %s1 to %lld",
-                 (long long)f->value, (long long)f->position + 1, where, range, size);
-}
-
 /* Is the step a GPU's collective that NCCL makes in one call with the next collective? */
 static int joins_next(const fl_plan *p, const fl_step *s) {
   return p->device && s->kind == FL_S_CALL && s->call->call.kind == FL_CALL_collective &&
@@ -387,7 +334,7 @@ static flame_status look_for_nan(flame_context *c, run *r, fl_device *d) {
 }
 
 static void note_fault(flame_context *c, run *r, const fl_fault *fault) {
-  find_resting(r, fault);
+  fl_faults_mark(&r->program, r->plan, fault);
   note_refused(c, r);
 }
 
@@ -412,7 +359,7 @@ static flame_status execute(flame_context *c, run *r, fl_device *d, int whole) {
   if (e->profile) e->profile->program = NULL;
   count_run(c, r->plan, done);
   if (s == FLAME_DEVICE_LOST && c->sync_each) fl_step_blame(c, &r->program, r->plan, done);
-  if (fault.site >= 0) s = fault_error(c, r, &fault);
+  if (fault.site >= 0) s = fl_fault_error(c, &r->program, r->plan, &fault);
   else if (s == FLAME_INTERRUPTED) fl_interrupted(c, "evaluate");
   fl_group_end(c, s);
   if (s == FLAME_OK && fault.site < 0 && r->plan->nscan) s = look_for_nan(c, r, d);

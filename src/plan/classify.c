@@ -4,6 +4,7 @@
 */
 #include "plan/planner.h"
 #include "tensor/form.h"
+#include <stdlib.h>
 #include <string.h>
 
 fl_ref fl_plan_ref(const fl_program *p, const fl_node *n) {
@@ -287,8 +288,84 @@ static void check_early(fl_planner *P, int32_t t) {
   cell->index = -1;
 }
 
+/* ---- indices that a plan would read in part -------------------------------------------------- */
+
+/* cell.whole: bit a: a reader that is computed reads each position along axis a; READ: it reads at
+** least one element. */
+enum { READ = 1 << FL_MAX_AXES, WHOLE = 2 * READ - 1 };
+
+/* The axes of q, input i of cell t, along which whatever computes t reads each position. */
+static int axes_read(const fl_cell *t, const fl_node *q, int i) {
+  const fl_node *n = t->node;
+  const int own = n->op == FL_OP_gather && i == 1 && !(n->attr->flags & 1),
+            at = own ? n->attr->axis : t->shape->rank - q->layout->rank;
+  if (t->shape->numel == 0 || !(t->live || t->whole & READ)) return 0;
+  if (n->op == FL_OP_form) return (t->anchored ? WHOLE : t->whole) & ~(1 << n->attr->axis);
+  if (t->anchored) return WHOLE;
+  if (n->op == FL_OP_cat && !(t->whole >> n->attr->axis & 1)) return 0;
+  int axes = READ;
+  for (int a = 0; a < q->layout->rank; a++)
+    if (a + at >= 0 && t->whole >> (a + at) & 1) axes |= 1 << a;
+  return axes;
+}
+
+/* Of an array of 'shape', the axes of which a view has each position, where 'axes' of the view are
+** read. */
+static int axes_covered(const fl_layout *shape, const fl_layout *view, int axes) {
+  int64_t run = 1, row[FL_MAX_AXES];
+  int covered = axes & READ;
+  if (!covered || shape->numel == 0) return 0;
+  for (int again = 1; again;) {
+    again = 0;
+    for (int a = 0; a < view->rank && !again; a++) {
+      again = axes >> a & 1 && view->size[a] > 1 && llabs(view->stride[a]) == run;
+      if (again) run *= view->size[a];
+    }
+  }
+  if (run == shape->numel) return WHOLE;
+  fl_row_major(shape->rank, shape->size, row);
+  for (int b = 0; b < shape->rank; b++) {
+    int all = shape->size[b] == 1;
+    for (int a = 0; a < view->rank && !all; a++) {
+      const int64_t step = llabs(view->stride[a]);
+      all = axes >> a & 1 && step && row[b] % step == 0 &&
+            step * view->size[a] % (row[b] * shape->size[b]) == 0;
+    }
+    if (all) covered |= 1 << b;
+  }
+  return covered;
+}
+
+static int axes_of(int mask) {
+  int n = 0;
+  for (; mask; mask &= mask - 1) n++;
+  return n;
+}
+
+/* An index out of range raises whichever elements are read: an INDEX that no reader reads whole is
+** anchored, and stored even if nothing reads it. Called from the last cell to the first, so after
+** the readers of t. */
+static void check_whole(fl_planner *P, int32_t t) {
+  fl_cell *cell = &P->cell.at[t];
+  const fl_node *n = cell->node;
+  const int all = READ | ((1 << cell->shape->rank) - 1);
+  if (n->op == FL_OP_index && !cell->live && cell->shape->numel && (cell->whole & all) != all) {
+    cell->anchored = cell->stored = 1;
+    cell->whole = WHOLE;
+  }
+  for (int i = 0; i < n->nin; i++) {
+    int64_t offset;
+    const fl_ref ref = n->in[i] ? fl_plan_target(P->p, n->in[i], &offset) : -1;
+    if (ref < 0) continue;
+    fl_cell *in = &P->cell.at[ref];
+    const int axes = axes_covered(in->shape, n->in[i]->layout, axes_read(cell, n->in[i], i));
+    if (axes_of(axes) > axes_of(in->whole)) in->whole = (uint16_t)axes;
+  }
+}
+
 int fl_plan_classify(fl_planner *P) {
   const fl_program *p = P->p;
+  int checks = 0;
   if (!FL_RESERVE(P->mem, &P->cell, p->nodes.n + 16)) return 0;
   for (int64_t i = 0; i < p->nodes.n; i++) {
     fl_node *n = p->nodes.at[i];
@@ -299,6 +376,7 @@ int fl_plan_classify(fl_planner *P) {
                     .bytes = n->shape->numel * fl_dtype_size(n->dtype) };
     if (n->home) t->home = fl_program_home(p, n->home);
     if (n->base) continue;
+    checks |= n->op == FL_OP_index;
     t->anchored = t->live || fl_ops[n->op].fuse == FL_FUSE_R || is_step(n->op);
   }
   for (int64_t i = 0; i < P->cell.n; i++)
@@ -311,6 +389,8 @@ int fl_plan_classify(fl_planner *P) {
     if (!fl_is_view(&P->cell.at[i])) measure(P, (int32_t)i);
   for (int64_t i = 0; P->p->device && i < P->cell.n; i++)
     if (!fl_is_view(&P->cell.at[i])) check_early(P, (int32_t)i);
+  for (int64_t i = checks ? P->cell.n - 1 : -1; i >= 0; i--)
+    if (!fl_is_view(&P->cell.at[i])) check_whole(P, (int32_t)i);
   for (int64_t i = P->cell.n - 1; i >= 0; i--)
     if (!fl_is_view(&P->cell.at[i])) note_awaited(P, (int32_t)i);
   return 1;

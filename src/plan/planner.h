@@ -74,6 +74,7 @@ typedef struct fl_cell {
   /* wide: a consumer broadcasts the cell; reduced: how many inputs that it is computed from are, or
   ** are made from, reductions with results of its size */
   uint8_t wide, reduced;
+  uint16_t whole;      /* axes along which one of its readers reads each position (classify.c) */
   uint8_t waits;       /* its expression reads a value that the run computes */
   int32_t index;       /* an INDEX in its expression that reads no such value; -1: there is none */
   uint8_t awaited;     /* it, or a cell of its size that readers recompute from it, is broadcast */
