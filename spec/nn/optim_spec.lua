@@ -65,6 +65,41 @@ describe("optimisers", function()
     end
   end
 
+  -- Anomaly mode computes op by op; a parameter's step is otherwise a few nodes (src/plan/joint.c).
+  for _, rule in ipairs { { "Adam" }, { "Adam", amsgrad = true, weight_decay = 0.1 }, { "AdamW" },
+      { "SGD", momentum = 0.9, dampening = 0.2 } } do
+    for _, dtype in ipairs { "f32", "f64", "f16", "bf16" } do
+      local function run(single)
+        local settings, p, g, out = { lr = 0.1 }, {}, {}, {}
+        for k, v in pairs(rule) do if k ~= 1 then settings[k] = v end end
+        flame.seed(6)
+        for k, shape in ipairs { {}, { 0 }, { 3, 1 }, { 40, 50 }, { 3 } } do
+          p[k] = flame.randn(shape, { dtype = dtype, requires_grad = true })
+          g[k] = flame.rand(shape, { dtype = dtype }) - 1.5
+        end
+        g[5] = flame.tensor({ 0 / 0, math.huge, 0 }, { dtype = dtype })
+        local opt = optim[rule[1]](p, settings)
+        for i = 1, 3 do
+          for k = 1, 5 do p[k].grad = g[k] * i end
+          flame.stats("reset")
+          flame.autograd.anomaly(single)
+          opt:step()
+          flame.autograd.anomaly(false)
+        end
+        for k = 1, 5 do
+          out[k] = { p[k]:bytes() }
+          for f, x in pairs(opt.state[p[k]]) do out[k][f] = f == "step" and x or x:bytes() end
+        end
+        return out, flame.stats().recorded
+      end
+      it(rule[1] .. " of " .. dtype .. " has its single ops' bits in fewer nodes", function()
+        local few, n = run(false)
+        local many, most = run(true)
+        assert.same({ many, true }, { few, n < most })
+      end)
+    end
+  end
+
   it("raise for a parameter that was freed", function()
     local p, q = flame.randn(3):requires_grad_(), flame.randn(3):requires_grad_()
     local opt = optim.Adam({ p, q }, { lr = 0.1 })

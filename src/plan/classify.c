@@ -26,6 +26,7 @@ static int op_cost(int op) {
     case FL_OP_normal: return 24;
     case FL_OP_uniform: case FL_OP_randint: return 10;
     case FL_OP_pow: case FL_OP_lgamma: case FL_OP_digamma: case FL_OP_trigamma: return 12;
+    case FL_OP_mix: case FL_OP_mix_square: case FL_OP_adam: return fl_plan_joint_cost(op);
     default: return 1;
   }
 }

@@ -244,7 +244,15 @@ static int input_map(fl_planner *P, const fl_group *G, int32_t t, int i, const f
   return 1;
 }
 
-static int scalar(fl_planner *P, int32_t g, int32_t t, int i, int dtype) {
+int fl_plan_read_input(fl_planner *P, int32_t g, int32_t t, int i, const fl_map *m, int depth) {
+  fl_ref ref;
+  fl_map im;
+  const int has = input_map(P, fl_plan_group(P, g), t, i, m, &ref, &im);
+  assert(has);                            /* an input is a tensor */
+  return has < 0 ? has : fl_plan_pull(P, g, ref, &im, depth);
+}
+
+int fl_plan_scalar(fl_planner *P, int32_t g, int32_t t, int i, int dtype) {
   fl_group *G = fl_plan_group(P, g);
   const uint32_t which = (uint32_t)t * 4 + (uint32_t)i;
   if (G->scalar.n >= FL_MAX_SCALARS - 4) return FL_EMIT_REJECT;
@@ -273,7 +281,8 @@ static int emit_op(fl_planner *P, int32_t g, int32_t t, const fl_map *m, int dep
     fl_map im;
     const int has = input_map(P, fl_plan_group(P, g), t, i, m, &ref, &im);
     if (has < 0) return has;
-    v[i] = has ? fl_plan_pull(P, g, ref, &im, depth) : scalar(P, g, t, i, operand_dtype(n, i));
+    v[i] = has ? fl_plan_pull(P, g, ref, &im, depth)
+               : fl_plan_scalar(P, g, t, i, operand_dtype(n, i));
     if (v[i] < 0) return v[i];
   }
   const int from = operand_dtype(n, n->op == FL_OP_where ? 1 : 0);
@@ -311,8 +320,8 @@ static int emit_arange(fl_planner *P, int32_t g, int32_t t, const fl_map *m) {
   if (v >= 0 && n->attr && n->attr->flags & FL_IOTA_COUNT)
     return emit_cast(P, g, v, FLAME_I64, n->dtype, t, m);
   if (v >= 0 && wide == FLAME_F64) v = emit_cast(P, g, v, FLAME_I64, FLAME_F64, INT32_MIN, NULL);
-  const int first = v < 0 ? v : scalar(P, g, t, 0, wide),
-            step = first < 0 ? first : scalar(P, g, t, 1, wide);
+  const int first = v < 0 ? v : fl_plan_scalar(P, g, t, 0, wide),
+            step = first < 0 ? first : fl_plan_scalar(P, g, t, 1, wide);
   if (step < 0) return step;
   fl_instr x = { .code = FL_I_OP, .dtype = (uint8_t)wide, .from = (uint8_t)wide, .op = FL_OP_mul,
                  .a = (uint16_t)v, .b = (uint16_t)step };
@@ -327,9 +336,9 @@ static int emit_arange(fl_planner *P, int32_t g, int32_t t, const fl_map *m) {
 
 static int emit_random(fl_planner *P, int32_t g, int32_t t, const fl_map *m) {
   const fl_node *n = P->cell.at[t].node;
-  const int v = emit_iota(P, g, m);
-  const int a = v < 0 ? v : scalar(P, g, t, 0, n->op == FL_OP_randint ? FLAME_I64 : n->dtype);
-  const int b = a < 0 ? a : scalar(P, g, t, 1, n->op == FL_OP_randint ? FLAME_I64 : n->dtype);
+  const int v = emit_iota(P, g, m), dtype = n->op == FL_OP_randint ? FLAME_I64 : n->dtype;
+  const int a = v < 0 ? v : fl_plan_scalar(P, g, t, 0, dtype),
+            b = a < 0 ? a : fl_plan_scalar(P, g, t, 1, dtype);
   if (b < 0) return b;
   fl_group *G = fl_plan_group(P, g);
   if (!FL_RESERVE(P->mem, &G->scalar, G->scalar.n + 2)) return FL_EMIT_MEMORY;
@@ -351,7 +360,7 @@ static int emit_index(fl_planner *P, int32_t g, int32_t t, const fl_map *m, int 
   int v = fl_plan_pull(P, g, ref, &im, depth);
   if (v >= 0 && dtype_of(P, ref) != FLAME_I64)
     v = emit_cast(P, g, v, dtype_of(P, ref), FLAME_I64, INT32_MIN, NULL);
-  const int size = v < 0 ? v : scalar(P, g, t, 0, FLAME_I64),
+  const int size = v < 0 ? v : fl_plan_scalar(P, g, t, 0, FLAME_I64),
             at = size < 0 ? size : emit_iota(P, g, m);
   if (at < 0) return at;
   int32_t *f = FL_PUSH(P->mem, &P->fault);
@@ -434,7 +443,7 @@ static int emit_bits(fl_planner *P, int32_t g, int32_t t, const fl_map *m) {
 }
 
 int fl_plan_fill(fl_planner *P, int32_t g, int32_t t, int dtype, const fl_map *m) {
-  const int v = scalar(P, g, t, 0, dtype);
+  const int v = fl_plan_scalar(P, g, t, 0, dtype);
   return v < 0 ? v : emit_cast(P, g, v, dtype, dtype, t, m);
 }
 
@@ -451,6 +460,8 @@ int fl_plan_emit_cell(fl_planner *P, int32_t g, int32_t t, const fl_map *m, int 
     case FL_OP_index: return emit_index(P, g, t, m, depth);
     case FL_OP_bits: return emit_bits(P, g, t, m);
     case FL_OP_gather: return emit_gather(P, g, t, m, depth);
+    case FL_OP_mix: case FL_OP_mix_square: case FL_OP_adam:
+      return fl_plan_emit_joint(P, g, t, m, depth);
     case FL_OP_cast: case FL_OP_copy: {
       const int err = input_map(P, fl_plan_group(P, g), t, 0, m, &ref, &im);
       if (err < 0) return err;

@@ -5,7 +5,7 @@
 **   place.c     each anchored cell is put into a group, in program order
 **   raise.c     moves a group to a later stage, with its readers
 **   pieces.c    arrays joined along an axis, read and written piece by piece
-**   emit.c      appends the expression of a cell to a group's instructions
+**   emit.c      appends the expression of a cell to a group's instructions (form.c, joint.c)
 **   homes.c     writes in place, and what they wait for
 **   finish.c    order, kernels (kernelize.c, split.c) -> fl_plan
 **   arena.c     addresses of values that no handle holds
@@ -227,6 +227,13 @@ int fl_plan_input(fl_planner *P, int32_t t, int i, fl_ref *ref, int64_t stride[F
 /* The linear map of a row-major array of 'shape' over a group's dims: over all of them, or over the
 ** kept dims alone if 'shape' has only their sizes. 0: neither fits. *level 1: all dims. */
 int fl_plan_natural(const fl_group *G, const fl_layout *shape, fl_map *m, int *level);
+/* emit.c: emits input i of cell t, a tensor, for t read through m; emits scalar i of t. */
+int fl_plan_read_input(fl_planner *P, int32_t g, int32_t t, int i, const fl_map *m, int depth);
+int fl_plan_scalar(fl_planner *P, int32_t g, int32_t t, int i, int dtype);
+/* joint.c: emits a node that is several operations at each point; how many operations and scalars
+** such an op is (0: it is none). */
+int fl_plan_emit_joint(fl_planner *P, int32_t g, int32_t t, const fl_map *m, int depth);
+int fl_plan_joint_cost(int op);
 /* form.c: emits a component of form t, read through m. */
 int fl_plan_emit_form(fl_planner *P, int32_t g, int32_t t, const fl_map *m, int depth);
 /* Emits scalar 0 of t as the value of t: for a fill, all elements of which are that number, and for
