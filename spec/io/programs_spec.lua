@@ -269,6 +269,9 @@ describe("a program's file", function()
     refuses("exp x0 x0\noutput _y %0", "term 2 must be the last")
     refuses("matmul x0 x0 \noutput _y %0", "'' is no term")
     refuses("frobnicate x0\noutput _y %0", "no op 'frobnicate'")
+    for _, op in ipairs { "custom x0", "mix x0 x0", "adam x0 x0 x0" } do
+      refuses(op .. "\noutput _y %0", "line 3: no program has the op '" .. op:match "%a+" .. "'")
+    end
     refuses("{\n}\noutput _y x0", "nested blocks need a later version")
     refuses("write s0 x0\noutput _y x0", "must be a state")
     refuses("call kernel _k f32 1 4 9 1 1 1 1 1 1 0 0 0 0 k0 x0\noutput _y %0",

@@ -322,6 +322,8 @@ static int put_line(cursor *r, int64_t *made, int *outputs) {
       return !r->bad;
     default:
       y = fl_ops[r->l->op].form == FL_FORM_SPECIAL ? special(r) : elementwise(r);
+      if (!y && !r->bad && r->c->err.code == FLAME_OK)
+        fl_graph_fail(r->b->p, r->l->number, "no program has the op '%s'", name_of(r->l));
       if (y && r->at < r->l->n) wrong(r, "the last");
       r->b->p->value.at[(*made)++] = y;
       return y && !r->bad;
