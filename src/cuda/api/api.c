@@ -92,9 +92,10 @@ static const char *const ml_files[] = { "libnvidia-ml.so.1",
 typedef struct library {
   const char *name;
   const char *const *files;
-  const char *advice;             /* what to install */
-  const char *old;                /* the version that messages name if the library lacks a symbol;
-                                  ** NULL: they give advice instead */
+  const char *advice;             /* what to install if there is no such file; NULL: what
+                                  ** driver_advice says */
+  const char *old;                /* what to install if the file can not be loaded or lacks a
+                                  ** symbol; NULL: as advice */
   const symbol *symbols;
   size_t n;
   void *table, *handle;

@@ -179,7 +179,8 @@ static flame_status run_pool(fl_cuda *s, const fl_call_run *r, const char *entry
                         (const unsigned[]){ THREADS, 1, 1 }, 0, params);
 }
 
-/* The least value of a dtype as stored: the result for an empty window. */
+/* The result of max_pool for an empty window, as stored: -inf, the least i64, or 0 for narrower
+** integers. */
 static uint64_t lowest_of(int dtype) {
   uint64_t bits = 0;
   const fl_scalar v = { .d = -__builtin_inf() };

@@ -1,6 +1,6 @@
 /*
 ** What is done without a device: asking NVRTC whether a kernel's text compiles, making its image,
-** and counting or clearing the cubin cache on disk.
+** counting or clearing the cubin cache on disk, and keeping a measured choice (a number) there.
 */
 #include "base/env.h"
 #include "base/hash.h"

@@ -1,7 +1,7 @@
 /*
-** What user kernels may include although NVRTC has no system headers: the names below, all
-** with the same short text. Headers of the toolkit (cuda_fp16.h, …) are looked for where it is
-** installed.
+** What user kernels may include although NVRTC has no system headers: the names below. The C
+** headers all have one short text; those of C++ another, which includes it. Headers of the toolkit
+** (cuda_fp16.h, …) are looked for where it is installed.
 */
 #ifndef FL_CUDA_HEADERS_H
 #define FL_CUDA_HEADERS_H
@@ -9,8 +9,8 @@
 enum { FL_HEADERS = 26, FL_INCLUDE_PATHS = 4 };
 extern const char *const fl_header_names[FL_HEADERS], *const fl_header_texts[FL_HEADERS];
 /* "--include-path=…" for the existing folders of the toolkit; returns how many. The texts are
-** static, except for the option made from CUDA_HOME, which is in buf. */
+** static, except for those made from CUDA_HOME, or else CUDA_PATH, which are in buf. */
 int fl_include_options(const char *option[FL_INCLUDE_PATHS], char buf[1024]);
-/* The text of each of these headers: typedefs of <stdint.h>, limits, constants. */
+/* The text of each C header: typedefs of <stdint.h>, limits, constants. */
 extern const char fl_header_text[];
 #endif

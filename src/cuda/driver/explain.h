@@ -10,7 +10,7 @@ const char *fl_cuda_error_name(const fl_driver *cu, fl_cu_result r);
 const char *fl_cuda_error_text(const fl_driver *cu, fl_cu_result r);
 /* Writes to 'out' what it means that 'call', a function of the driver, has returned r. */
 void fl_cuda_explain(const fl_driver *cu, fl_cu_result r, const char *call, char *out, size_t size);
-/* What to do about a device that was lost by this result; "": nothing is known. */
+/* What to do about a device that was lost by this result; NULL: nothing is known. */
 const char *fl_cuda_explain_lost(fl_cu_result r);
 /* The message when no device is found. */
 void fl_cuda_explain_none(char *out, size_t size);

@@ -1,8 +1,8 @@
 /*
 ** The pool: see pool.h. Sizes go up in steps of an eighth of a power of two (at least 512
 ** bytes), from 32 MB on in steps of 2 MB. Requests up to 1 MB are served from segments of
-** 2 MB, larger ones from segments of at least 32 MB, and the two never mix, so that small
-** long-lived buffers do not pin large segments.
+** 2 MB, larger ones from segments of at least 32 MB (or just large enough, if the device has no
+** more), and the two never mix, so that small long-lived buffers do not pin large segments.
 ** A free block is in the bin of the largest class not above its size; a request takes the best fit
 ** in its own bin, or else the first block of the next bin that has one. Freeing never allocates, so
 ** it can not fail when host memory is out.

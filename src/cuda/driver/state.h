@@ -117,7 +117,7 @@ typedef struct fl_cuda {
   void *fault;                    /* fl_text_fault in device memory */
   fl_text_fault *fault_host;      /* pinned */
   fl_cu_event checked;            /* passes after the copy of the run's last checks */
-  /* the copy of the checks was not read yet: the wait for it was cut short */
+  /* the copy of the checks is queued, or made, and was not read yet */
   uint8_t fault_pending;
   fl_soon soon[FL_SOON_SLOTS];    /* a ring, as … */
   fl_ran ran[FL_SOON_RUNS];       /* … this is */

@@ -37,7 +37,8 @@ typedef struct fl_dnn {
   int64_t n;
 } fl_dnn;
 
-/* Finds the plan of a call. 1: it is new and must be made. *p is NULL if there is no cuDNN. */
+/* Finds the plan of a call. 1: it is new and must be made. *p is NULL if there is no cuDNN, or no
+** memory for a plan. */
 int fl_dnn_kept(fl_cuda *s, const fl_call *c, fl_dnn_plan **p);
 
 /* ---- descriptors: after a step has failed, later ones do nothing ---- */

@@ -3,7 +3,7 @@
 #define FL_CUDA_SMALL_H
 #include "cuda/driver/state.h"
 
-/* Is this product small? Depends only on dtype and sizes. */
+/* Does small.c take this product? Depends only on dtype, sizes and the GPU's architecture. */
 int fl_small_takes(const fl_cuda *s, const fl_matmul *m);
 flame_status fl_small_prepare(fl_cuda *s);
 /* at: addresses of the places of a, b and c. */

@@ -1,10 +1,11 @@
 /*
 ** CUDA C++ text of kernel steps (plan/kernel.h), and what a launch of it needs. Pure: plan data
 ** in, strings and bytes out; no driver is called. Compiled by NVRTC without headers and with
-** -arch=sm_90 -fmad=false -default-device (IEEE division and square root), entry names extern "C".
+** -arch=sm_<the GPU's> -fmad=false -default-device (IEEE division and square root), entry names
+** extern "C".
 **
 ** How the driver uses it, for a step of 'count' instances (kernels of one structure):
-**   group    instances whose fl_text_key bytes are equal; one launch per group (MAP: always one)
+**   group    instances whose fl_text_key bytes are equal; one launch per group
 **   compile  fl_text_prelude, then fl_text_named(k, multi, …) or fl_text_kernel of kernels,
 **            in one NVRTC program; cubins are cached by key + prelude. multi: group size > 1
 **   once     fl_text_geometry of each instance: grid, block, scratch, counters
@@ -19,8 +20,10 @@
 **
 ** What the text depends on (the key): kind, number of dims, instructions (without scalar slots and
 ** fault sites), operand dtypes, on which dims strides are 0, whether the innermost stride is 0, 1
-** or another, the row class of n, and whether indices need 64 bits. Alignment and divisibility are
-** not in the key: the text has both paths, and a word of the parameters chooses.
+** or another, and whether indices need 64 bits; of a row's length its class, the number of lanes
+** and of their vectors, and whether these are all whole. Other alignment and divisibility are not
+** in the key: the text has both paths, and a word of the parameters chooses. fl_text_key has a few
+** more decisions (text_form.h).
 **
 ** Order of float reductions, a function of n (and of whether there is a kept dim); T lanes work on
 ** a row: lane t takes elements (j * T + t) * 4 + q, q = 0..3, j ascending, into accumulators q,

@@ -186,8 +186,8 @@ int fl_text_is_costly(const fl_instr *i) {
   return i->code == FL_I_RANDOM || (i->code == FL_I_OP && fl_text_weight(i->op) >= COSTLY);
 }
 
-/* The cost of instruction v, roughly in machine instructions. In a row, a random draw costs less if
-** a vector gets its four draws from one block of the generator. */
+/* The cost of instruction v, roughly in machine instructions. In a ROW or COL, a random draw costs
+** less if a vector gets its four draws from one block of the generator. */
 int fl_text_value_weight(const text_form *f, int v) {
   const fl_instr *i = &f->k->instr[v];
   const int half = i->dtype == FLAME_F16 || i->dtype == FLAME_BF16;
@@ -207,9 +207,9 @@ int fl_text_kernel_weight(const text_form *f) {
   return sum;
 }
 
-/* What differs at each element is written out for each element of the vectors in flight: in each
-** sweep over a row; twice for a row in registers, which NVRTC takes longer for; in a COL once for
-** whole vectors and once for others. */
+/* What differs at each element is compiled again for each element of the vectors in flight, whose
+** loops are unrolled; and in each sweep over a row, of which a row in registers counts as two. The
+** two of a COL are its loops over whole vectors and over other ones. */
 void fl_text_plan_calls(text_form *f) {
   const int sweeps = f->cls == C_MAP ? 1 : f->persist ? 2 : f->rounds + 1;
   const int vectors = f->persist ? f->steps : f->cls == C_MAP || f->cls == C_COL ? f->unroll : 1;
@@ -221,8 +221,8 @@ void fl_text_plan_calls(text_form *f) {
   f->calls = weight > MOST_WRITTEN;
 }
 
-/* Bytes that a lane loads per element, of the operands that differ at each element, in whole 32-bit
-** words; *widest, *narrowest: the largest and the smallest element. */
+/* Bytes that a lane loads per element, of the operands that differ at each element. *widest and
+** *narrowest become the size of the largest and the smallest element of these and of the stores. */
 static int load_bytes(const text_form *f, int *widest, int *narrowest) {
   int bytes = 0;
   for (int v = 0; v < f->k->ninstr; v++) {
@@ -261,7 +261,8 @@ static int shared_weight(const text_form *f) {
 
 /* Chooses the vector of a MAP: 16 bytes; 4 elements if operands of 8 bytes are combined with
 ** narrower ones, for draws, which come in fours, and for erf of f64, which takes a fifth longer
-** with 2. */
+** with 2. It has fewer elements, and fewer vectors are in flight, if the text would get long or the
+** vectors would take too many registers. */
 static void plan_map(text_form *f) {
   int widest = 1, narrowest = 8, fours = 0;
   const int bytes = load_bytes(f, &widest, &narrowest), weight = fl_text_kernel_weight(f);
@@ -363,9 +364,10 @@ static void plan_once(text_form *f) {
 }
 
 /* Plans rows of two chunks, in several sweeps of which a later one reads costly values: they get a
-** block of twice as many threads, each with half of a lane's vectors, which does not change the
-** order of sums (join_vector combines what two lanes would combine otherwise). Not if elements have
-** 2 bytes: such a row does not wait for memory. */
+** block of twice as many threads, two of which share each vector of 4 elements. This does not
+** change the order of sums: what one lane would add, (0 + 1) + (2 + 3), the two lanes add
+** (join_vector). Not if an operand has less than 4 bytes per element: such a row does not wait for
+** memory. */
 static void plan_few(text_form *f) {
   const fl_kernel *k = f->k;
   f->few = f->few && f->cls == C_CHUNKS && !f->split && !f->multi &&

@@ -12,14 +12,16 @@
 #include "tensor/node.h"
 
 typedef enum { C_MAP, C_GROUP, C_BLOCK, C_CHUNKS, C_COL } text_class;
-/* C_GROUP: several rows per block, lanes <= 32; C_BLOCK: one block per row, at most 32768 elements;
-** C_CHUNKS: longer rows */
+/* C_MAP, C_COL: kernels of the kinds MAP and COL. A ROW is one of three: C_GROUP: several rows per
+** block, lanes <= 32; C_BLOCK: one block per row, at most 32768 elements (more if it is read
+** 'once'); C_CHUNKS: longer rows, and reductions of everything. */
 
 /* With what a value changes: with nothing, with the kept index, with the vector, with the element.
-** In a MAP no value is KEPT, in a ROW none is UNIFORM. The vector of a COL is four columns: KEPT
-** values change with the column, UNIFORM ones with the reduced index only. */
+** In a MAP no value is KEPT, in a ROW none is UNIFORM. The vector of a COL is two or four columns:
+** KEPT values change with the column, UNIFORM ones with the reduced index only. */
 typedef enum { V_CONST, V_KEPT, V_UNIFORM, V_ELEMENT } text_vary;
 
+/* The first words of a launch's parameters (fl_text_params); F_VECTOR is a bit of W_FLAGS. */
 enum { W_FLAGS, W_N, W_ROWS, W_SPAN, W_CHUNKS, W_TILES, W_FAULT, W_SCRATCH, W_COUNTER, W_FIRST };
 enum { F_VECTOR = 1 };
 enum { MAP_THREADS = 256, ROW_VECTOR = 4, ROW_CHUNK = 32768, CHUNK_THREADS = 512,
@@ -85,7 +87,8 @@ void fl_text_plan_calls(text_form *f);
 typedef struct text_writer {
   text_form *f;
   fl_text *out;
-  const uint8_t *cached;        /* values held in registers as k<v>[…], or NULL */
+  const uint8_t *cached;        /* values of an earlier sweep: held in registers as k<v>[…], or read
+                                ** from shared memory as pack k<v>; or NULL */
   const char *slot;             /* index of the current pack, "[u]" or "[j]" */
   const char *plus;             /* text added to the innermost coordinate, or NULL */
   int hits;                     /* the text has the t<v> of fl_text_target: use them */
@@ -140,8 +143,8 @@ int64_t fl_text_col_chunk(const fl_kernel *k);
 /* o: the operand with the indices of a random draw. Does each vector of four elements begin where a
 ** block of the generator does, which gives four numbers? */
 int fl_text_quads_fit(const text_form *f, int o);
-/* Is a row, after its second sweep, needed only through one f32 value per element, which that sweep
-** computed? */
+/* Are there three sweeps over a row, which is loaded as one half per element, and of which the
+** third needs only one f32 value per element, which the second computed? */
 int fl_row_reads_once(text_form *f);
 void fl_text_row_plan(text_writer *w);       /* decides f->persist, f->threads, f->blocks */
 void fl_text_col_plan(text_writer *w);       /* decides f->blocks, f->unroll */

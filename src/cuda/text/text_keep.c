@@ -134,8 +134,8 @@ int fl_row_size(const text_form *f, int v) {
 
 int fl_row_room(const text_form *f) { return f->lanes * f->steps * f->vector; }
 
-/* Bytes of a block's shared memory (48 KB) that are left for held values beside a launch's words
-** and what reductions use. */
+/* Bytes of shared memory for the held values of a block: HELD_MOST (of the 48 KB that it may have)
+** less a launch's words and what reductions use. */
 static int held_most(const text_form *f) {
   const int joins = f->lanes > 32 ? f->nred * (f->lanes / 32) * SLOT_BYTES : 0;
   return HELD_MOST - joins - (f->multi ? f->words * 8 : 0);
@@ -204,7 +204,8 @@ void fl_row_begin(row_writer *r, text_writer *w) {
 }
 
 /* Plans fewer rows per block if values of each row are held, since all of them are in the block's
-** shared memory; and then as many blocks as that memory allows. */
+** shared memory; and then as many blocks at once on a multiprocessor as its shared memory
+** (HELD_ALL) and HELD_THREADS threads allow. */
 static void plan_held(row_writer *r, text_form *f) {
   const int count = fl_row_sweeps(f);
   for (int p = 0; p < count; p++) {

@@ -235,8 +235,9 @@ static void put_rounding(text_writer *w, int done) {
   }
 }
 
-/* Writes the position of the row's label, for each comparison with it in the sweep. Opens a scope
-** in the text, since another sweep may declare the position again. */
+/* Writes t<v> (fl_text_target) for each value v of the sweep that compares positions with one
+** number: the row's label, in a cross-entropy. Opens a scope in the text, since another sweep may
+** declare t<v> again; 1 if there is any. */
 static int put_targets(row_writer *r, const sweep *s, const uint8_t *before) {
   const text_form *f = r->w->f;
   int any = 0;
