@@ -1,7 +1,7 @@
 /*
-** What the device keeps for each step of a plan (prepare.c): compiled kernels, tables, geometry.
-** It belongs to the step, is made before the plan's first run and freed with the plan; if the
-** device is closed first, only host memory remains.
+** What the device keeps for each step of a plan, except calls and copies (prepare.c): compiled
+** kernels, tables, geometry. It belongs to the step, is made before the plan's first run and freed
+** with the plan; if the device is closed first, only host memory remains.
 */
 #ifndef FL_CUDA_PREPARED_H
 #define FL_CUDA_PREPARED_H
@@ -30,8 +30,8 @@ struct fl_prepared {              /* belongs to a step */
   fl_launch_group *group;         /* room for 'count' */
   fl_module *steps;               /* MATMUL by our own kernel, SCATTER */
   fl_cu_function entry[FL_TEXT_MAX_CALLS];
-  uint8_t library;                /* MATMUL by cuBLASLt */
-  int64_t scratch;                /* bytes that it needs */
+  uint8_t library;                /* MATMUL by fl_blas_run */
+  int64_t scratch;                /* bytes that fl_blas_run needs */
 };
 
 /* Compiles what is missing and reserves what the steps need. After an error nothing is kept. */

@@ -65,8 +65,9 @@ struct fl_replay {                /* hangs on a plan */
   int how;                        /* FLAME_REPLAY, when the plan was prepared */
   struct { int32_t *at; int64_t n, cap; } frozen;      /* indices of inputs; those of results as
                                                        ** ~index */
-  int64_t clock, counted;         /* counted: bytes of this struct that p->total_bytes includes */
-  uint64_t seen[SEEN];    /* hashes of the bindings of the last runs, and how often each occurred */
+  int64_t clock, counted;         /* counted: host bytes of this and its recordings that
+                                  ** p->total_bytes includes */
+  uint64_t seen[SEEN];    /* hashes of what was frozen in the last runs; how often each occurred */
   uint8_t times[SEEN];
   fl_recording *recording[RECORDINGS];
 };
@@ -85,7 +86,7 @@ static void free_node(fl_mem *m, kernel_node *x) {
   fl_free(m, x->scalar, (size_t)x->nscalar * sizeof *x->scalar);
 }
 
-/* driver: frees the graphs too; otherwise only host memory. */
+/* driver: frees the graphs and device memory too; otherwise only host memory. */
 static void free_recording(fl_mem *m, fl_recording *w, int driver) {
   for (int64_t i = 0; i < w->spans.n; i++) free_span(w, &w->spans.at[i], driver);
   for (int64_t i = 0; i < w->nodes.n; i++) free_node(m, &w->nodes.at[i]);
@@ -257,7 +258,7 @@ static int serves(const fl_cuda *s, const fl_replay *r, const fl_recording *w, c
   return frozen_scalars_same(p, b->scalar, w->scalar);
 }
 
-/* How often have the bindings (addresses and scalars of a run) with this hash occurred before? */
+/* How often have frozen addresses and scalars (replay.h) with this hash occurred before? */
 static int times_seen(fl_replay *r, uint64_t hash) {
   for (int i = 0; i < SEEN; i++)
     if (r->times[i] && r->seen[i] == hash) return r->times[i] < 255 ? r->times[i]++ : 255;
@@ -528,7 +529,8 @@ static int capture_step(fl_cuda *s, fl_recording *w, const fl_plan *p, int32_t i
   return s->capturing == FL_CAPTURE_ON;
 }
 
-/* Captures the steps. Returns the step that cannot be captured, or 'to' if all could. */
+/* Captures the steps. Returns the step that cannot be captured ('from' if no graph can be made of
+** all), or 'to' if all could. */
 static int32_t capture(fl_cuda *s, fl_recording *w, const fl_plan *p, int32_t from, int32_t to,
                        span *x) {
   int32_t i = from;

@@ -5,14 +5,15 @@
 ** the report, and an event in the graph tells when it has come), after a step that makes a value
 ** that is read soon, before a step that waits for collectives, and around a collective and a step
 ** that cannot be captured (it asks for memory, waits, copies through the ring: fl_cuda_spoils
-** finds these while they are captured). A *recording* has a graph for each span of a plan. Of what
-** a run binds,
-**   frozen   addresses that products, copies and calls got, the scalars of calls, the arena and the
-**            memory that launches share (s->epoch) are as they were when the recording was made:
-**            they are compared before it is used;
+** finds these while they are captured). A *recording* has a graph for each span of a plan, but for
+** those of a collective, of a step that cannot be captured, and of fewer than three steps: these
+** are queued step by step. Of what a run binds,
+**   frozen   addresses that products, scatters, copies and calls got, the scalars of calls, the
+**            arena and the memory that launches share (s->epoch) are as they were when the
+**            recording was made: they are compared before it is used;
 **   data     addresses and scalars of generated kernels: those that differ from the last run are
 **            set in the graphs (a separate launch) or in the recording's tables.
-** The third run with equal frozen addresses is recorded, for up to four sets of them
+** The third run with equal frozen addresses is recorded, for up to four sets of them at a time
 ** (FLAME_REPLAY=2: the first already; 0: none). Owned by the plan (plan->replay), used on its
 ** device's thread; closing the device frees the graphs.
 */
@@ -27,7 +28,8 @@ typedef struct fl_recording fl_recording;
 flame_status fl_replay_open(fl_cuda *s, fl_plan *p);
 void fl_replay_free(fl_plan *p);
 int fl_replay_has(const fl_plan *p);             /* is there a recording of it? */
-/* Called when the device is closed. driver: graphs are freed too; otherwise only host memory. */
+/* Called when the device is closed. driver: graphs and device memory are freed too;
+** otherwise only host memory. */
 void fl_replay_let_go(fl_cuda *s, int driver);
 /* Called before the first step. *w: the recording for this run, or an empty one that the run fills;
 ** NULL: step by step. */

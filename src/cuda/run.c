@@ -16,20 +16,20 @@ static int has_multi(const fl_plan *p) {
   return 0;
 }
 
-/* Called before the first step: uploads the scalars. */
+/* Called before the first step: uploads the scalars, if a launch of several kernels reads them. */
 static flame_status begin(fl_cuda *s, const fl_plan *p, const fl_binding *b) {
   s->fault_pending = 0;
   if (!p->nscalar || !has_multi(p)) return FLAME_OK;
   return fl_stage_upload(s, s->scalars, b->scalar, (int64_t)p->nscalar * 8);
 }
 
-/* Index checks. After the last step that checks before a write, the fault record is copied to the
-** host, and an event tells when that is done: reading it waits for the checks, not for work queued
-** after them, so the GPU keeps running. It is read after the last step is queued (results are not
-** valid before), and before a step that writes a home (a buffer of the script) without reading the
-** record itself (an error must leave the target unchanged). Once a step that does read it has been
-** queued, the run goes on until the record is read, unless the device is lost: only the record
-** tells whether the step wrote. */
+/* Index checks. After the last step that checks before a write or a collective, or of the plan, the
+** fault record is copied to the host, and an event tells when that is done: reading it waits for
+** the checks, not for work queued after them, so the GPU keeps running. It is read after the last
+** step is queued (results are not valid before), and before a step that writes a home (a buffer of
+** the script) without reading the record itself (an error must leave the target unchanged) or a
+** collective (must_look). Once a step that does read it has been queued, the run goes on until the
+** record is read, unless the device is lost: only the record tells whether the step wrote. */
 static flame_status send_fault(fl_cuda *s) {
   const flame_status e = fl_step_send(s);
   if (e == FLAME_OK) s->fault_pending = 1;
@@ -73,8 +73,8 @@ static flame_status look_at(fl_cuda *s, const fl_plan *p, unseen *u, fl_fault *f
   return e;
 }
 
-/* Queues steps from 'from' to 'to', one by one, and sends or reads their checks where that is due.
-** *done: number of steps queued. */
+/* Queues steps from 'from' to 'to', one by one, and the sending of their checks where that is due;
+** before step 0 it empties the record. *done rises by the number of steps queued. */
 static flame_status queue_steps(fl_cuda *s, const fl_plan *p, const fl_binding *b, int32_t from,
                                 int32_t to, char *text, int32_t *done, fl_marks *marks) {
   flame_status e = from == 0 && p->nfault ? fl_step_clear(s) : FLAME_OK;

@@ -1,15 +1,15 @@
 /*
 ** Calls (steps such as sorts and convolutions, tensor/call.h) on a CUDA device: what the files
 ** call_<family>.c build on. Functions queue work in the device's stream; the driver context is
-** current. A call that needs values from the device (the status of a factorisation) waits with
-** fl_cuda_wait_all.
+** current. A call that needs values from the device (the status of a factorisation) downloads them,
+** which waits for the queued work.
 */
 #ifndef FL_CUDA_CALL_H
 #define FL_CUDA_CALL_H
 #include "cuda/compile/module.h"
 
-/* Runs the call on the host: called by a function that finds at run time that the device can not
-** run the call. */
+/* Runs the call on the host: called for calls without functions for the device, and by a function
+** that finds at run time that the device can not run the call. */
 flame_status fl_cuda_call_host(fl_cuda *s, const fl_call_run *r);
 
 /* Makes the arguments for cuLaunchKernel, and sets the initial contents of results. */

@@ -1,10 +1,11 @@
 /*
 ** Attention on a CUDA device: large problems in half types on Hopper by cuDNN
 ** (cuda/library/cudnn_attention.c), others by kernels/attention.cu, for f32, f16 and bf16 if keys
-** and values have the same number of features, which is at most 256, and for half types a multiple
-** of 8. Other calls run on the host; where they would, lua/flame/ops/loss.lua records simpler
-** operations instead of a call. How rows and columns are divided is decided here and passed to the
-** texts as definitions; it depends only on the size of a head and the kind of mask.
+** and values have the same number of features, which is at most 256, and for half types, which need
+** tensor cores, a multiple of 8. Other calls run on the host; where they would,
+** lua/flame/ops/loss.lua records simpler operations instead of a call. How rows and columns are
+** divided is decided here and passed to the texts as definitions; it depends only on the size of a
+** head and the kind of mask.
 */
 #include "cuda/call/call.h"
 #include "base/num.h"

@@ -73,7 +73,7 @@ static flame_status launch_parts(fl_cuda *s, fl_cu_function f, const fl_call *c,
   return e;
 }
 
-/* Runs one launch, or a batch that is made by one launch. */
+/* Runs a call that is no batch, or a whole batch by the kernel made for batches (k->batched). */
 static flame_status run_one(fl_cuda *s, const fl_call_run *r) {
   const fl_call *c = r->call;
   const fl_kfunction *k = function_of(c);

@@ -135,7 +135,7 @@ static void *take(char *base, int64_t *at, int64_t bytes) {
   return p;
 }
 
-/* The number of elements that the working matrices a and b need for this kind. */
+/* The number of elements that the working arrays a, b and tau need for this kind. */
 static void rooms(const fl_linalg_work *w, int64_t *a, int64_t *b, int64_t *tau) {
   const fl_linalg_form *f = &w->f;
   const int64_t all = w->way == FL_WAY_BATCH ? f->batch : 1, less = fl_min(f->m, f->n);

@@ -1,7 +1,7 @@
 /*
 ** Convolutions of f32 by kernels/direct.cu, where cuDNN has no engine that is both exact and fast:
 ** depthwise ones with strides, and gradients of weights with three axes or few channels. The choice
-** depends only on sizes.
+** depends only on sizes, and for few channels on whether the call may be nondeterministic.
 */
 #ifndef FL_CUDA_CONV_DIRECT_H
 #define FL_CUDA_CONV_DIRECT_H

@@ -53,6 +53,7 @@ flame_status fl_linalg_run_spectrum(fl_linalg_work *w);
 /* Launches an entry of kernels/linalg.cu; items: number of threads that have work to do. */
 flame_status fl_linalg_start(const fl_linalg_work *w, const char *entry, int64_t items,
                              void **params);
+/* one block per matrix */
 flame_status fl_linalg_blocks(const fl_linalg_work *w, const char *entry, unsigned threads,
                               int64_t shared, void **params);
 /* one block */

@@ -297,7 +297,8 @@ flame_status fl_cuda_user_entry(fl_cuda *s, const fl_kfunction *k, fl_cu_functio
   return fl_cuda_check(s, r, "cuModuleGetFunction");
 }
 
-/* Collects the compiler's options: the architecture, then those of the user. */
+/* Collects the compiler's options: the architecture, folders of headers and others of ours, then
+** those of the user. */
 static int user_options(fl_cuda *s, const fl_kunit *u, char arch[40], char path[1024],
                         const char **option, int most) {
   const char *ours[FL_NVRTC_OPTIONS];

@@ -1,7 +1,8 @@
 /*
-** Compiled kernels on disk. A cubin is native code, so the folder must be ours alone; a file is
-** used only if it is ours, complete and has the right checksum. Every failure here means "not
-** cached": nothing is reported and the kernel is compiled.
+** Compiled kernels on disk, and choices that were measured (of algorithms). A cubin is native code,
+** so the folder must be ours alone; a file is used only if it is ours, complete and has the right
+** checksum. Every failure here means "not cached": nothing is reported and the kernel is compiled,
+** or the choice made again.
 */
 #ifndef FL_CUDA_CACHE_H
 #define FL_CUDA_CACHE_H

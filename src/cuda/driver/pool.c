@@ -224,7 +224,8 @@ void *fl_cuda_pool_take(fl_pool *p, int64_t bytes) {
   return hand_out(p, b, size);
 }
 
-/* The free block that contains [at, at + size); the bin of that size is searched first. */
+/* The free block that contains [at, at + size), if it is among the first TRIES from the bin of that
+** size on. */
 static fl_block *find_at(fl_pool *p, int large, fl_cu_ptr at, int64_t size) {
   int tries = TRIES;
   for (int i = bin_next(p, large, bin_of(size)); i >= 0 && tries > 0;

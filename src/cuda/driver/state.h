@@ -1,14 +1,16 @@
 /*
-** The CUDA device's own state, and what driver.c and stage.c offer. Folders
-** of cuda/, each of which uses those before it:
+** The CUDA device's own state, and what driver.c, stage.c and soon.c offer. Folders of cuda/, each
+** of which uses those before it:
 **   api/      the libraries' types and entry points, and the loader
 **   text/     CUDA text of generated kernels; pure
 **   driver/   state, errors, waiting, launches (driver.c), memory (pool.c), copies through a pinned
-**             ring (stage.c), compiled kernels on disk (cache.c)
+**             ring (stage.c), results that are read soon (soon.c), compiled kernels on disk
+**             (cache.c)
 **   compile/  kernels by key, file or user text
 **   library/  cuBLASLt, cuDNN, cuFFT, cuSOLVER, NCCL
 **   call/     calls (tensor/call.h)
-** and above them run.c (plans), trace.c (times) and device.c (the device table).
+** and above them the files that prepare plans (prepare.c), run them (steps.c, replay.c, run.c),
+** take times (trace.c) and fill the device table (device.c).
 ** Calls of the driver come between fl_cuda_enter and fl_cuda_leave, which make our context current
 ** and restore the caller's; inner functions assume that.
 */
@@ -112,7 +114,7 @@ typedef struct fl_cuda {
   int64_t scratch_bytes;
   void *counters;                 /* counters that are zero between launches */
   int64_t counter_bytes;
-  void *scalars;                  /* scalars of the run queued last */
+  void *scalars;                  /* of the last run that uploaded its scalars */
   int64_t scalar_bytes;
   void *fault;                    /* fl_text_fault in device memory */
   fl_text_fault *fault_host;      /* pinned */

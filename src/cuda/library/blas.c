@@ -102,7 +102,8 @@ static int describe(const fl_matmul *m, const batches *q, fl_blas_call *x) {
          as_column_major(m->m, m->k, m->as[0], m->as[1], &x->tb, &x->ldb);
 }
 
-/* Largest power of two that divides an address and a distance between addresses. */
+/* Largest power of two, up to ALIGN_MAX, that divides an address and a distance between
+** addresses. */
 static int32_t alignment(const void *p, int64_t stride, int64_t size) {
   const uint64_t bits = (uint64_t)(uintptr_t)p | (uint64_t)(stride * size) | ALIGN_MAX;
   return (int32_t)(bits & (~bits + 1));
@@ -275,7 +276,7 @@ static int64_t set_pitch(fl_blas_call *x, pitched p[3]) {
 
 static int even(int64_t v) { return v % PITCH == 0; }
 
-/* Are all addresses and distances multiples of 16 bytes? */
+/* Are all addresses, distances and sizes (but the number of our rows) multiples of 16 bytes? */
 static int lies_even(const fl_blas_call *x, const void *a, const void *b, const void *c,
                      const void *bias) {
   const uint64_t at = (uint64_t)(uintptr_t)a | (uint64_t)(uintptr_t)b | (uint64_t)(uintptr_t)c |

@@ -34,6 +34,6 @@ fl_lt_status fl_blas_heuristic(fl_cuda *s, fl_gemm *g);
 fl_lt_status fl_blas_run_algo(fl_cuda *s, const fl_blas_product *p, int i);
 /* Finds the fastest of several answers: its index goes to g->best. The product is computed
 ** repeatedly with each algorithm: results differ only in the last bits, and the caller computes it
-** once more. */
+** once more. A choice on disk, or that of the group's first process, is taken without that. */
 flame_status fl_blas_choose(fl_cuda *s, fl_blas_product *p);
 #endif

@@ -14,10 +14,10 @@
 #include <math.h>
 #include <string.h>
 
-/* HEAD_MOST: below it the engines support all multiples of 8. BLOCKS_LEAST: a call is done here
-** only if each part has so many blocks of BLOCK rows: with fewer our own kernel is faster.
-** BLOCKS_SMALL: the same for heads up to HEAD_SMALL. VERSION: some earlier versions give wrong
-** gradients. */
+/* HEAD_MOST: up to it the engines support all multiples of 8. BLOCKS_LEAST: a call that is
+** divided into parts is done here only if each has so many blocks of BLOCK rows: with fewer our own
+** kernel is faster. BLOCKS_SMALL: the same for heads up to HEAD_SMALL. VERSION: some earlier
+** versions give wrong gradients. */
 enum { HOPPER = 90, HEAD_MOST = 128, LENGTH_LEAST = 512, LENGTH_STEP = 64, BLOCK = 128,
        BLOCKS_LEAST = 512, BLOCKS_SMALL = 1024, HEAD_SMALL = 64, VERSION = 91100 };
 static const int64_t SCORES_MOST = 1 << 29;
@@ -296,7 +296,7 @@ const fl_dnn_plan *fl_dnn_attention(fl_cuda *s, const fl_call *c) {
   return p && p->plan ? p : NULL;
 }
 
-/* Scratch holds cuDNN's workspace, then a sum for each row, then dq in f32. */
+/* Scratch holds cuDNN's workspace; backward, also a sum for each row and, if 'free', dq in f32. */
 static int64_t sums_bytes(const fl_dnn_plan *p, const fl_attention *a) {
   return fl_round_up(4 * p->batches * p->heads * a->t, 256);
 }

@@ -230,7 +230,7 @@ static fl_nccl_status queue(const fl_nccl *q, const fl_nccl_kept *x, int n) {
   }
 }
 
-/* Queues all delayed collectives in one group call of the library. */
+/* Queues all kept collectives in one group call of the library. */
 static fl_nccl_status call(fl_nccl *q) {
   const int n = q->g->launch.size;
   fl_nccl_status r = q->lib->ncclGroupStart();
@@ -337,7 +337,7 @@ flame_status fl_nccl_join(fl_cuda *s, const fl_call *last) {
   fl_turn t = { q->g, &q->first, fault };
   const uint32_t site = q->kept.n ? q->kept.at[0].site : newest(q)->site;
   flame_status e = FLAME_OK;
-  if (q->kept.n) e = queue_kept(s, &t);        /* the last collective ran on the host */
+  if (q->kept.n) e = queue_kept(s, &t);        /* what they were to join ran on the host */
   if (e == FLAME_OK) e = settle(s, &t);
   if (e == FLAME_OK && q->g->broken[0]) e = told(s, q->first.what, site, fault);
   fl_nccl_slot *x = slot_of(q, last);

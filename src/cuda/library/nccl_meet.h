@@ -8,6 +8,6 @@
 ** those of fl_group_wait. */
 int fl_nccl_meet(fl_cuda *s, fl_turn *t);
 /* Waits until the function 'name' of NCCL, which was called and returned r, is done. 0: it failed,
-** or the group broke; t->fault says why. */
+** or the group broke (t->fault says why), or the user has interrupted (t->fault is empty). */
 int fl_nccl_poll(fl_cuda *s, fl_turn *t, fl_nccl_status r, const char *name);
 #endif
