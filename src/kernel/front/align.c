@@ -4,7 +4,7 @@
 ** a multiple of 256 bytes. Objects of a thread are in registers, where a float2 over y and z of a
 ** float3 is allowed; only an access that begins inside an element is refused there.
 */
-#include "kernel/front/front.h"
+#include "kernel/front/forms.h"
 
 enum { WIDEST = 16 };
 
@@ -46,18 +46,13 @@ void fl_align_check(fl_front *p, const fl_cvalue *v, int32_t line) {
     p->f->params[var->param].wide = (uint8_t)align;
   const int local = var->kind != FL_KV_POINTER && var->kind != FL_KV_SHARED;
   if (!v->idx || (local && !v->unit) || twos(v->idx) * unit >= align) return;
-  fl_karena *a = p->a;
-  fl_kexpr *rest = fl_kexpr_binary(a, FL_KO_AND, v->idx,
-                                   fl_kexpr_int(a, FL_KT_I64, align / unit - 1));
-  fl_kexpr *good = fl_kexpr_binary(a, FL_KO_EQ, rest, fl_kexpr_int(a, FL_KT_I64, 0));
-  fl_kexpr *byte = fl_kexpr_binary(a, FL_KO_MUL, v->idx, fl_kexpr_int(a, FL_KT_I64, unit));
-  fl_kstmt *s = fl_front_check(p, good) && fl_front_check(p, byte)
-                    ? fl_emit(p, FL_KS_ASSERT, line) : NULL;
-  if (!s) return;
-  s->x[0] = good;
-  s->x[1] = byte;
-  s->text = fl_karena_printf(a, "'%s' of '%s' begins at a multiple of %d bytes",
-                             fl_ctype_text(a, v->type), var->source, (int)align);
+  fl_kexpr *rest = fl_val_with(p, FL_KO_AND, v->idx, align / unit - 1),
+           *good = fl_val_with(p, FL_KO_EQ, rest, 0),
+           *byte = fl_val_with(p, FL_KO_MUL, v->idx, unit);
+  const char *what = fl_karena_printf(p->a, "'%s' of '%s' begins at a multiple of %d bytes",
+                                      fl_ctype_text(p->a, v->type), var->source, (int)align);
+  fl_kstmt *s = good && byte ? fl_val_must(p, good, what, line) : NULL;
+  if (s) s->x[1] = byte;
 }
 
 /* Removes the address check at the end of the block. 'before': the last statement of the block

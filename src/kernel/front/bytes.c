@@ -22,9 +22,8 @@ static fl_cvalue at(fl_front *p, fl_cvalue v, fl_kexpr *i, int32_t line) {
 
 /* Sets all bytes to zero, whatever a constructor of the type would do. */
 static void zero(fl_front *p, fl_cvalue v, int32_t line) {
-  const fl_ctype *t = v.type, *of = t;
-  while (of->kind == FL_C_ARRAY) of = of->of;
-  if (of->kind != FL_C_STRUCT) { fl_decl_zero(p, v, line); return; }
+  const fl_ctype *t = v.type;
+  if (fl_ctype_innermost(t)->kind != FL_C_STRUCT) { fl_decl_zero(p, v, line); return; }
   for (int64_t i = 0; t->kind == FL_C_ARRAY && i < t->count && !p->failed; i++)
     zero(p, fl_val_index(p, v, fl_kexpr_int(p->a, FL_KT_I64, i), line), line);
   for (int i = 0; t->kind == FL_C_STRUCT && i < t->s->n_fields && !p->failed; i++)
@@ -82,10 +81,8 @@ static void set(fl_front *p, copied *c, fl_kexpr *value, fl_kexpr *bytes, int32_
     return;
   }
   c->pattern = (int)(value->value.i & 255);
-  const int number = size == 8 ? FL_KT_U64 : size == 4 ? FL_KT_U32 : size == 2 ? FL_KT_U16
-                   : FL_KT_U8;
   c->type = c->to.type;
-  if (c->pattern || !divides(c->type, bytes)) c->type = fl_ctype_scalar(number);
+  if (c->pattern || !divides(c->type, bytes)) c->type = fl_ctype_scalar(fl_kt_unsigned(size));
   if (!divides(c->type, bytes)) c->type = fl_ctype_scalar(FL_KT_U8);
   c->to = as(p, c->type, c->to, line);
   if (!p->failed) elements(p, c, bytes, line);

@@ -159,7 +159,7 @@ static fl_cvalue listed(fl_front *p, const fl_kformal *f, fl_cvalue v, int32_t l
   const int64_t at = p->at;
   const fl_cvalue to = fl_decl_object(p, f->type, f->name, line);
   p->at = v.at;
-  if (!p->failed) fl_decl_fill(p, to, 1);
+  if (!p->failed) fl_decl_fill(p, to);
   p->at = at;
   return to;
 }
@@ -412,11 +412,7 @@ static fl_cvalue make_vector(fl_front *p, const fl_ktok *name, const fl_cvalue *
     fl_refuse_count(p, name, t->s->width, n);
     return fl_val_none();
   }
-  fl_cvalue v = { .kind = FL_V_PARTS, .rvalue = 1, .type = t };
-  v.parts = fl_karena_new(p->a, (size_t)n * sizeof *v.parts);
-  for (int i = 0; v.parts && i < n; i++)
-    v.parts[i] = fl_val_convert(p, fl_val_scalar(p, args[i], name->line), t->s->element);
-  return v.parts ? v : fl_val_none();
+  return fl_vector_of(p, t, args, n, name->line);
 }
 
 /* Reads __ldg and similar functions, accesses with cache hints, as plain accesses. 0: t names no
@@ -488,7 +484,7 @@ static fl_cvalue resolve(fl_front *p, fl_kdevice *first, const fl_cvalue *self, 
   const fl_kblock mark = p->b ? *p->b : (fl_kblock){ NULL, NULL };
   fl_kcall c = { .self = self, .args = args, .given = given, .line = name->line };
   int exact = 0;
-  if (fl_front_is(p, '<')) c.n_given = fl_template_args(p, given, FL_K_MAX_TPARAMS);
+  if (fl_front_is(p, '<')) c.n_given = fl_template_args(p, given);
   c.n = fl_parse_arguments(p, args, FL_K_MAX_GIVEN);
   if (p->failed) return fl_val_none();
   fl_kdevice *d = fl_overload(p, first, &c, &exact);

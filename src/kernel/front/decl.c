@@ -1,17 +1,114 @@
 /* Reads types as written in the text, and struct, enum and typedef. */
 #include "kernel/front/forms.h"
 #include "kernel/front/template.h"
+#include <stddef.h>
 #include <string.h>
+
+/* ---- structs and enums ----------------------------------------------------------------------- */
+
+int64_t fl_decl_alignment(fl_front *p) {
+  int64_t n = 0;
+  while (fl_ktok_is(fl_front_tok(p), "__align__") ||
+         fl_ktok_is(fl_front_tok(p), "alignas")) {
+    fl_front_next(p);
+    fl_front_need(p, '(');
+    n = fl_decl_constant(p, "an alignment");
+    if (n < 1 || n > 128 || (n & (n - 1)))
+      fl_refuse(p, fl_front_tok(p)->line, "an alignment of %lld", (long long)n);
+    fl_front_need(p, ')');
+  }
+  return n;
+}
+
+/* Behind 'struct' or 'union'. */
+static const fl_ctype *read_struct(fl_front *p, int is_union) {
+  const int64_t align = fl_decl_alignment(p);
+  const fl_ktok *t = fl_front_tok(p);
+  const int32_t line = t->line;
+  const char *name = t->kind == FL_TOK_NAME ? fl_front_name(p) : FL_UNNAMED;
+  fl_front_word(p, "final");
+  if (!fl_front_is(p, '{') && !fl_front_is(p, ':')) {
+    const fl_symbol *s = fl_front_find(p, name, (int32_t)strlen(name));
+    if (s && s->kind == FL_SYM_TYPE) return s->type;
+    if (s && s->kind == FL_SYM_TEMPLATE && fl_front_is(p, '<'))
+      return fl_template_struct(p, s->structs);
+    if (s && s->kind == FL_SYM_WRONG) fl_refuse(p, line, "'%s': %s", name, s->why);
+    fl_refuse(p, line, "unknown struct '%s'", name);
+    return NULL;
+  }
+  const fl_ctype *type = fl_member_struct(p, name, align, NULL, NULL, 0, NULL);
+  if (type && is_union) type = fl_union_of(p, type, line);
+  if (!type) return NULL;
+  if (t->kind == FL_TOK_NAME) {
+    fl_symbol *s = fl_front_add(p, name, FL_SYM_TYPE);
+    if (s) s->type = type, s->line = line;
+  }
+  return type;
+}
+
+/* Behind 'enum'. */
+static void read_enum(fl_front *p) {
+  int64_t next = 0, own = -1;
+  const int64_t mark = p->syms.n;
+  const int scoped = fl_front_word(p, "class") || fl_front_word(p, "struct");
+  if (fl_front_tok(p)->kind == FL_TOK_NAME) {
+    const fl_ktok *t = fl_front_tok(p);
+    const fl_symbol *known = fl_front_find(p, t->text, t->n);
+    const char *name = fl_front_name(p);
+    if (!known) {
+      fl_symbol *s = fl_front_add(p, name, FL_SYM_TYPE);
+      if (s) s->type = fl_ctype_scalar(FL_KT_I32);
+      own = s ? s - p->syms.at : -1;
+    }
+  }
+  if (fl_front_take(p, ':')) fl_decl_specifiers(p);
+  if (!fl_front_take(p, '{')) return;
+  while (!p->failed && !fl_front_is(p, '}')) {
+    const char *name = fl_front_name(p);
+    if (fl_front_take(p, '=')) next = fl_decl_constant(p, "an enumerator");
+    fl_kexpr *e = fl_kexpr_int(p->a, FL_KT_I32, next++);
+    fl_front_bind(p, name, FL_SYM_CONSTANT, fl_val_expr(e));
+    if (!fl_front_take(p, ',')) break;
+  }
+  fl_front_need(p, '}');
+  if (p->failed) return;
+  const int64_t first = own < 0 ? mark : own + 1, n = p->syms.n - first;       /* "Mode::A" */
+  fl_symbol *inner = fl_karena_new(p->a, (size_t)(n + 1) * sizeof *inner);
+  if (inner) memcpy(inner, p->syms.at + first, (size_t)n * sizeof *inner);
+  p->enumerators = inner;
+  p->n_enumerators = inner ? n : 0;
+  if (own < 0) return;
+  p->syms.at[own].inner = inner;
+  p->syms.at[own].n_inner = p->n_enumerators;
+  if (scoped) p->syms.n = mark + 1;
+}
 
 /* ---- specifiers ------------------------------------------------------------------------------ */
 
-static const char *const qualifiers[] = {
-  "const", "constexpr", "static", "extern", "inline", "register", "__restrict__", "__restrict",
-  "restrict", "__shared__", "__constant__", "__device__", "__host__", "__global__",
-  "__forceinline__", "__noinline__", "__inline__", "__grid_constant__", "typedef", "signed",
-  "unsigned", "long", "short", "int", "char", "void", "auto", "struct", "enum", "__launch_bounds__",
-  "__attribute__", "__align__", "alignas", "volatile", "union", "class", "typename", "mutable",
-  "using", "consteval", "constinit", "decltype" };
+/* Qualifiers of one word, with the member of fl_specifiers that they set; 0: they set none. */
+#define SETS(member) offsetof(fl_specifiers, member)
+static const struct { const char *word; uint8_t sets; } qualifiers[] = {
+  { "const", SETS(is_const) }, { "constexpr", SETS(is_const) }, { "volatile", SETS(is_volatile) },
+  { "static", SETS(is_static) }, { "extern", SETS(is_extern) }, { "__shared__", SETS(is_shared) },
+  { "__constant__", SETS(is_constant) }, { "__device__", SETS(is_device) },
+  { "__managed__", SETS(is_device) }, { "__global__", SETS(is_global) },
+  { "typedef", SETS(is_typedef) }, { "inline", 0 }, { "register", 0 }, { "__restrict__", 0 },
+  { "__restrict", 0 }, { "restrict", 0 }, { "__host__", 0 }, { "__forceinline__", 0 },
+  { "__noinline__", 0 }, { "__inline__", 0 }, { "__grid_constant__", 0 } };
+
+/* Words that may be repeated and stand in any order, and other words with which a type begins. */
+static const char *const parts[] = { "unsigned", "signed", "long", "short", "char", "int" };
+enum { UNSIGNED, SIGNED, LONG, SHORT, CHAR, INT, PARTS };
+static const char *const others[] = {
+  "void", "auto", "struct", "enum", "__launch_bounds__", "__attribute__", "__align__", "alignas",
+  "union", "class", "typename", "mutable", "using", "consteval", "constinit", "decltype" };
+
+/* The index in 'qualifiers' of the word t; -1: it is none. */
+static int qualifier_of(const fl_ktok *t) {
+  for (size_t i = 0; i < sizeof qualifiers / sizeof *qualifiers; i++)
+    if (fl_ktok_is(t, qualifiers[i].word)) return (int)i;
+  return -1;
+}
 
 static const fl_ctype *vector_type(fl_front *p, const fl_ktok *t) {
   for (int i = 0; i < p->n_vectors; i++)
@@ -67,36 +164,17 @@ int fl_decl_starts(fl_front *p, int k) {
   const fl_ktok *t = fl_front_ahead(p, k);
   while (fl_is_punct(t, FL_PU_SCOPE)) t = fl_front_ahead(p, ++k);
   if (t->kind != FL_TOK_NAME) return 0;
-  for (size_t i = 0; i < sizeof qualifiers / sizeof *qualifiers; i++)
-    if (fl_ktok_is(t, qualifiers[i])) return 1;
-  return qualified_type(p, k);
+  return qualifier_of(t) >= 0 || fl_ktok_among(t, parts, PARTS) >= 0 ||
+         fl_ktok_among(t, others, sizeof others / sizeof *others) >= 0 || qualified_type(p, k);
 }
 
-typedef struct words {
-  int is_unsigned, is_signed, longs, is_short, is_char, is_int;
-} words;
-
-static int word(fl_front *p, words *w) {
-  if (fl_front_word(p, "unsigned")) w->is_unsigned = 1;
-  else if (fl_front_word(p, "signed")) w->is_signed = 1;
-  else if (fl_front_word(p, "long")) w->longs++;
-  else if (fl_front_word(p, "short")) w->is_short = 1;
-  else if (fl_front_word(p, "char")) w->is_char = 1;
-  else if (fl_front_word(p, "int")) w->is_int = 1;
-  else return 0;
-  return 1;
-}
-
-static int has_word(const words *w) {
-  return w->is_unsigned || w->is_signed || w->longs || w->is_short || w->is_char ||
-         w->is_int;
-}
-
-static int word_type(const words *w) {
-  if (w->is_char) return w->is_unsigned ? FL_KT_U8 : FL_KT_I8;
-  if (w->is_short) return w->is_unsigned ? FL_KT_U16 : FL_KT_I16;
-  if (w->longs) return w->is_unsigned ? FL_KT_U64 : FL_KT_I64;
-  return w->is_unsigned ? FL_KT_U32 : FL_KT_I32;
+/* The type of the words in 'has', bits by their index in 'parts'. */
+static int word_type(unsigned has) {
+  const int is_unsigned = has >> UNSIGNED & 1;
+  if (has >> CHAR & 1) return is_unsigned ? FL_KT_U8 : FL_KT_I8;
+  if (has >> SHORT & 1) return is_unsigned ? FL_KT_U16 : FL_KT_I16;
+  if (has >> LONG & 1) return is_unsigned ? FL_KT_U64 : FL_KT_I64;
+  return is_unsigned ? FL_KT_U32 : FL_KT_I32;
 }
 
 int32_t fl_decl_bounds(fl_front *p) {
@@ -114,29 +192,16 @@ int32_t fl_decl_bounds(fl_front *p) {
 
 /* Takes a qualifier, which may stand anywhere among the specifiers; 0: there is none here. */
 static int qualifier(fl_front *p, fl_specifiers *s) {
-  if (fl_front_word(p, "const") || fl_front_word(p, "constexpr")) s->is_const = 1;
-  else if (fl_front_word(p, "volatile")) s->is_volatile = 1;
-  else if (fl_front_word(p, "static")) s->is_static = 1;
-  else if (fl_front_word(p, "extern")) {
-    s->is_extern = 1;
-    if (fl_front_tok(p)->kind == FL_TOK_STRING) fl_front_next(p); /* extern "C" */
-  } else if (fl_front_word(p, "__shared__")) s->is_shared = 1;
-  else if (fl_front_word(p, "__constant__")) s->is_constant = 1;
-  else if (fl_front_word(p, "__device__") || fl_front_word(p, "__managed__")) s->is_device = 1;
-  else if (fl_front_word(p, "__global__")) s->is_global = 1;
-  else if (fl_front_word(p, "typedef")) s->is_typedef = 1;
-  else if (fl_ktok_is(fl_front_tok(p), "__launch_bounds__")) s->max_threads = fl_decl_bounds(p);
+  const int k = qualifier_of(fl_front_tok(p));
+  if (k >= 0) {
+    const int is_extern = fl_ktok_is(fl_front_next(p), "extern");
+    if (qualifiers[k].sets) ((uint8_t *)s)[qualifiers[k].sets] = 1;
+    if (is_extern && fl_front_tok(p)->kind == FL_TOK_STRING) fl_front_next(p);     /* extern "C" */
+  } else if (fl_ktok_is(fl_front_tok(p), "__launch_bounds__")) s->max_threads = fl_decl_bounds(p);
   else if (fl_front_word(p, "__attribute__") || fl_front_word(p, "__align__") ||
-             fl_front_word(p, "alignas")) {
-    fl_front_skip(p);
-  } else if (fl_front_is(p, '[') && fl_front_is_at(p, 1, '[')) {
+           fl_front_word(p, "alignas") || (fl_front_is(p, '[') && fl_front_is_at(p, 1, '['))) {
     fl_front_skip(p);
   } else {
-    static const char *const idle[] = {
-      "inline", "register", "__restrict__", "__restrict", "restrict", "__host__", "__forceinline__",
-      "__noinline__", "__inline__", "__grid_constant__" };
-    for (size_t i = 0; i < sizeof idle / sizeof *idle; i++)
-      if (fl_front_word(p, idle[i])) return 1;
     return 0;
   }
   return 1;
@@ -174,10 +239,10 @@ static const fl_ctype *base_type(fl_front *p, fl_specifiers *s) {
   const fl_ktok *t = fl_front_tok(p);
   if (among) return inner_type(p, fl_front_among(inner, n, t->text, t->n));
   if (fl_front_word(p, "void")) return fl_ctype_void();
-  if (fl_front_word(p, "struct") || fl_front_word(p, "class")) return fl_decl_struct(p, 0);
-  if (fl_front_word(p, "union")) return fl_decl_struct(p, 1);
+  if (fl_front_word(p, "struct") || fl_front_word(p, "class")) return read_struct(p, 0);
+  if (fl_front_word(p, "union")) return read_struct(p, 1);
   if (fl_front_word(p, "decltype")) return type_of_expression(p);
-  if (fl_front_word(p, "enum")) { fl_decl_enum(p); return fl_ctype_scalar(FL_KT_I32); }
+  if (fl_front_word(p, "enum")) { read_enum(p); return fl_ctype_scalar(FL_KT_I32); }
   if (fl_front_word(p, "auto")) { s->is_auto = 1; return fl_ctype_void(); }
   const char *why = fl_front_reserved(t);
   if (why && !fl_front_find(p, t->text, t->n)) {
@@ -185,7 +250,7 @@ static const fl_ctype *base_type(fl_front *p, fl_specifiers *s) {
     return NULL;
   }
   if (fl_texture_old(p)) return NULL;
-  const fl_symbol *known = t->kind == FL_TOK_NAME ? fl_front_find(p, t->text, t->n) : NULL;
+  const fl_symbol *known = fl_front_named(p, t);
   if (known && known->kind == FL_SYM_TEMPLATE && fl_front_is_at(p, 1, '<'))
     return inner_type(p, known);
   const fl_ctype *type = t->kind == FL_TOK_NAME ? type_of_name(p, t) : NULL;
@@ -198,28 +263,31 @@ static const fl_ctype *base_type(fl_front *p, fl_specifiers *s) {
 
 fl_specifiers fl_decl_specifiers(fl_front *p) {
   fl_specifiers s = { 0 };
-  words w = { 0, 0, 0, 0, 0, 0 };
+  unsigned has = 0;
   const fl_ktok *t = fl_front_tok(p);
   p->n_enumerators = 0;
   while (!p->failed) {
     if (qualifier(p, &s)) { s.any = 1; continue; }
-    if (s.type && !has_word(&w)) break;
-    if (word(p, &w)) {
-      s.type = fl_ctype_scalar(word_type(&w));
+    if (s.type && !has) break;
+    const int k = fl_ktok_among(fl_front_tok(p), parts, PARTS);
+    if (k >= 0) {
+      has |= 1u << k;
+      s.type = fl_ctype_scalar(word_type(has));
+      p->at++;
       continue;
     }
-    if (fl_ktok_is(fl_front_tok(p), "double") && w.longs) {
+    if (fl_ktok_is(fl_front_tok(p), "double") && has >> LONG & 1) {
       fl_refuse(p, t->line, "long double is outside the language");
       break;
     }
-    if (s.type || has_word(&w)) break;
+    if (s.type || has) break;
     s.type = base_type(p, &s);
     if (!s.type) break;
   }
   if (!s.type && !p->failed) {
     t = fl_front_tok(p);
     const char *why = fl_front_reserved(t);
-    const fl_symbol *wrong = t->kind == FL_TOK_NAME ? fl_front_find(p, t->text, t->n) : NULL;
+    const fl_symbol *wrong = fl_front_named(p, t);
     if (why) fl_refuse(p, t->line, "%s outside the language", why);
     else if (wrong && wrong->kind == FL_SYM_WRONG)
       fl_refuse(p, t->line, "'%s': %s", wrong->name, wrong->why);
@@ -399,81 +467,4 @@ const fl_ctype *fl_decl_type_name(fl_front *p) {
     return p->failed ? NULL : fl_ctype_function();
   const fl_ctype *t = fl_decl_pointers(p, &s, &ref), *of = fl_decl_of_array(p, t, &ref, &name);
   return p->failed ? NULL : of && !ref ? fl_ctype_pointer(p->a, of, s.is_const) : of ? of : t;
-}
-
-/* ---- structs and enums ----------------------------------------------------------------------- */
-
-int64_t fl_decl_alignment(fl_front *p) {
-  int64_t n = 0;
-  while (fl_ktok_is(fl_front_tok(p), "__align__") ||
-         fl_ktok_is(fl_front_tok(p), "alignas")) {
-    fl_front_next(p);
-    fl_front_need(p, '(');
-    n = fl_decl_constant(p, "an alignment");
-    if (n < 1 || n > 128 || (n & (n - 1)))
-      fl_refuse(p, fl_front_tok(p)->line, "an alignment of %lld", (long long)n);
-    fl_front_need(p, ')');
-  }
-  return n;
-}
-
-const fl_ctype *fl_decl_struct(fl_front *p, int is_union) {
-  const int64_t align = fl_decl_alignment(p);
-  const fl_ktok *t = fl_front_tok(p);
-  const int32_t line = t->line;
-  const char *name = t->kind == FL_TOK_NAME ? fl_front_name(p) : FL_UNNAMED;
-  fl_front_word(p, "final");
-  if (!fl_front_is(p, '{') && !fl_front_is(p, ':')) {
-    const fl_symbol *s = fl_front_find(p, name, (int32_t)strlen(name));
-    if (s && s->kind == FL_SYM_TYPE) return s->type;
-    if (s && s->kind == FL_SYM_TEMPLATE && fl_front_is(p, '<'))
-      return fl_template_struct(p, s->structs);
-    if (s && s->kind == FL_SYM_WRONG) fl_refuse(p, line, "'%s': %s", name, s->why);
-    fl_refuse(p, line, "unknown struct '%s'", name);
-    return NULL;
-  }
-  const fl_ctype *type = fl_member_struct(p, name, align, NULL, NULL, 0, NULL);
-  if (type && is_union) type = fl_union_of(p, type, line);
-  if (!type) return NULL;
-  if (t->kind == FL_TOK_NAME) {
-    fl_symbol *s = fl_front_add(p, name, FL_SYM_TYPE);
-    if (s) s->type = type, s->line = line;
-  }
-  return type;
-}
-
-void fl_decl_enum(fl_front *p) {
-  int64_t next = 0, own = -1;
-  const int64_t mark = p->syms.n;
-  const int scoped = fl_front_word(p, "class") || fl_front_word(p, "struct");
-  if (fl_front_tok(p)->kind == FL_TOK_NAME) {
-    const fl_ktok *t = fl_front_tok(p);
-    const fl_symbol *known = fl_front_find(p, t->text, t->n);
-    const char *name = fl_front_name(p);
-    if (!known) {
-      fl_symbol *s = fl_front_add(p, name, FL_SYM_TYPE);
-      if (s) s->type = fl_ctype_scalar(FL_KT_I32);
-      own = s ? s - p->syms.at : -1;
-    }
-  }
-  if (fl_front_take(p, ':')) fl_decl_specifiers(p);
-  if (!fl_front_take(p, '{')) return;
-  while (!p->failed && !fl_front_is(p, '}')) {
-    const char *name = fl_front_name(p);
-    if (fl_front_take(p, '=')) next = fl_decl_constant(p, "an enumerator");
-    fl_kexpr *e = fl_kexpr_int(p->a, FL_KT_I32, next++);
-    fl_front_bind(p, name, FL_SYM_CONSTANT, fl_val_expr(e));
-    if (!fl_front_take(p, ',')) break;
-  }
-  fl_front_need(p, '}');
-  if (p->failed) return;
-  const int64_t first = own < 0 ? mark : own + 1, n = p->syms.n - first;       /* "Mode::A" */
-  fl_symbol *inner = fl_karena_new(p->a, (size_t)(n + 1) * sizeof *inner);
-  if (inner) memcpy(inner, p->syms.at + first, (size_t)n * sizeof *inner);
-  p->enumerators = inner;
-  p->n_enumerators = inner ? n : 0;
-  if (own < 0) return;
-  p->syms.at[own].inner = inner;
-  p->syms.at[own].n_inner = p->n_enumerators;
-  if (scoped) p->syms.n = mark + 1;
 }

@@ -256,11 +256,9 @@ static void declare_object(fl_front *p, const fl_specifiers *s, const fl_ctype *
   }
   const fl_cvalue v = local_object(p, t, name, line);
   if (p->failed) return;
-  const fl_ctype *of = t;
-  while (of->kind == FL_C_ARRAY) of = of->of;
-  if (list) fl_decl_fill(p, v, 1);
+  if (list) fl_decl_fill(p, v);
   else if (set || fl_front_is(p, '(')) initialised(p, v, set, line);
-  else if (fl_member_made(of)) fl_member_make(p, v, NULL, 0, line);
+  else if (fl_member_made(t)) fl_member_make(p, v, NULL, 0, line);
   bind_object(p, name, v, fixed, line);
 }
 
@@ -360,15 +358,15 @@ static int parse_using(fl_front *p) {
   if (!fl_front_word(p, "using")) return 0;
   const int32_t line = fl_front_tok(p)->line;
   if (fl_front_word(p, "namespace")) {
-    while (!p->failed && !fl_front_is(p, ';') && fl_front_tok(p)->kind != FL_TOK_END)
-      fl_front_next(p);
+    fl_front_seek(p, ';', ';');
     fl_front_need(p, ';');
     return 1;
   }
   const int space = fl_scope_is_space(p, fl_front_tok(p)) || fl_ktok_is(fl_front_tok(p), "std");
   const char *name = fl_front_name(p);
   if (space && fl_front_is(p, FL_PU_SCOPE)) {               /* found without it, too */
-    while (!p->failed && !fl_front_take(p, ';') && fl_front_tok(p)->kind != FL_TOK_END) p->at++;
+    fl_front_seek(p, ';', ';');
+    fl_front_take(p, ';');
     return 1;
   }
   if (!fl_front_take(p, '='))

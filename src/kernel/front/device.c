@@ -56,23 +56,25 @@ static const char *find_name(fl_front *p, int *open, int *special) {
   }
 }
 
+int fl_device_skip_attribute(fl_front *p) {
+  const fl_ktok *t = fl_front_tok(p);
+  if (!fl_device_attribute(t) && !fl_ktok_is(t, "noexcept")) return 0;
+  p->at++;
+  if (fl_front_is(p, '(')) fl_front_skip(p);
+  return 1;
+}
+
 /* Reads attributes, const, the type after '->' and a constructor's list, then ';' or the body. */
 void fl_device_tail(fl_front *p, fl_kdevice *d) {
   for (;;) {
-    const fl_ktok *t = fl_front_tok(p);
-    if (fl_device_attribute(t) || fl_ktok_is(t, "noexcept")) {
-      p->at++;
-      if (fl_front_is(p, '(')) fl_front_skip(p);
-    } else if (fl_front_word(p, "const")) d->is_const = 1;
-    else if (!fl_front_word(p, "override") && !fl_front_word(p, "final") &&
-             !fl_front_word(p, "mutable"))
+    if (fl_front_word(p, "const")) d->is_const = 1;
+    else if (!fl_device_skip_attribute(p) && !fl_front_word(p, "override") &&
+             !fl_front_word(p, "final") && !fl_front_word(p, "mutable"))
       break;
   }
   if (fl_front_take(p, FL_PU_ARROW)) {
     d->arrow = p->at;
-    while (!p->failed && !fl_front_is(p, '{') && !fl_front_is(p, ';') &&
-           fl_front_tok(p)->kind != FL_TOK_END)
-      p->at++;
+    fl_front_seek(p, '{', ';');
   }
   if (fl_front_is(p, ':')) {
     d->inits = p->at++;
@@ -115,7 +117,7 @@ fl_kdevice *fl_device_scan(fl_front *p, const char *owner) {
   if (special) {
     fl_symbol args[FL_K_MAX_TPARAMS];
     p->at += special;
-    d->n_special = fl_template_args(p, args, FL_K_MAX_TPARAMS);
+    d->n_special = fl_template_args(p, args);
     d->special = fl_karena_new(p->a, sizeof args);
     if (d->special) memcpy(d->special, args, sizeof args);
   }
@@ -170,10 +172,8 @@ static int packed_formals(fl_front *p, fl_kdevice *d, fl_kformal *list) {
          !fl_front_is_at(p, dots, ')') && fl_front_ahead(p, dots)->kind != FL_TOK_END) dots++;
   if (!fl_front_is_at(p, dots, FL_PU_ELLIPSIS)) return 0;
   const fl_symbol *s = NULL;
-  for (int k = 0; k < dots && !(s && s->kind == FL_SYM_PACK); k++) {
-    const fl_ktok *t = fl_front_ahead(p, k);
-    s = t->kind == FL_TOK_NAME ? fl_front_find(p, t->text, t->n) : NULL;
-  }
+  for (int k = 0; k < dots && !(s && s->kind == FL_SYM_PACK); k++)
+    s = fl_front_named(p, fl_front_ahead(p, k));
   const int64_t at = p->at, end = p->at + dots + 1;
   const fl_ktok *name = &p->toks.at[end];
   const int named = name->kind == FL_TOK_NAME;

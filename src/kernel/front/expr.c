@@ -51,12 +51,6 @@ fl_kexpr *fl_arith(fl_front *p, int op, fl_kexpr *x, fl_kexpr *y, int32_t line) 
   return fl_front_check(p, e);
 }
 
-static int is_address(fl_cvalue v) {
-  return v.kind == FL_V_POINTER ||
-         (v.kind == FL_V_PLACE &&
-          (v.type->kind == FL_C_POINTER || v.type->kind == FL_C_ARRAY));
-}
-
 /* The difference or comparison of two pointers into one array, or the comparison of a pointer with
 ** null. */
 static fl_cvalue pointers(fl_front *p, int op, fl_cvalue x, fl_cvalue y, int32_t line) {
@@ -99,8 +93,8 @@ static fl_cvalue pointers(fl_front *p, int op, fl_cvalue x, fl_cvalue y, int32_t
 }
 
 static fl_cvalue address_math(fl_front *p, int op, fl_cvalue x, fl_cvalue y, int32_t line) {
-  if (is_address(x)) x = fl_val_pointer(p, x, line);
-  if (is_address(y)) y = fl_val_pointer(p, y, line);
+  if (fl_val_is_address(x)) x = fl_val_pointer(p, x, line);
+  if (fl_val_is_address(y)) y = fl_val_pointer(p, y, line);
   if (p->failed) return x;
   if (x.kind == FL_V_POINTER && y.kind == FL_V_POINTER)
     return pointers(p, op, x, y, line);
@@ -121,8 +115,8 @@ static fl_cvalue address_math(fl_front *p, int op, fl_cvalue x, fl_cvalue y, int
 fl_cvalue fl_binary(fl_front *p, int op, fl_cvalue x, fl_cvalue y, int32_t line) {
   if (p->failed) return fl_val_none();
   if (fl_val_is_object(x) || fl_val_is_object(y))
-    return fl_operator_call(p, op, (fl_cvalue[]){ x, y }, 2, line);
-  if (is_address(x) || is_address(y)) return address_math(p, op, x, y, line);
+    return fl_operator_call(p, op, x, y, line);
+  if (fl_val_is_address(x) || fl_val_is_address(y)) return address_math(p, op, x, y, line);
   fl_kexpr *a = fl_val_scalar(p, x, line), *b = fl_val_scalar(p, y, line);
   return fl_val_expr(fl_arith(p, op, a, b, line));
 }
@@ -217,8 +211,7 @@ static fl_cvalue choose_other(fl_front *p, fl_kexpr *c, fl_cvalue x, fl_cvalue y
       fl_refuse(p, line, "the two sides of ?: have different types");
     fl_kexpr **a = fl_val_parts(p, x, line), **b = fl_val_parts(p, y, line);
     const int n = fl_ctype_leaves(x.type);
-    fl_cvalue r = { .kind = FL_V_PARTS, .rvalue = 1, .type = x.type };
-    r.parts = fl_karena_new(p->a, (size_t)n * sizeof *r.parts);
+    const fl_cvalue r = fl_val_in_parts(p, x.type);
     for (int i = 0; r.parts && a && b && i < n; i++)
       r.parts[i] = fl_front_check(p, fl_kexpr_select(p->a, c, a[i], b[i]));
     return r;
@@ -275,7 +268,7 @@ static fl_cvalue choose_if(fl_front *p, fl_kexpr *c, fl_cvalue x, fl_cvalue y,
   fl_cvalue r = fl_val_none();
   fl_kexpr *a = NULL, *b = NULL;
   if (fl_val_is_object(x) && fl_val_is_object(y)) return choose_object(p, c, x, y, sides, line);
-  if (is_address(x) || is_address(y)) {
+  if (fl_val_is_address(x) || fl_val_is_address(y)) {
     c = fl_val_stable(p, c);
     fl_kstmt *s = fl_kstmt_if(p->f, p->b, c);
     if (s) s->body = sides[0], s->other = sides[1];
@@ -309,7 +302,7 @@ static fl_cvalue choose(fl_front *p, fl_kexpr *c, fl_cvalue a, fl_cvalue b, fl_k
                         int32_t line) {
   if (sides[0].first || sides[1].first || (no_value(a) && no_value(b)))
     return choose_if(p, c, a, b, sides, line);
-  if (fl_val_is_object(a) || is_address(a) || is_address(b))
+  if (fl_val_is_object(a) || fl_val_is_address(a) || fl_val_is_address(b))
     return choose_other(p, c, a, b, line);
   fl_kexpr *u = fl_val_scalar(p, a, line), *v = fl_val_scalar(p, b, line);
   if (!u || !v) return fl_val_none();
@@ -444,18 +437,12 @@ static fl_cvalue set(fl_front *p, fl_cvalue to, fl_cvalue from, int unused, int3
   return fl_val_expr(e);
 }
 
-static fl_cvalue from_list(fl_front *p, fl_cvalue to) {
-  fl_cvalue v = fl_decl_object(p, to.type, "list", fl_front_tok(p)->line);
-  if (!p->failed) fl_decl_fill(p, v, 1);
-  return v;
-}
-
 /* Reads the right side of an assignment. Its statements are placed before those of the left side
 ** 'to', which begin at m. */
 static fl_cvalue right_side(fl_front *p, const fl_kmark *m, fl_cvalue to, int32_t line) {
   const fl_kblock left = fl_order_cut(m);
   const int list = fl_front_is(p, '{') && (to.kind == FL_V_PLACE || to.either);
-  fl_cvalue from = list ? from_list(p, to) : fl_parse_assign(p);
+  fl_cvalue from = list ? fl_decl_list(p, to.type, fl_front_tok(p)->line) : fl_parse_assign(p);
   const fl_kmark middle = { m->b, m->b ? m->b->last : NULL, m->vars };
   if (!left.first) return from;
   fl_kblock_append(m->b, left);

@@ -18,8 +18,6 @@ int fl_turn_wanted(fl_front *p, const fl_cvalue *x, const fl_cvalue *y);
 int fl_turn_later(const fl_front *p, int64_t at, int depth, const char *name);
 /* fl_turn_later that also counts ++ and +=, and with 'passed' uses as an argument by itself. */
 int fl_turn_moves(const fl_front *p, int64_t at, int depth, const char *name, int passed);
-/* Is the name at token i an argument by itself? It may be taken by reference and assigned. */
-int fl_turn_passed(const fl_front *p, int64_t i);
 fl_kexpr *fl_turn_same(fl_front *p, fl_cvalue x, fl_cvalue y);   /* do they point into one array? */
 /* Makes a turn (a pointer into one of several arrays). from: where it points at first, or NULL. */
 fl_cvalue fl_turn_new(fl_front *p, const fl_ctype *of, int is_const, const char *name,
@@ -61,7 +59,7 @@ const fl_ctype *fl_union_of(fl_front *p, const fl_ctype *parts, int32_t line);
 fl_cvalue fl_union_part(fl_front *p, fl_cvalue v, const char *name, int32_t n, int32_t line);
 void fl_union_open(fl_front *p, const fl_ctype *t, fl_cvalue v, int32_t line);
 
-fl_cvalue fl_operator_call(fl_front *p, int op, const fl_cvalue *args, int n, int32_t line);
+fl_cvalue fl_operator_call(fl_front *p, int op, fl_cvalue x, fl_cvalue y, int32_t line);
 /* a += b for structs: operator+= if there is one, else operator+ and an assignment */
 fl_cvalue fl_operator_update(fl_front *p, int op, fl_cvalue to, fl_cvalue from, int32_t line);
 

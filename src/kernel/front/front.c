@@ -137,10 +137,8 @@ int fl_front_past(fl_front *p, int k) {
   int depth = 0;
   for (; fl_front_ahead(p, k)->kind != FL_TOK_END; k++) {
     const fl_ktok *t = fl_front_ahead(p, k);
-    if (t->kind != FL_TOK_PUNCT) continue;
-    if (t->punct == '(' || t->punct == '[' || t->punct == '{') depth++;
-    if (t->punct == ')' || t->punct == ']' || t->punct == '}') depth--;
-    if (depth <= 0) return k + 1;
+    depth += fl_ktok_depth(t);
+    if (t->kind == FL_TOK_PUNCT && depth <= 0) return k + 1;
   }
   return k;
 }
@@ -155,15 +153,25 @@ void fl_front_skip_to(fl_front *p, int a, int b) {
   }
 }
 
+void fl_front_seek(fl_front *p, int a, int b) {
+  while (!p->failed && !fl_front_is(p, a) && !fl_front_is(p, b) &&
+         fl_front_tok(p)->kind != FL_TOK_END)
+    p->at++;
+}
+
 /* ---- names ----------------------------------------------------------------------------------- */
+
+const fl_symbol *fl_front_among(const fl_symbol *list, int64_t n, const char *name,
+                                int32_t length) {
+  for (int64_t i = n - 1; i >= 0; i--)
+    if (list[i].n == length && !memcmp(list[i].name, name, (size_t)length)) return &list[i];
+  return NULL;
+}
 
 static fl_symbol *find_between(fl_front *p, int64_t low, int64_t high, const char *name,
                                int32_t n) {
-  for (int64_t i = high - 1; i >= low; i--) {
-    fl_symbol *s = &p->syms.at[i];
-    if (s->n == n && !memcmp(s->name, name, (size_t)n)) return s;
-  }
-  return NULL;
+  if (low >= high) return NULL;
+  return (fl_symbol *)(uintptr_t)fl_front_among(p->syms.at + low, high - low, name, n);
 }
 
 fl_symbol *fl_front_find(fl_front *p, const char *name, int32_t n) {
@@ -173,6 +181,10 @@ fl_symbol *fl_front_find(fl_front *p, const char *name, int32_t n) {
     s = find_between(p, up->low, up->high, name, n);
   if (!s) s = find_between(p, 0, p->globals, name, n);
   return s && s->kind == FL_SYM_PACK ? fl_pack_element(p, s) : s;
+}
+
+fl_symbol *fl_front_named(fl_front *p, const fl_ktok *t) {
+  return t->kind == FL_TOK_NAME ? fl_front_find(p, t->text, t->n) : NULL;
 }
 
 fl_kbookmark fl_front_open(fl_front *p, int64_t at, const fl_kscope *up) {
@@ -215,13 +227,6 @@ void fl_front_push(fl_front *p, const fl_symbol *list, int64_t n) {
     fl_symbol *s = fl_front_add(p, list[i].name, list[i].kind);
     if (s) *s = list[i];
   }
-}
-
-const fl_symbol *fl_front_among(const fl_symbol *list, int64_t n, const char *name,
-                                int32_t length) {
-  for (int64_t i = n - 1; i >= 0; i--)
-    if (list[i].n == length && !memcmp(list[i].name, name, (size_t)length)) return &list[i];
-  return NULL;
 }
 
 fl_symbol fl_front_symbol(const char *name, int kind) {

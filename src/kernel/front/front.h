@@ -262,6 +262,7 @@ void fl_front_skip(fl_front *p);                              /* skips a balance
 int fl_front_past(fl_front *p, int k);                        /* the token after one at k */
 /* Skips to the punctuator a or b, or to the end; what is in brackets does not count. */
 void fl_front_skip_to(fl_front *p, int a, int b);
+void fl_front_seek(fl_front *p, int a, int b);    /* the same, and what is in brackets does count */
 void fl_refuse(fl_front *p, int32_t line, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 /* Refuses a text that is too large for any compiler; no compiler gets it (fl_ksource.too_large). */
@@ -273,6 +274,7 @@ int fl_front_room(fl_front *p, int64_t n, int64_t most, const char *what);
 /* Called after building x: turns the arena's report of too much depth into a refusal. Returns x. */
 fl_kexpr *fl_front_check(fl_front *p, fl_kexpr *x);
 fl_symbol *fl_front_find(fl_front *p, const char *name, int32_t n);
+fl_symbol *fl_front_named(fl_front *p, const fl_ktok *t);   /* NULL too if t is no name */
 /* The parser's state, saved while it reads tokens elsewhere, in a separate scope that sees the
 ** file's names and those of 'up' (NULL: none). */
 typedef struct fl_kbookmark {
@@ -331,8 +333,6 @@ void fl_decl_local(fl_front *p);                             /* a declaration st
 void fl_decl_one(fl_front *p);                               /* "T v = e", without ';' */
 void fl_decl_global(fl_front *p, fl_specifiers s);           /* after the specifiers, to ';' */
 int64_t fl_decl_alignment(fl_front *p);      /* takes __align__(…), alignas(…); 0: there are none */
-const fl_ctype *fl_decl_struct(fl_front *p, int is_union);   /* after 'struct' or 'union' */
-void fl_decl_enum(fl_front *p);                              /* behind 'enum' */
 /* fl_decl_dynamic: declares extern __shared__ T name[] and returns a pointer to its start. */
 fl_cvalue fl_decl_shared(fl_front *p, const fl_ctype *t, const char *name, int32_t line);
 fl_cvalue fl_decl_dynamic(fl_front *p, const fl_ctype *t, const char *name, int32_t line);
@@ -354,7 +354,10 @@ int fl_decl_table(fl_front *p, const fl_ctype *t, const char *name, int32_t line
 int fl_decl_try_table(fl_front *p, const fl_ctype *t, const char *name, int32_t line);
 void fl_decl_zero(fl_front *p, fl_cvalue place, int32_t line);
 void fl_vector_set(fl_front *p, fl_cvalue to, const fl_cvalue *args, int32_t line); /* v(a, b) */
-void fl_decl_fill(fl_front *p, fl_cvalue place, int zero_rest);   /* from '{' … '}' at the tokens */
+/* A vector of n values; those that are missing are 1, as in dim3(a). */
+fl_cvalue fl_vector_of(fl_front *p, const fl_ctype *t, const fl_cvalue *args, int n, int32_t line);
+void fl_decl_fill(fl_front *p, fl_cvalue place);             /* from '{' … '}' at the tokens */
+fl_cvalue fl_decl_list(fl_front *p, const fl_ctype *t, int32_t line);   /* a new object from it */
 int64_t fl_decl_constant(fl_front *p, const char *what);     /* a constant integer expression */
 /* Takes "__launch_bounds__(…)": the threads per block; 0: not a constant. */
 int32_t fl_decl_bounds(fl_front *p);
@@ -442,13 +445,21 @@ int fl_operator_of(int punct, int *level);                   /* expr.c: of a bin
 
 fl_cvalue fl_val_expr(fl_kexpr *e);
 fl_cvalue fl_val_none(void);
+/* A value of the struct t, whose parts the caller sets; kind NONE: no memory. */
+fl_cvalue fl_val_in_parts(fl_front *p, const fl_ctype *t);
 /* Refuses the text; there is no value. */
 fl_cvalue fl_val_refuse(fl_front *p, int32_t line, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 static inline int fl_val_is_object(fl_cvalue v) {             /* of a struct */
   return (v.kind == FL_V_PLACE || v.kind == FL_V_PARTS) && v.type->kind == FL_C_STRUCT;
 }
+static inline int fl_val_is_address(fl_cvalue v) {                /* a pointer or an array */
+  return v.kind == FL_V_POINTER ||
+         (v.kind == FL_V_PLACE && (v.type->kind == FL_C_POINTER || v.type->kind == FL_C_ARRAY));
+}
 fl_kexpr *fl_val_at(fl_front *p, const fl_cvalue *v);         /* idx, or 0 */
+/* x op y, where y has the type of x */
+fl_kexpr *fl_val_with(fl_front *p, int op, fl_kexpr *x, int64_t y);
 fl_cvalue fl_val_field(fl_front *p, fl_cvalue v, int64_t i, int32_t line);    /* of a struct */
 /* v as an object: v itself if it is an lvalue, else a new object with its value. */
 fl_cvalue fl_val_stored(fl_front *p, fl_cvalue v, int32_t line);
@@ -518,7 +529,6 @@ void fl_align_forget(fl_front *p, const fl_kstmt *before);            /* its add
 /* The place in a block at which the statements of an operand begin. */
 typedef struct fl_kmark { fl_kblock *b; fl_kstmt *last; int32_t vars; } fl_kmark;
 fl_kmark fl_order_mark(const fl_front *p);
-fl_kblock fl_order_since(const fl_kmark *m);        /* the statements added since m, still linked */
 fl_kblock fl_order_cut(const fl_kmark *m);      /* the statements since m, taken out of the block */
 /* Makes the n values v independent of the statements added since m: a value that they change is
 ** saved in a variable before them. address: only the address of v is saved, not what is stored
@@ -579,7 +589,6 @@ int fl_call_atomic(fl_front *p, const fl_ktok *name, fl_cvalue *out);
 int fl_call_half(fl_front *p, const fl_ktok *name, const fl_cvalue *args, int n, fl_cvalue *out);
 fl_cvalue fl_call_math(fl_front *p, const fl_ktok *name, fl_kexpr *const *x, int n);
 int fl_math_known(const fl_ktok *name);
-void fl_parse_statement(fl_front *p);
 void fl_parse_return(fl_front *p, int32_t line);             /* behind the word */
 void fl_skip_statement(fl_front *p);                         /* one that is not read */
 void fl_parse_compound(fl_front *p);                         /* at '{', with a scope */

@@ -16,6 +16,4 @@ void fl_kincludes_put(fl_text *t, const char *text, int folders);
 ** the text (as written by fl_kincludes_put) and the options? Called before the text goes to a
 ** device's compiler. */
 int fl_kincludes_pasted(const char *text, const char *const *option, int n);
-/* Is <name> a header that a kernel may include? The name has n bytes. */
-int fl_kincludes_known(const char *name, size_t n);
 #endif

@@ -60,16 +60,12 @@ static inline int fl_ktok_punct(const fl_ktok *t) {
   return t->kind == FL_TOK_PUNCT ? t->punct : 0;
 }
 static inline int fl_is_punct(const fl_ktok *t, int c) { return fl_ktok_punct(t) == c; }
+/* By how much t changes the depth in (…), […] and {…}: 1, -1 or 0. */
+static inline int fl_ktok_depth(const fl_ktok *t) {
+  const int c = fl_ktok_punct(t);
+  return (c == '(' || c == '[' || c == '{') - (c == ')' || c == ']' || c == '}');
+}
 /* The index of t among n names; -1: it is not one of them. */
 int fl_ktok_among(const fl_ktok *t, const char *const *names, int n);
 
-/* Is token t the name, and is it assigned to, or changed by ++ or --? preceded: there is a token
-** before it; there is always one after it. */
-static inline int fl_ktok_changes(const fl_ktok *t, int preceded, const char *name) {
-  if (!fl_ktok_is(t, name)) return 0;
-  const fl_ktok *next = t + 1, *last = preceded ? t - 1 : t;
-  const int p1 = fl_ktok_punct(next), p0 = fl_ktok_punct(last);
-  return p1 == '=' || p1 == FL_PU_INC || p1 == FL_PU_DEC ||
-         (p1 >= FL_PU_ADD_SET && p1 <= FL_PU_XOR_SET) || p0 == FL_PU_INC || p0 == FL_PU_DEC;
-}
 #endif

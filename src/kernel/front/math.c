@@ -89,7 +89,7 @@ static fl_cvalue build(fl_front *p, int id, int type, fl_kexpr *const *x, int n,
 static int all_half(fl_kexpr *const *x, int n) {
   for (int i = 0; i < n; i++)
     if (x[i]->type != x[0]->type) return 0;
-  return n > 0 && (x[0]->type == FL_KT_F16 || x[0]->type == FL_KT_BF16);
+  return n > 0 && fl_kt_is_half(x[0]->type);
 }
 
 fl_cvalue fl_call_math(fl_front *p, const fl_ktok *name, fl_kexpr *const *x, int n) {

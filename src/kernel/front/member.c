@@ -87,6 +87,13 @@ static void take_over(fl_front *p, const fl_ctype *t, int functions, int64_t mar
   }
 }
 
+/* 0: there is no room for the field, refused. */
+static int add_field(fl_front *p, body *b, const char *name, const fl_ctype *type, int is_base) {
+  if (!fl_front_room(p, b->n, MAX_FIELDS, "members of a struct, bases among them")) return 0;
+  b->fields[b->n++] = (fl_cfield){ .name = name, .type = type, .base = (uint8_t)is_base };
+  return 1;
+}
+
 static void read_bases(fl_front *p, body *b) {
   if (!fl_front_take(p, ':')) return;
   do {
@@ -103,14 +110,11 @@ static void read_bases(fl_front *p, body *b) {
       fl_refuse(p, line, "a base must be a struct");
       return;
     }
-    if (!fl_front_room(p, b->n, MAX_FIELDS, "members of a struct, bases among them")) return;
     const fl_cstruct *of = s.type->s;
     const fl_cfield *last = of->n_fields ? &of->fields[of->n_fields - 1] : NULL;
     if (last && of->n_leaves && last->offset + fl_ctype_size(last->type) != of->size)
       fl_refuse(p, line, "a base with unused bytes at its end");
-    b->fields[b->n].name = fl_member_class(s.type);
-    b->fields[b->n].base = 1;
-    b->fields[b->n++].type = s.type;
+    if (!add_field(p, b, fl_member_class(s.type), s.type, 1)) return;
     take_over(p, s.type, 0, 0);
   } while (!p->failed && fl_front_take(p, ','));
 }
@@ -120,11 +124,7 @@ static void read_bases(fl_front *p, body *b) {
 /* Takes "struct { … };", or a declaration that consists of a type alone. 1: it was one of these. */
 static int unnamed_member(fl_front *p, body *b, const fl_ctype *t) {
   if (!fl_front_take(p, ';')) return 0;
-  if (t->kind != FL_C_STRUCT || strcmp(t->s->name, FL_UNNAMED)) return 1;
-  if (!fl_front_room(p, b->n, MAX_FIELDS, "members of a struct, bases among them")) return 1;
-  b->fields[b->n].name = "";
-  b->fields[b->n].base = 1;
-  b->fields[b->n++].type = t;
+  if (t->kind == FL_C_STRUCT && !strcmp(t->s->name, FL_UNNAMED)) add_field(p, b, "", t, 1);
   return 1;
 }
 
@@ -142,20 +142,18 @@ static void field_lines(fl_front *p, body *b) {
     if (ref || (t && t->kind == FL_C_VOID)) fl_refuse(p, line, "a member without a size");
     for (const fl_ctype *e = t; e && e->kind == FL_C_ARRAY; e = e->of)
       if (!e->count) fl_refuse(p, line, "a member without a size");
-    if (!fl_front_room(p, b->n, MAX_FIELDS, "members of a struct, bases among them")) return;
+    if (!add_field(p, b, name, t, 0)) return;
     if (fl_front_is(p, '=') || fl_front_is(p, '{')) {
-      b->inits[b->n] = p->at;
+      b->inits[b->n - 1] = p->at;
       b->has_inits = 1;
       fl_front_skip_to(p, ';', ',');
     }
-    for (int i = 0; i < b->n; i++) {
+    for (int i = 0; i < b->n - 1; i++) {
       const fl_ctype *of = b->fields[i].base ? b->fields[i].type : NULL;
       const int32_t length = (int32_t)strlen(name);
       if (of && (fl_cstruct_field(of->s, name, length) || base_with(of, name, length)))
         fl_refuse(p, line, "member '%s' hides one of base '%s'", name, b->fields[i].name);
     }
-    b->fields[b->n].name = name;
-    b->fields[b->n++].type = t;
   } while (fl_front_take(p, ','));
   fl_front_need(p, ';');
 }
@@ -273,8 +271,7 @@ static int takes_own(const fl_ctype *t, const char *name) {
 /* In a struct that is copied member by member: refuses members that define how they are copied. */
 static void check_copies(fl_front *p, const body *b, int32_t line) {
   for (int i = 0; i < b->n; i++) {
-    const fl_ctype *t = b->fields[i].type;
-    while (t->kind == FL_C_ARRAY) t = t->of;
+    const fl_ctype *t = fl_ctype_innermost(b->fields[i].type);
     if (takes_own(t, FL_MAKER) || takes_own(t, "operator="))
       fl_refuse(p, line, "'%s' as a member: a struct with its own copies is no part of another",
                 fl_ctype_text(p->a, t));
@@ -372,7 +369,7 @@ const fl_symbol *fl_member_find(const fl_ctype *t, const char *name, int32_t n) 
 int fl_member_has_maker(const fl_ctype *t) { return fl_member_find(t, FL_MAKER, 2) != NULL; }
 
 int fl_member_made(const fl_ctype *t) {
-  while (t->kind == FL_C_ARRAY) t = t->of;
+  t = fl_ctype_innermost(t);
   if (t->kind != FL_C_STRUCT) return 0;
   if (fl_member_has_maker(t) || (t->s->members && t->s->members->has_inits)) return 1;
   for (int i = 0; i < t->s->n_fields; i++)
@@ -417,10 +414,10 @@ void fl_member_open(fl_front *p, const fl_kdevice *d, const fl_cvalue *self) {
 static void initialise(fl_front *p, fl_cvalue to, int32_t line) {
   fl_cvalue args[FL_K_MAX_GIVEN];
   if (fl_front_take(p, '=')) {
-    if (fl_front_is(p, '{')) fl_decl_fill(p, to, 1);
+    if (fl_front_is(p, '{')) fl_decl_fill(p, to);
     else fl_val_assign(p, to, fl_parse_assign(p), line);
   } else if (fl_front_is(p, '{')) {
-    fl_decl_fill(p, to, 1);
+    fl_decl_fill(p, to);
   } else {
     const int n = fl_parse_arguments(p, args, FL_K_MAX_GIVEN);
     if (p->failed) return;

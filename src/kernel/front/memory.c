@@ -21,9 +21,7 @@ static void describe(fl_front *p, fl_kparam *q, const fl_symbol *s, int64_t n) {
   q->of_file = s->v.is_const ? 1 : 2;
   q->count = n;
   q->line = s->line;
-  const fl_ctype *of = s->type;
-  while (of->kind == FL_C_ARRAY) of = of->of;
-  q->type_name = fl_ctype_text(p->a, of);
+  q->type_name = fl_ctype_text(p->a, fl_ctype_innermost(s->type));
 }
 
 fl_cvalue fl_memory_use(fl_front *p, fl_symbol *s, int32_t line) {

@@ -72,8 +72,7 @@ fl_cvalue fl_decl_make(fl_front *p, const fl_ctype *t, const char *name, fl_kvki
 int fl_decl_numbers(fl_front *p, const fl_ctype *t, fl_kvkind kind, const char *name,
                     fl_cvalue *out, int32_t line) {
   int64_t n;
-  const fl_ctype *of = t;
-  while (of->kind == FL_C_ARRAY) of = of->of;
+  const fl_ctype *of = fl_ctype_innermost(t);
   const int element = fl_ctype_element(t, &n);
   if (of->kind != FL_C_STRUCT || element == FL_KT_VOID) return 0;
   *out = fl_decl_make(p, fl_ctype_array(p->a, fl_ctype_scalar(element), n), name, kind, line);
@@ -86,7 +85,7 @@ int fl_decl_numbers(fl_front *p, const fl_ctype *t, fl_kvkind kind, const char *
 /* Does operator[] of the struct count from the address of a member: "(&x)[i]", "((float
 ** *)this)[i]"? */
 static int counts_itself(fl_front *p, const fl_ctype *t) {
-  while (t->kind == FL_C_ARRAY) t = t->of;
+  t = fl_ctype_innermost(t);
   const fl_symbol *s = t->kind == FL_C_STRUCT && t->s->members
                        ? fl_member_find(t, "operator[]", 10) : NULL;
   for (const fl_kdevice *d = s && s->kind == FL_SYM_FUNCTION ? s->device : NULL; d; d = d->next)
@@ -170,16 +169,20 @@ static void zero_array(fl_front *p, fl_cvalue place, int64_t from, int32_t line)
   fl_front_into(p, out);
 }
 
+/* Initialises the parts from number i on, for which there are no initialisers. */
+static void rest_from(fl_front *p, fl_cvalue place, int64_t i, int32_t line) {
+  if (place.type->kind == FL_C_ARRAY && !p->table) zero_array(p, place, i, line);
+  else for (; i < parts_of(place.type) && !p->failed; i++) rest(p, place, i, line);
+}
+
 void fl_decl_zero(fl_front *p, fl_cvalue place, int32_t line) {
   if (p->failed || p->table || !place.type) return;
   if (place.type->kind == FL_C_SCALAR) {
     fl_val_store(p, place, fl_kexpr_zero(p->a, place.type->scalar), 0, line);
-  } else if (place.type->kind == FL_C_ARRAY) {
-    zero_array(p, place, 0, line);
   } else if (place.type->kind == FL_C_STRUCT && fl_member_has_maker(place.type)) {
     fl_member_make(p, place, NULL, 0, line);
-  } else if (place.type->kind == FL_C_STRUCT) {
-    for (int i = 0; i < place.type->s->n_fields && !p->failed; i++) rest(p, place, i, line);
+  } else if (place.type->kind == FL_C_STRUCT || place.type->kind == FL_C_ARRAY) {
+    rest_from(p, place, 0, line);
   }
 }
 
@@ -213,13 +216,12 @@ static void fill_bare(fl_front *p, fl_cvalue place, fl_cvalue *first, int32_t li
       fill_bare(p, sub, first, line);
     }
   }
-  if (place.type->kind == FL_C_ARRAY && i < n && !p->table) zero_array(p, place, i, line);
-  else for (; i < n && !p->failed; i++) rest(p, place, i, line);
+  rest_from(p, place, i, line);
   p->nest--;
 }
 
 static void fill_clause(fl_front *p, fl_cvalue place, int32_t line) {
-  if (fl_front_is(p, '{')) { fl_decl_fill(p, place, 1); return; }
+  if (fl_front_is(p, '{')) { fl_decl_fill(p, place); return; }
   if (fl_front_is(p, '.')) {
     fl_refuse(p, line, "designated initialisers are outside the language");
     return;
@@ -255,7 +257,13 @@ static void make_from_list(fl_front *p, fl_cvalue place, int32_t line) {
   else fl_member_make(p, place, args, n, line);
 }
 
-void fl_decl_fill(fl_front *p, fl_cvalue place, int zero_rest) {
+fl_cvalue fl_decl_list(fl_front *p, const fl_ctype *t, int32_t line) {
+  const fl_cvalue v = fl_decl_object(p, t, "list", line);
+  if (!p->failed) fl_decl_fill(p, v);
+  return v;
+}
+
+void fl_decl_fill(fl_front *p, fl_cvalue place) {
   const int32_t line = fl_front_tok(p)->line;
   int64_t i = 0;
   fl_front_need(p, '{');
@@ -277,10 +285,7 @@ void fl_decl_fill(fl_front *p, fl_cvalue place, int zero_rest) {
       } while (!p->failed && fl_pack_next(p, &each));
       if (!fl_front_take(p, ',')) break;
     }
-    if (zero_rest && place.type->kind == FL_C_ARRAY && !p->table)
-      zero_array(p, place, i, line);
-    else
-      for (; zero_rest && i < n && !p->failed; i++) rest(p, place, i, line);
+    rest_from(p, place, i, line);
   }
   fl_front_need(p, '}');
   p->nest--;
@@ -306,8 +311,7 @@ static int64_t count_clauses(fl_front *p) {
     const fl_ktok *t = fl_front_ahead(p, k);
     const int c = fl_ktok_punct(t);
     if (depth == 1 && n == 0 && c != '}') n = 1 + more_of_pack(p, k);
-    if (c == '{' || c == '(' || c == '[') depth++;
-    if (c == '}' || c == ')' || c == ']') depth--;
+    depth += fl_ktok_depth(t);
     if (c == ',' && depth == 1 && !fl_front_is_at(p, k + 1, '}')) n += 1 + more_of_pack(p, k + 1);
     if (!depth) break;
   }
@@ -333,7 +337,7 @@ static fl_kvalue **collect(fl_front *p, const fl_ctype *t, const char *name) {
   const fl_cvalue place = { .kind = FL_V_PLACE, .type = t, .var = 0 };
   if (!p->a->failed) {
     p->table = data;
-    fl_decl_fill(p, place, 1);
+    fl_decl_fill(p, place);
     p->table = NULL;
   }
   fl_front_into(p, out);

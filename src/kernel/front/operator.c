@@ -19,10 +19,8 @@ int fl_operator(fl_front *p, const char *name, const fl_cvalue *args, int n, fl_
                     ? fl_overload(p, s->device, &c, NULL) : NULL;
     if (d) return *out = fl_inline(p, d, &c), 1;
   }
-  const fl_symbol *s = NULL;
-  for (int64_t i = p->globals ? p->globals : p->syms.n; i-- > 0 && !s;)
-    if (p->syms.at[i].n == length && !memcmp(p->syms.at[i].name, name, (size_t)length))
-      s = &p->syms.at[i];
+  const int64_t globals = p->globals ? p->globals : p->syms.n;
+  const fl_symbol *s = fl_front_among(p->syms.at, globals, name, length);
   const fl_kcall c = { .args = args, .n = n, .line = line };
   fl_kdevice *d = s && s->kind == FL_SYM_FUNCTION && !p->failed
                   ? fl_overload(p, s->device, &c, NULL) : NULL;
@@ -30,18 +28,19 @@ int fl_operator(fl_front *p, const char *name, const fl_cvalue *args, int n, fl_
   return d != NULL || p->failed;
 }
 
-fl_cvalue fl_operator_call(fl_front *p, int op, const fl_cvalue *args, int n, int32_t line) {
+fl_cvalue fl_operator_call(fl_front *p, int op, fl_cvalue x, fl_cvalue y, int32_t line) {
   char name[16] = "operator";
-  fl_cvalue out = fl_val_none(), x = args[0], y = args[n - 1];
+  const fl_cvalue args[2] = { x, y };
+  fl_cvalue out = fl_val_none();
   strcat(name, fl_koperator_text[op]);
-  if (fl_operator(p, name, args, n, &out, line)) return out;
+  if (fl_operator(p, name, args, 2, &out, line)) return out;
   x = fl_member_plain(p, x, line);
-  if (n == 2) y = fl_member_plain(p, y, line);
-  if (n == 2) x = fl_member_pointer(p, x, line), y = fl_member_pointer(p, y, line);
-  if (n == 2 && !fl_val_is_object(x) && !fl_val_is_object(y)) return fl_binary(p, op, x, y, line);
-  fl_refuse(p, line, "there is no operator '%s' for '%s'", fl_koperator_text[op],
-            fl_ctype_text(p->a, fl_val_is_object(args[0]) ? args[0].type : args[n - 1].type));
-  return fl_val_none();
+  y = fl_member_plain(p, y, line);
+  x = fl_member_pointer(p, x, line);
+  y = fl_member_pointer(p, y, line);
+  if (!fl_val_is_object(x) && !fl_val_is_object(y)) return fl_binary(p, op, x, y, line);
+  return fl_val_refuse(p, line, "there is no operator '%s' for '%s'", fl_koperator_text[op],
+                       fl_ctype_text(p->a, args[!fl_val_is_object(args[0])].type));
 }
 
 /* a += b of structs: operator+= if there is one, else operator+ and an assignment. */
@@ -51,6 +50,6 @@ fl_cvalue fl_operator_update(fl_front *p, int op, fl_cvalue to, fl_cvalue from, 
   fl_cvalue out = fl_val_none();
   strcat(strcat(name, fl_koperator_text[op]), "=");
   if (!fl_operator(p, name, args, 2, &out, line))
-    fl_val_assign(p, to, fl_operator_call(p, op, args, 2, line), line);
+    fl_val_assign(p, to, fl_operator_call(p, op, to, from, line), line);
   return to;
 }

@@ -81,14 +81,15 @@ fl_kmark fl_order_mark(const fl_front *p) {
   return (fl_kmark){ p->b, p->b ? p->b->last : NULL, p->f ? p->f->n_vars : 0 };
 }
 
-fl_kblock fl_order_since(const fl_kmark *m) {
+/* The statements added since m, still linked. */
+static fl_kblock since(const fl_kmark *m) {
   fl_kblock none = { NULL, NULL };
   if (!m->b || m->b->last == m->last) return none;
   return (fl_kblock){ m->last ? m->last->next : m->b->first, m->b->last };
 }
 
 fl_kblock fl_order_cut(const fl_kmark *m) {
-  const fl_kblock cut = fl_order_since(m);
+  const fl_kblock cut = since(m);
   if (!cut.first) return cut;
   if (m->last) m->last->next = NULL;
   else m->b->first = NULL;
@@ -150,15 +151,14 @@ static fl_cvalue kept(fl_front *p, fl_cvalue v, int address, int32_t line) {
     return fl_val_expr(fl_val_stable(p, fl_val_scalar(p, v, line)));
   fl_kexpr **from = fl_val_parts(p, v, line);
   const int n = from ? fl_ctype_leaves(v.type) : 0;
-  fl_cvalue r = { .kind = FL_V_PARTS, .rvalue = 1, .type = v.type };
-  r.parts = fl_karena_new(p->a, (size_t)(n + 1) * sizeof *r.parts);
+  const fl_cvalue r = fl_val_in_parts(p, v.type);
   for (int i = 0; r.parts && i < n; i++) r.parts[i] = fl_val_stable(p, from[i]);
   return p->failed ? fl_val_none() : r;
 }
 
 void fl_order_before(fl_front *p, fl_cvalue *v, int n, const fl_kmark *m, int address,
                      int32_t line) {
-  fl_kblock after = fl_order_since(m);
+  fl_kblock after = since(m);
   int cut = 0;
   for (int i = 0; i < n && after.first && !p->failed; i++) {
     reader r = { &v[i], address, 1 };
@@ -206,7 +206,7 @@ static void value_beside(fl_front *p, fl_kblock of, int32_t first, fl_cvalue *v,
 
 static void beside(fl_front *p, const fl_kmark *m, const fl_kmark *middle, fl_cvalue *x, int n,
                    fl_cvalue *y, int argument, int32_t line) {
-  fl_kblock left = fl_order_since(m), right = fl_order_since(middle);
+  fl_kblock left = since(m), right = since(middle);
   if (!left.first || p->failed) return;
   if (left.first == right.first) left.first = left.last = NULL;
   else if (right.first) left.last = middle->last;
@@ -240,7 +240,7 @@ void fl_order_argument(fl_front *p, const fl_kmark *m, const fl_kmark *middle, f
   int cut = 0;
   beside(p, m, middle, args, n, &args[n], 1, line);
   fl_order_before(p, args, n, middle, 1, line);
-  after = fl_order_since(middle);
+  after = since(middle);
   for (int i = 0; i < n && after.first && !p->failed; i++) {
     reader r = { &args[i], 0, 1 };
     if (!any_effect(p, after, m->vars, ALL, changes, &r)) continue;

@@ -10,8 +10,7 @@ enum { EXACT, PROMOTED, CONVERTED, BY_A_FUNCTION, MAX_ARGS = FL_K_MAX_GIVEN };
 
 static int rank_scalar(int to, int from) {
   if (to == from) return EXACT;
-  const int half = to == FL_KT_F16 || to == FL_KT_BF16 || from == FL_KT_F16 || from == FL_KT_BF16;
-  if (half) return BY_A_FUNCTION;
+  if (fl_kt_is_half(to) || fl_kt_is_half(from)) return BY_A_FUNCTION;
   if (to == FL_KT_I32 && fl_promote_type(from) == FL_KT_I32) return PROMOTED;
   return to == FL_KT_F64 && from == FL_KT_F32 ? PROMOTED : CONVERTED;
 }

@@ -11,7 +11,7 @@ enum { MOST = FL_K_MAX_GIVEN };
 static const fl_symbol *pack_of(fl_front *p, const fl_ktok *t) {
   const int now = p->pack;
   p->pack = 0;
-  const fl_symbol *s = t->kind == FL_TOK_NAME ? fl_front_find(p, t->text, t->n) : NULL;
+  const fl_symbol *s = fl_front_named(p, t);
   p->pack = now;
   return s && s->kind == FL_SYM_PACK ? s : NULL;
 }
@@ -47,7 +47,7 @@ static int64_t clause_end(fl_front *p, int angle) {
     const int c = fl_ktok_punct(&p->toks.at[i]);
     if (!depth && (c == ',' || c == ')' || c == '}' || (angle && (c == '>' || c == FL_PU_SHR))))
       return i;
-    depth += (c == '(' || c == '[' || c == '{') - (c == ')' || c == ']' || c == '}');
+    depth += fl_ktok_depth(&p->toks.at[i]);
   }
   return p->at;
 }
@@ -85,7 +85,7 @@ static int level_one(fl_front *p, int64_t from, int64_t *dots) {
     if (!depth && c == ')') return (int)(i - from);
     if (!depth && c == FL_PU_ELLIPSIS) *dots = i;
     if (c == ';' || p->toks.at[i].kind == FL_TOK_END) return -1;
-    depth += (c == '(' || c == '[' || c == '{') - (c == ')' || c == ']' || c == '}');
+    depth += fl_ktok_depth(&p->toks.at[i]);
   }
   return -1;
 }

@@ -20,7 +20,7 @@ static int deduce(fl_front *p, const fl_kdeduction *d, int64_t from, int64_t end
     fl_deduce_type(d, which, pointer ? arg->type->of : arg->type);
   if (which >= 0 && arg->kind == FL_SYM_CONSTANT && end == from + 1 && arg->v.e)
     fl_deduce_value(p, d, which, arg->v.e->value.i);
-  const fl_symbol *s = which < 0 && t->kind == FL_TOK_NAME ? fl_front_find(p, t->text, t->n) : NULL;
+  const fl_symbol *s = which < 0 ? fl_front_named(p, t) : NULL;
   if (s && s->kind == FL_SYM_TEMPLATE && arg->kind == FL_SYM_TYPE)
     fl_deduce_struct(p, d, s->structs, from + 1, arg->type);
   return 1;
@@ -50,7 +50,7 @@ static int fits(fl_front *p, const fl_ktemplate *t, const fl_kpattern *s, const 
     if (!env[i].name) return 0;
   const fl_kbookmark back = fl_front_open(p, s->pattern, NULL);
   fl_front_push(p, env, s->n_tparams);
-  const int n = fl_template_args(p, again, FL_K_MAX_TPARAMS);
+  const int n = fl_template_args(p, again);
   fl_front_close(p, back);
   return !p->failed && n == t->n_tparams && fl_template_same(again, args, n);
 }
@@ -75,7 +75,7 @@ void fl_pattern_add(fl_front *p, fl_ktemplate *t, fl_ktparam *params, int n) {
   *s = (fl_kpattern){ .tparams = params, .n_tparams = n, .pattern = p->at, .at = p->at + angle,
                       .next = t->patterns };
   p->at += angle;
-  while (!p->failed && !fl_front_is(p, '{') && fl_front_tok(p)->kind != FL_TOK_END) p->at++;
+  fl_front_seek(p, '{', '{');
   fl_front_skip(p);
   if (fl_front_need(p, ';')) t->patterns = s;
 }

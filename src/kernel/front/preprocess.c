@@ -86,8 +86,7 @@ static int split(pre *p, span *s, span arg[MAX_PARAMS], int *n, int rest, int32_
   for (; s->at < s->end; s->at++) {
     if (s->at->kind != FL_TOK_PUNCT) continue;
     const int c = s->at->punct;
-    if (c == '(' || c == '[' || c == '{') depth++;
-    if (c == ')' || c == ']' || c == '}') depth--;
+    depth += fl_ktok_depth(s->at);
     if (depth && !(depth == 1 && c == ',' && *n != rest)) continue;
     arg[*n].end = s->at;
     (*n)++;

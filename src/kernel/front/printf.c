@@ -23,7 +23,7 @@ typedef struct printed {
 /* Takes the string at the tokens: literals, or the name of one. NULL: there is none. */
 static const char *text(fl_front *p) {
   const fl_ktok *t = fl_front_tok(p);
-  const fl_symbol *s = t->kind == FL_TOK_NAME ? fl_front_find(p, t->text, t->n) : NULL;
+  const fl_symbol *s = fl_front_named(p, t);
   if (t->kind != FL_TOK_STRING && !(s && s->kind == FL_SYM_TEXT)) return NULL;
   fl_front_next(p);
   return s ? s->why : fl_karena_str(p->a, t->text, (size_t)t->n);
@@ -128,7 +128,7 @@ static void emit(fl_front *p, const printed *f, int way, int32_t line) {
   for (int i = 0; s->args && i < f->n; i++) {
     fl_kexpr *x = f->x[i];
     if (!x) continue;
-    s->args[s->n_args++] = fl_val_convert(p, fl_kexpr_clone(p->f, x, NULL),
+    s->args[s->n_args++] = fl_val_convert(p, fl_kexpr_clone(p->f, x),
                                           fl_kt_is_float(x->type) ? FL_KT_F64
                                                                   : fl_promote_type(x->type));
   }

@@ -58,7 +58,7 @@ static void return_value(fl_front *p, int32_t line) {
     p->statement = 1;
     fl_parse_expr(p);
   } else if (fl_front_is(p, '{') && result->kind == FL_C_STRUCT) {
-    fl_decl_fill(p, p->returned, 1);
+    fl_decl_fill(p, p->returned);
   } else {
     const fl_cvalue v = fl_parse_expr(p);
     if (!p->failed && fl_shared_is(&v, result)) return_place(p, v, line);

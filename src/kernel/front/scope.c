@@ -16,14 +16,14 @@ void fl_scope_file(fl_front *p, const fl_symbol **inner, int64_t *n) {
 void fl_scope_rename(fl_front *p) {
   const char *name = fl_front_name(p);
   fl_front_need(p, '=');
-  while (!p->failed && !fl_front_is(p, ';') && fl_front_tok(p)->kind != FL_TOK_END) p->at++;
+  fl_front_seek(p, ';', ';');
   fl_front_need(p, ';');
   fl_front_add(p, name, FL_SYM_SPACE);
 }
 
 int fl_scope_is_space(fl_front *p, const fl_ktok *t) {
   const fl_symbol *list,
-  *s = p->f && t->kind == FL_TOK_NAME ? fl_front_find(p, t->text, t->n) : NULL;
+  *s = p->f ? fl_front_named(p, t) : NULL;
   int64_t n;
   if (s && s->kind == FL_SYM_SPACE) return 1;
   fl_scope_file(p, &list, &n);

@@ -34,15 +34,6 @@ void fl_refuse_body(fl_front *p, fl_kfunc *f) {
 
 /* ---- functions ------------------------------------------------------------------------------- */
 
-static void skip_attributes(fl_front *p) {
-  while (fl_ktok_is(fl_front_tok(p), "__launch_bounds__") ||
-         fl_ktok_is(fl_front_tok(p), "__attribute__") ||
-         fl_ktok_is(fl_front_tok(p), "noexcept")) {
-    p->at++;
-    if (fl_front_is(p, '(')) fl_front_skip(p);
-  }
-}
-
 static void append(reader *r, pending *k) {
   if (r->last) r->last->next = k;
   else r->first = k;
@@ -59,7 +50,7 @@ static void add_kernel(reader *r, const char *name, const fl_specifiers *s,
   f->line = line;
   f->max_threads = s->max_threads;
   fl_front_parameters(p, f, &k->types);
-  skip_attributes(p);
+  while (fl_device_skip_attribute(p)) continue;
   if (p->failed) return;
   if (fl_front_take(p, ';')) return;                     /* declared only */
   k->f = f;
@@ -444,12 +435,7 @@ static void read_all(reader *r) {
 }
 
 fl_ksource *fl_ksource_parse(fl_mem *m, fl_error *e, const char *text, size_t n) {
-  return fl_ksource_parse_with(m, e, text, n, NULL, 0);
-}
-
-fl_ksource *fl_ksource_parse_with(fl_mem *m, fl_error *e, const char *text, size_t n,
-                                  const char *const *option, int n_options) {
-  return fl_ksource_parse_until(m, e, text, n, option, n_options, NULL, NULL);
+  return fl_ksource_parse_until(m, e, text, n, NULL, 0, NULL, NULL);
 }
 
 fl_ksource *fl_ksource_parse_until(fl_mem *m, fl_error *e, const char *text, size_t n,

@@ -26,10 +26,7 @@ typedef struct fl_ksource {
 ** and the refusal of each kernel. The text has n bytes; a NUL inside ends it. */
 fl_ksource *fl_ksource_parse(fl_mem *m, fl_error *e, const char *text, size_t n);
 /* fl_ksource_parse of the text as a compiler with these options sees it: -D, -U and their long
-** forms count. */
-fl_ksource *fl_ksource_parse_with(fl_mem *m, fl_error *e, const char *text, size_t n,
-                                  const char *const *option, int n_options);
-/* fl_ksource_parse_with that fails with FLAME_INTERRUPTED if *stop becomes nonzero. forms: what is
+** forms count. It fails with FLAME_INTERRUPTED if *stop becomes nonzero. forms: what is
 ** known of arguments before the text is read, or NULL: "bias=0,mask=0," says that these parameters
 ** are null pointers. What the text asks of them is then answered while it is read, so that no
 ** access to them is left: where a thread would follow one, a statement stops it. "xs=3," says that

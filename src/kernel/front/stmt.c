@@ -20,10 +20,12 @@ fl_kstmt *fl_emit(fl_front *p, int kind, int32_t line) {
   return fl_kstmt_new(p->a, p->b, kind, line);
 }
 
+static void parse_statement(fl_front *p);
+
 static void statement_into(fl_front *p, fl_kblock *b) {
   fl_kblock *out = fl_front_into(p, b);
   const int64_t scope = p->syms.n;
-  fl_parse_statement(p);
+  parse_statement(p);
   p->syms.n = scope;
   fl_front_into(p, out);
 }
@@ -33,12 +35,11 @@ void fl_parse_compound(fl_front *p) {
   p->scope = scope;
   fl_front_need(p, '{');
   while (!p->failed && !fl_front_is(p, '}') && fl_front_tok(p)->kind != FL_TOK_END)
-    fl_parse_statement(p);
+    parse_statement(p);
   fl_front_need(p, '}');
   p->syms.n = scope;
   p->scope = outer;
 }
-
 
 static void skip_parts(fl_front *p) {
   while (fl_front_is(p, '[') && fl_front_is_at(p, 1, '[')) fl_front_skip(p);
@@ -54,10 +55,7 @@ static void skip_parts(fl_front *p) {
     return;
   }
   if (is_do) { p->at++; fl_skip_statement(p); }
-  while (!p->failed && !fl_front_is(p, ';') && fl_front_tok(p)->kind != FL_TOK_END) {
-    if (fl_front_is(p, '(') || fl_front_is(p, '{') || fl_front_is(p, '[')) fl_front_skip(p);
-    else p->at++;
-  }
+  fl_front_skip_to(p, ';', ';');
   fl_front_take(p, ';');
 }
 
@@ -73,11 +71,11 @@ static void chosen(fl_front *p, const fl_kexpr *c, int32_t line) {
   if (!c || p->failed) return;
   const int yes = c->value.i != 0;
   const int64_t scope = p->syms.n;
-  if (yes) fl_parse_statement(p);
+  if (yes) parse_statement(p);
   else fl_skip_statement(p);
   if (fl_front_word(p, "else")) {
     if (yes) fl_skip_statement(p);
-    else fl_parse_statement(p);
+    else parse_statement(p);
   }
   p->syms.n = scope;
 }
@@ -103,9 +101,7 @@ static fl_kexpr *if_condition(fl_front *p, int32_t line) {
   if (!fl_decl_starts(p, 0) || fl_front_is_at(p, 1, '(') || fl_front_is_at(p, 1, '{'))
     return fl_parse_condition(p);
   const int64_t from = p->at;
-  while (!p->failed && !fl_front_is(p, '=') && fl_front_tok(p)->kind != FL_TOK_END &&
-         !fl_front_is(p, ')'))
-    p->at++;
+  fl_front_seek(p, '=', ')');
   const fl_ktok name = p->toks.at[p->at - 1];
   const int declares = fl_front_is(p, '=') && name.kind == FL_TOK_NAME;
   p->at = from;
@@ -230,9 +226,7 @@ static void bind_element(fl_front *p, const fl_specifiers *s, const fl_ctype *t,
 static fl_cvalue listed(fl_front *p, const fl_ctype *of, int32_t line) {
   const fl_ctype *t = of ? fl_decl_sized(p, fl_ctype_array(p->a, of, 0), line) : NULL;
   if (!of) fl_refuse(p, line, "auto of a list" FL_DO ": write the type");
-  const fl_cvalue v = t && !p->failed ? fl_decl_object(p, t, "list", line) : fl_val_none();
-  if (!p->failed) fl_decl_fill(p, v, 1);
-  return v;
+  return t && !p->failed ? fl_decl_list(p, t, line) : fl_val_none();
 }
 
 /* Reads a range-based for over an object with begin() and end(), whose results have !=, * and
@@ -435,7 +429,7 @@ static group *parse_groups(fl_front *p, fl_kexpr *v) {
     p->b = &g->body;
     while (!p->failed && !fl_front_is(p, '}') && !fl_ktok_is(fl_front_tok(p), "case") &&
            !fl_ktok_is(fl_front_tok(p), "default") && fl_front_tok(p)->kind != FL_TOK_END)
-      fl_parse_statement(p);
+      parse_statement(p);
     if (last) last->next = g;
     else first = g;
     last = g;
@@ -566,7 +560,7 @@ static void statement(fl_front *p) {
   else expression_statement(p);
 }
 
-void fl_parse_statement(fl_front *p) {
+static void parse_statement(fl_front *p) {
   /* statements whose headers may declare names, which are in a separate scope */
   static const char *const heads[] = { "if", "for", "while", "switch" };
   const int64_t outer = p->scope;

@@ -21,8 +21,7 @@ static int angle_at(fl_front *p, int k, int *depth_out) {
     const fl_ktok *t = fl_front_ahead(p, i);
     if (t->kind == FL_TOK_END) return 0;
     if (t->kind != FL_TOK_PUNCT) continue;
-    if (t->punct == '(' || t->punct == '[' || t->punct == '{') round++;
-    if (t->punct == ')' || t->punct == ']' || t->punct == '}') round--;
+    round += fl_ktok_depth(t);
     if (round < 0 || t->punct == ';') return 0;
     if (round) continue;
     depth += (i == k || opens(p, i)) - (t->punct == '>') - 2 * (t->punct == FL_PU_SHR);
@@ -120,7 +119,7 @@ static void template_arg(fl_front *p, fl_symbol *out) {
   out->offset = -1;
   fl_front_take(p, '&');
   const fl_ktok *t = fl_front_tok(p);
-  const fl_symbol *s = t->kind == FL_TOK_NAME ? fl_front_find(p, t->text, t->n) : NULL;
+  const fl_symbol *s = fl_front_named(p, t);
   if (s && s->kind == FL_SYM_FUNCTION &&
       (fl_front_is_at(p, 1, ',') || fl_front_is_at(p, 1, '>') || fl_front_is_at(p, 1, FL_PU_SHR))) {
     out->kind = FL_SYM_FUNCTION;
@@ -143,23 +142,23 @@ static void template_arg(fl_front *p, fl_symbol *out) {
 }
 
 /* Adds one argument, or those of a pack, to 'out'; returns how many there are then. */
-static int template_args(fl_front *p, fl_symbol *out, int n, int max) {
+static int template_args(fl_front *p, fl_symbol *out, int n) {
   const int64_t elements = fl_pack_count(p, 1);
   fl_kpacked each = fl_pack_open(p, elements);
   do {
     if (elements == 0) break;
-    if (!fl_front_room(p, n, max, "arguments of a template")) break;
+    if (!fl_front_room(p, n, FL_K_MAX_TPARAMS, "arguments of a template")) break;
     template_arg(p, &out[n++]);
   } while (!p->failed && fl_pack_next(p, &each));
   return n;
 }
 
-int fl_template_args(fl_front *p, fl_symbol *out, int max) {
+int fl_template_args(fl_front *p, fl_symbol *out) {
   int n = 0;
   fl_front_need(p, '<');
   if (!fl_front_enter(p)) return 0;
   while (!p->failed && !closes(p)) {
-    n = template_args(p, out, n, max);
+    n = template_args(p, out, n);
     if (!fl_front_take(p, ',')) break;
   }
   p->nest--;
@@ -191,7 +190,8 @@ static int holds(fl_front *p, const fl_ktparam *t, const fl_symbol *env, int n) 
   return !drops;
 }
 
-int fl_template_bind(fl_front *p, const fl_ktparam *t, int n, fl_symbol *env) {
+/* Fills in the defaults of parameters. 0: some have neither an argument nor a default. */
+static int bind(fl_front *p, const fl_ktparam *t, int n, fl_symbol *env) {
   for (int i = 0; i < n && !p->failed; i++) {
     if (t[i].check && !holds(p, &t[i], env, i)) return 0;
     if (!env[i].name && t[i].init < 0) {           /* the argument is a null pointer, from which
@@ -289,7 +289,7 @@ fl_kdevice *fl_template_instance(fl_front *p, fl_kdevice *first, fl_kdevice *d, 
     if (d->owner) fl_front_push(p, d->owner->s->members->inner, d->owner->s->members->n_inner);
     fl_template_deduce(p, &found, d, c);
     fl_front_close(p, back);
-    if (!fl_template_bind(p, d->tparams, n, env)) return NULL;
+    if (!bind(p, d->tparams, n, env)) return NULL;
   }
   if (d->n_env) memcpy(env + n, d->env, (size_t)d->n_env * sizeof *env);
   *one = *d;
@@ -374,11 +374,11 @@ const fl_ctype *fl_template_struct(fl_front *p, fl_ktemplate *t) {
   fl_symbol *args = fl_karena_new(p->a, (2 * FL_K_MAX_TPARAMS + (size_t)t->n_outer) *
                                           sizeof *args);
   if (!args || !fl_front_enter(p)) return NULL;
-  const int n = fl_template_args(p, args, FL_K_MAX_TPARAMS);
+  const int n = fl_template_args(p, args);
   if (n > t->n_tparams)
     fl_refuse(p, line, "'%s' takes %d argument%s", t->name, t->n_tparams, FL_S(t->n_tparams));
   for (int i = 0; i < n && !p->failed; i++) fl_template_give(&args[i], &t->tparams[i], &args[i]);
-  if (!p->failed && !fl_template_bind(p, t->tparams, t->n_tparams, args))
+  if (!p->failed && !bind(p, t->tparams, t->n_tparams, args))
     fl_refuse(p, line, "wrong arguments for the template '%s'", t->name);
   struct fl_kinstance *one = p->failed ? NULL : instance_of(p, t, args);
   if (one && !one->type && one->busy)
@@ -396,7 +396,7 @@ const fl_ctype *fl_template_again(fl_front *p, const fl_ctype *type) {
   const fl_ktemplate *t = type->s->members->of;
   fl_symbol args[FL_K_MAX_TPARAMS];
   const int64_t at = p->at;
-  const int n = fl_template_args(p, args, FL_K_MAX_TPARAMS);
+  const int n = fl_template_args(p, args);
   if (p->failed || (n == t->n_tparams && fl_template_same(args, type->s->members->inner, n)))
     return type;
   p->at = at;
@@ -413,7 +413,7 @@ static void special_struct(fl_front *p, fl_ktemplate *t) {
   fl_symbol *args = fl_karena_new(p->a, FL_K_MAX_TPARAMS * sizeof *args);
   struct fl_kinstance *one = fl_karena_new(p->a, sizeof *one);
   if (!args || !one) return;
-  if (fl_template_args(p, args, FL_K_MAX_TPARAMS) != t->n_tparams && !p->failed)
+  if (fl_template_args(p, args) != t->n_tparams && !p->failed)
     fl_refuse(p, fl_front_tok(p)->line, "wrong arguments for the template '%s'", t->name);
   for (int i = 0; i < t->n_tparams && !p->failed; i++)
     fl_template_give(&args[i], &t->tparams[i], &args[i]);
@@ -450,22 +450,28 @@ static void declare_struct(fl_front *p, fl_ktparam *params, int n) {
     if (sym) sym->structs = t;
   }
   if (fl_front_take(p, ';')) return;                        /* declared only */
-  while (!p->failed && !fl_front_is(p, '{') && fl_front_tok(p)->kind != FL_TOK_END) p->at++;
+  fl_front_seek(p, '{', '{');
   fl_front_skip(p);
   fl_front_need(p, ';');
+}
+
+/* Adds an alias or a constant, whose declaration is read up to ';'. */
+static void add_template(fl_front *p, fl_ktemplate of) {
+  fl_ktemplate *t = fl_karena_new(p->a, sizeof *t);
+  fl_front_seek(p, ';', ';');
+  fl_front_need(p, ';');
+  fl_symbol *s = p->failed || !t ? NULL : fl_front_add(p, of.name, FL_SYM_TEMPLATE);
+  if (!s) return;
+  *t = of;
+  s->structs = t;
 }
 
 /* Takes "template <…> using name = T;" after 'using'. */
 static void declare_alias(fl_front *p, fl_ktparam *params, int n) {
   const char *name = fl_front_name(p);
-  fl_ktemplate *t = fl_karena_new(p->a, sizeof *t);
-  if (!fl_front_need(p, '=') || !t) return;
-  *t = (fl_ktemplate){ .name = name, .tparams = params, .n_tparams = n, .at = p->at,
-                       .is_alias = 1 };
-  while (!p->failed && !fl_front_is(p, ';') && fl_front_tok(p)->kind != FL_TOK_END) p->at++;
-  fl_front_need(p, ';');
-  fl_symbol *s = p->failed ? NULL : fl_front_add(p, name, FL_SYM_TEMPLATE);
-  if (s) s->structs = t;
+  if (fl_front_need(p, '='))
+    add_template(p, (fl_ktemplate){ .name = name, .tparams = params, .n_tparams = n, .at = p->at,
+                                    .is_alias = 1 });
 }
 
 /* Takes "template <…> constexpr T name = e;" after '>'. 0: it is not such a declaration, and
@@ -487,14 +493,10 @@ static int declare_value(fl_front *p, fl_ktparam *params, int n) {
   if (!constant)
     fl_refuse(p, name->line,
               "a template of variables that are not constexpr is outside the language");
-  fl_ktemplate *t = fl_karena_new(p->a, sizeof *t);
   const char *text = fl_karena_str(p->a, name->text, (size_t)name->n);
-  if (!t || !text) return 1;
-  *t = (fl_ktemplate){ .name = text, .tparams = params, .n_tparams = n, .at = at, .is_value = 1 };
-  while (!p->failed && !fl_front_is(p, ';') && fl_front_tok(p)->kind != FL_TOK_END) p->at++;
-  fl_front_need(p, ';');
-  fl_symbol *s = p->failed ? NULL : fl_front_add(p, text, FL_SYM_TEMPLATE);
-  if (s) s->structs = t;
+  if (text)
+    add_template(p, (fl_ktemplate){ .name = text, .tparams = params, .n_tparams = n, .at = at,
+                                    .is_value = 1 });
   return 1;
 }
 
@@ -504,10 +506,10 @@ fl_cvalue fl_template_value(fl_front *p, const fl_ktemplate *t) {
     fl_refuse(p, line, "template '%s' without its arguments", t->name);
   fl_symbol args[FL_K_MAX_TPARAMS];
   memset(args, 0, sizeof args);
-  const int n = fl_template_args(p, args, FL_K_MAX_TPARAMS);
+  const int n = fl_template_args(p, args);
   for (int i = 0; i < n && i < t->n_tparams; i++)
     fl_template_give(&args[i], &t->tparams[i], &args[i]);
-  if (!p->failed && (n > t->n_tparams || !fl_template_bind(p, t->tparams, t->n_tparams, args)))
+  if (!p->failed && (n > t->n_tparams || !bind(p, t->tparams, t->n_tparams, args)))
     fl_refuse(p, line, "wrong arguments for the template '%s'", t->name);
   if (p->failed || !fl_front_enter(p)) return fl_val_none();
   int ref;

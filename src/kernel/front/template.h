@@ -5,11 +5,9 @@
 #include "kernel/front/front.h"
 
 int fl_template_params(fl_front *p, fl_ktparam **out);       /* after 'template', takes <…> */
-int fl_template_args(fl_front *p, fl_symbol *out, int max);  /* takes <…> */
+int fl_template_args(fl_front *p, fl_symbol *out);   /* takes <…>, of at most FL_K_MAX_TPARAMS */
 void fl_template_close(fl_front *p);                         /* takes '>', also of '>>' */
 void fl_template_declare(fl_front *p);                       /* after 'template' at file scope */
-/* fills in the defaults of parameters; 0: some parameters have neither an argument nor a default */
-int fl_template_bind(fl_front *p, const fl_ktparam *t, int n, fl_symbol *env);
 /* The instance of function template d that call c means. first: the list of functions of that name,
 ** in which d is. NULL: d does not fit the call. */
 fl_kdevice *fl_template_instance(fl_front *p, fl_kdevice *first, fl_kdevice *d, const fl_kcall *c);
@@ -76,6 +74,7 @@ int fl_outside_declare(fl_front *p, fl_ktparam *params, int n, int is_template);
 ** outside of the template, if there is one. */
 void fl_outside_complete(fl_front *p, fl_kdevice *d);
 int fl_device_attribute(const fl_ktok *t);       /* device.c: "alignas" and others with (…) */
+int fl_device_skip_attribute(fl_front *p);     /* takes one, or "noexcept"; 0: there is none */
 const char *fl_member_class(const fl_ctype *t);    /* member.c: its name, without arguments */
 int fl_device_same(const fl_kdevice *a, const fl_kdevice *b);     /* device.c: the same formals */
 

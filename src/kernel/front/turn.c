@@ -46,6 +46,20 @@ int fl_turn_wanted(fl_front *p, const fl_cvalue *x, const fl_cvalue *y) {
   return same && p->turning && fl_turn_fits(p, x->type, x) && fl_turn_fits(p, y->type, y);
 }
 
+/* Is the name between 'before' and 'behind' assigned to, or changed by ++ or --? */
+static int changes(const fl_ktok *before, const fl_ktok *behind) {
+  const int p0 = fl_ktok_punct(before), p1 = fl_ktok_punct(behind);
+  return p1 == '=' || p1 == FL_PU_INC || p1 == FL_PU_DEC ||
+         (p1 >= FL_PU_ADD_SET && p1 <= FL_PU_XOR_SET) || p0 == FL_PU_INC || p0 == FL_PU_DEC;
+}
+
+/* Is the name at token i an argument by itself? It may be taken by reference and assigned. */
+static int is_passed(const fl_front *p, int64_t i) {
+  if (!p->turning || i < 1 || i + 1 >= p->toks.n) return 0;
+  const int a = fl_ktok_punct(&p->toks.at[i - 1]), b = fl_ktok_punct(&p->toks.at[i + 1]);
+  return (a == '(' || a == ',') && (b == ')' || b == ',');
+}
+
 /* Does the name appear between token 'at' and the end of its block where it is assigned, with 'any'
 ** in any way, or with 'passed' is an argument by itself? This looks at tokens only: a name that is
 ** shadowed may make the answer true without need. */
@@ -57,8 +71,8 @@ static int appears(const fl_front *p, int64_t at, int depth, const char *name, i
     depth += (c == '{') - (c == '}');
     if (c == '}' && depth <= 0) break;
     if (!fl_ktok_is(t, name)) continue;
-    if (any ? fl_ktok_changes(t, i > 0, name) : fl_ktok_punct(t + 1) == '=') return 1;
-    if (passed && fl_turn_passed(p, i)) return 1;
+    if (any ? changes(i ? t - 1 : t, t + 1) : fl_ktok_punct(t + 1) == '=') return 1;
+    if (passed && is_passed(p, i)) return 1;
   }
   return 0;
 }
@@ -69,13 +83,6 @@ int fl_turn_later(const fl_front *p, int64_t at, int depth, const char *name) {
 
 int fl_turn_moves(const fl_front *p, int64_t at, int depth, const char *name, int passed) {
   return appears(p, at, depth, name, 1, passed);
-}
-
-int fl_turn_passed(const fl_front *p, int64_t i) {
-  if (!p->turning || i < 1 || i + 1 >= p->toks.n) return 0;
-  const fl_ktok *a = &p->toks.at[i - 1], *b = &p->toks.at[i + 1];
-  return a->kind == FL_TOK_PUNCT && (a->punct == '(' || a->punct == ',') &&
-         b->kind == FL_TOK_PUNCT && (b->punct == ')' || b->punct == ',');
 }
 
 static fl_kexpr *number(fl_front *p, int64_t v) { return fl_kexpr_int(p->a, FL_KT_I32, v); }
@@ -217,7 +224,7 @@ static void lower_expr(fl_front *p, fl_kexpr *x) {
   fl_kexpr *r = fl_kexpr_load(p->f, t->from[0], x->x[0]);
   if (r) r->line = x->line;
   for (int i = 1; i < t->n && r; i++) {
-    fl_kexpr *o = fl_kexpr_load(p->f, t->from[i], fl_kexpr_clone(p->f, x->x[0], NULL));
+    fl_kexpr *o = fl_kexpr_load(p->f, t->from[i], fl_kexpr_clone(p->f, x->x[0]));
     if (o) o->line = x->line;
     r = fl_kexpr_select(p->a, is(p, t, i), o, r);
     if (r) r->line = x->line;

@@ -28,33 +28,32 @@ const fl_ctype *fl_ctype_texture(void) {
   return &texture;
 }
 
-fl_ctype *fl_ctype_pointer(fl_karena *a, const fl_ctype *of, int const_of) {
+static fl_ctype *made(fl_karena *a, fl_ctype like) {
   fl_ctype *t = fl_karena_new(a, sizeof *t);
-  if (!t) return NULL;
-  t->kind = FL_C_POINTER;
-  t->depth = (uint16_t)(of->depth + 1);
-  t->of = of;
-  t->const_of = (uint8_t)const_of;
+  if (t) *t = like;
   return t;
 }
 
+fl_ctype *fl_ctype_pointer(fl_karena *a, const fl_ctype *of, int const_of) {
+  return made(a, (fl_ctype){ .kind = FL_C_POINTER, .depth = (uint16_t)(of->depth + 1), .of = of,
+                             .const_of = (uint8_t)const_of });
+}
+
 fl_ctype *fl_ctype_array(fl_karena *a, const fl_ctype *of, int64_t count) {
-  fl_ctype *t = fl_karena_new(a, sizeof *t);
-  if (!t) return NULL;
-  t->kind = FL_C_ARRAY;
-  t->depth = (uint16_t)(of->depth + 1);
-  t->of = of;
-  t->count = count;
-  return t;
+  return made(a, (fl_ctype){ .kind = FL_C_ARRAY, .depth = (uint16_t)(of->depth + 1), .of = of,
+                             .count = count });
 }
 
 const fl_ctype *fl_ctype_volatile(fl_karena *a, const fl_ctype *t) {
   if (t->is_volatile || (t->kind != FL_C_SCALAR && t->kind != FL_C_STRUCT)) return t;
-  fl_ctype *v = fl_karena_new(a, sizeof *v);
-  if (!v) return NULL;
-  *v = *t;
-  v->is_volatile = 1;
+  fl_ctype *v = made(a, *t);
+  if (v) v->is_volatile = 1;
   return v;
+}
+
+const fl_ctype *fl_ctype_innermost(const fl_ctype *t) {
+  while (t->kind == FL_C_ARRAY) t = t->of;
+  return t;
 }
 
 /* ---- layout ------------------------------------------------------------------------------- */
@@ -70,13 +69,13 @@ int64_t fl_ctype_size(const fl_ctype *t) {
 }
 
 int64_t fl_ctype_align(const fl_ctype *t) {
-  if (t->kind == FL_C_ARRAY) return fl_ctype_align(t->of);
+  t = fl_ctype_innermost(t);
   if (t->kind == FL_C_STRUCT) return t->s->align;
   return t->kind == FL_C_VOID ? 1 : fl_ctype_size(t);
 }
 
 int fl_ctype_leaves(const fl_ctype *t) {
-  while (t->kind == FL_C_ARRAY) t = t->of;
+  t = fl_ctype_innermost(t);
   return t->kind == FL_C_STRUCT ? t->s->n_leaves : 1;
 }
 

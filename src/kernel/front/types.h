@@ -55,6 +55,7 @@ fl_ctype *fl_ctype_struct(fl_karena *a, const char *name, fl_cfield *fields, int
 /* Built-in scalar or vector type of one word ("float4", "uint", "__half"); NULL: none. */
 const fl_ctype *fl_ctype_named(fl_karena *a, const char *name, int32_t n);
 
+const fl_ctype *fl_ctype_innermost(const fl_ctype *t);     /* t without the arrays around it */
 int64_t fl_ctype_size(const fl_ctype *t);
 int64_t fl_ctype_align(const fl_ctype *t);
 int fl_ctype_leaves(const fl_ctype *t);

@@ -16,8 +16,7 @@ static fl_cvalue view_shared(fl_front *p, fl_cvalue v, int type) {
   p->f->vars[var].line = p->f->vars[v.var].line;
   const int a = v.unit ? v.unit : fl_kt_size(from), b = fl_kt_size(type);
   if (v.idx && a > b)
-    v.idx = fl_front_check(p, fl_kexpr_binary(p->a, FL_KO_MUL, v.idx,
-                                              fl_kexpr_int(p->a, FL_KT_I64, a / b)));
+    v.idx = fl_val_with(p, FL_KO_MUL, v.idx, a / b);
   v.unit = (uint8_t)(v.idx && a < b ? a : 0);
   v.var = var;
   return v;
@@ -122,9 +121,8 @@ fl_cvalue fl_cast_to(fl_front *p, const fl_ctype *t, fl_cvalue v, int32_t line) 
   if (fl_kt_is_int(t->scalar) && t->kind == FL_C_SCALAR && v.kind == FL_V_POINTER && !v.null &&
       v.linear && is_alignment(p)) {
     const int64_t unit = v.unit ? v.unit : fl_kt_size(p->f->vars[v.var].type);
-    fl_kexpr *e = fl_kexpr_binary(p->a, FL_KO_MUL, fl_val_at(p, &v),
-                                  fl_kexpr_int(p->a, FL_KT_I64, unit));
-    return fl_val_expr(fl_front_check(p, fl_val_convert(p, e, t->scalar)));
+    return fl_val_expr(fl_val_convert(p, fl_val_with(p, FL_KO_MUL, fl_val_at(p, &v), unit),
+                                      t->scalar));
   }
   if (t->kind == FL_C_SCALAR) {
     fl_kexpr *e =
@@ -144,14 +142,13 @@ static const char *const specials[] = { "threadIdx", "blockIdx", "blockDim", "gr
 static fl_cvalue special(fl_front *p, const fl_ktok *t) {
   const int k = fl_ktok_among(t, specials, 4);
   if (k < 0) return fl_val_none();
-  fl_cvalue v = { .kind = FL_V_PARTS, .rvalue = 1 };
-  v.parts = fl_karena_new(p->a, 3 * sizeof *v.parts);
-  v.type = fl_ctype_named(p->a, k < 2 ? "uint3" : "dim3", k < 2 ? 5 : 4);
+  const fl_ctype *type = fl_ctype_named(p->a, k < 2 ? "uint3" : "dim3", k < 2 ? 5 : 4);
+  const fl_cvalue v = type ? fl_val_in_parts(p, type) : fl_val_none();
   for (int i = 0; v.parts && i < 3; i++) {
     v.parts[i] = fl_kexpr_special(p->a, FL_KSPECIAL_TID_X + 3 * k + i);
     if (v.parts[i]) v.parts[i]->line = t->line;
   }
-  return v.parts && v.type ? v : fl_val_none();
+  return v;
 }
 
 /* Makes variables of the kernel being read for s, a table (array of constants) of file scope. */
@@ -229,12 +226,6 @@ static fl_cvalue named(fl_front *p, const fl_ktok *t) {
   return fl_val_none();
 }
 
-static fl_cvalue list_of(fl_front *p, const fl_ctype *t, int32_t line) {
-  fl_cvalue v = fl_decl_object(p, t, "list", line);
-  if (!p->failed) fl_decl_fill(p, v, 1);
-  return v;
-}
-
 /* Makes a struct from V(…); V() without constructors gives zeros. */
 static fl_cvalue made(fl_front *p, const fl_ctype *t, const fl_cvalue *args, int n, int32_t line) {
   fl_cvalue v = fl_decl_object(p, t, "made", line);
@@ -251,7 +242,7 @@ static fl_cvalue constructed(fl_front *p) {
   const fl_specifiers s = fl_decl_specifiers(p);
   if (!s.type || p->failed) return fl_val_none();
   if (fl_front_is(p, '{')) {
-    if (s.type->kind == FL_C_STRUCT) return list_of(p, s.type, line);
+    if (s.type->kind == FL_C_STRUCT) return fl_decl_list(p, s.type, line);
     fl_front_take(p, '{');
     fl_cvalue v = fl_front_is(p, '}') ? fl_val_expr(fl_kexpr_int(p->a, FL_KT_I32, 0))
                                      : fl_parse_assign(p);
@@ -263,18 +254,12 @@ static fl_cvalue constructed(fl_front *p) {
   const int n = fl_parse_arguments(p, args, FL_K_MAX_GIVEN);
   if (s.type->kind == FL_C_STRUCT &&
       !(n == 1 && args[0].type && fl_ctype_same(args[0].type, s.type))) {
-    fl_cvalue v = { .kind = FL_V_PARTS, .rvalue = 1, .type = s.type };
     const int is_dim = s.type->s->width && !strcmp(s.type->s->name, "dim3");
     if (!s.type->s->width && (!n || fl_member_made(s.type))) return made(p, s.type, args, n, line);
     if (!s.type->s->width || (n != s.type->s->width && !is_dim))
       return fl_val_refuse(p, line, "'%s' has no constructor of %d argument%s" FL_DO
                            "; write {…}", fl_ctype_text(p->a, s.type), n, FL_S(n));
-    v.parts = fl_karena_new(p->a, (size_t)s.type->s->width * sizeof *v.parts);
-    for (int i = 0; v.parts && i < s.type->s->width; i++)
-      v.parts[i] =
-          i < n ? fl_val_convert(p, fl_val_scalar(p, args[i], line), s.type->s->element)
-                : fl_kexpr_int(p->a, FL_KT_U32, 1);
-    return v;
+    return fl_vector_of(p, s.type, args, n, line);
   }
   if (n > 1) fl_refuse(p, line, "a cast of several values");
   return fl_cast_to(p, s.type,

@@ -15,6 +15,17 @@ fl_cvalue fl_val_expr(fl_kexpr *e) {
   return (fl_cvalue){ .kind = FL_V_EXPR, .type = fl_ctype_scalar(e->type), .e = e };
 }
 
+fl_cvalue fl_val_in_parts(fl_front *p, const fl_ctype *t) {
+  fl_cvalue v = { .kind = FL_V_PARTS, .rvalue = 1, .type = t };
+  v.parts = fl_karena_new(p->a, (size_t)(fl_ctype_leaves(t) + 1) * sizeof *v.parts);
+  return v.parts ? v : fl_val_none();
+}
+
+fl_kexpr *fl_val_with(fl_front *p, int op, fl_kexpr *x, int64_t y) {
+  fl_kexpr *k = x ? fl_kexpr_int(p->a, x->type, y) : NULL;
+  return k ? fl_front_check(p, fl_kexpr_binary(p->a, op, x, k)) : NULL;
+}
+
 static fl_kexpr *add64(fl_front *p, fl_kexpr *x, fl_kexpr *y) {
   if (!x) return y;
   if (x->kind == FL_KX_CONST && !x->value.i) return y;
@@ -23,9 +34,7 @@ static fl_kexpr *add64(fl_front *p, fl_kexpr *x, fl_kexpr *y) {
 }
 
 static fl_kexpr *mul64(fl_front *p, fl_kexpr *x, int64_t k) {
-  if (k == 1 || !x) return x;
-  return fl_front_check(
-      p, fl_kexpr_binary(p->a, FL_KO_MUL, x, fl_kexpr_int(p->a, FL_KT_I64, k)));
+  return k == 1 ? x : fl_val_with(p, FL_KO_MUL, x, k);
 }
 
 /* ---- conversions ----------------------------------------------------------------------------- */
@@ -123,16 +132,12 @@ void fl_val_asked(fl_front *p, const fl_cvalue *v, int32_t line) {
   if (of->kind != FL_KV_POINTER || of->param < 0) return;
   p->f->params[of->param].asked = 1;
   if (!p->b || !v->idx || !fl_val_is_null(v)) return;
-  fl_kexpr *zero = fl_kexpr_int(p->a, v->idx->type, 0);
-  fl_val_must(p, fl_front_check(p, fl_kexpr_binary(p->a, FL_KO_EQ, v->idx, zero)),
-          "a null pointer is not moved", line);
+  fl_val_must(p, fl_val_with(p, FL_KO_EQ, v->idx, 0), "a null pointer is not moved", line);
 }
 
 /* v as a condition. A pointer is true unless it is null ('null'), or as its 'when' says. */
 fl_kexpr *fl_val_truth(fl_front *p, fl_cvalue v, int32_t line) {
-  const int pointer = v.kind == FL_V_POINTER ||
-                      (v.kind == FL_V_PLACE &&
-                       (v.type->kind == FL_C_POINTER || v.type->kind == FL_C_ARRAY));
+  const int pointer = fl_val_is_address(v);
   if (fl_held_is(p, &v)) v = fl_held_read(p, v, line);
   if (pointer) fl_val_asked(p, &v, line);
   if (pointer && v.when) return v.when;
@@ -503,6 +508,14 @@ void fl_val_assign(fl_front *p, fl_cvalue to, fl_cvalue from, int32_t line) {
 void fl_vector_set(fl_front *p, fl_cvalue to, const fl_cvalue *args, int32_t line) {
   for (int i = 0; i < to.type->s->n_fields && !p->failed; i++)
     fl_val_store(p, fl_val_field(p, to, i, line), fl_val_scalar(p, args[i], line), 0, line);
+}
+
+fl_cvalue fl_vector_of(fl_front *p, const fl_ctype *t, const fl_cvalue *args, int n, int32_t line) {
+  const fl_cvalue v = fl_val_in_parts(p, t);
+  for (int i = 0; v.parts && i < t->s->width; i++)
+    v.parts[i] = i < n ? fl_val_convert(p, fl_val_scalar(p, args[i], line), t->s->element)
+                       : fl_kexpr_int(p->a, t->s->element, 1);
+  return v;
 }
 
 int32_t fl_val_target(fl_front *p, fl_cvalue v, fl_kexpr **index, int *type, int32_t line) {

@@ -57,8 +57,6 @@ fl_cvalue fl_view_chosen(fl_front *p, int type, int32_t line) {
 
 static int is_byte(int type) { return type == FL_KT_I8 || type == FL_KT_U8; }
 
-static int is_half(int type) { return type == FL_KT_F16 || type == FL_KT_BF16; }
-
 /* Should an object with elements of type 'now' be read with elements of type 'want'? It should if
 ** 'want' is smaller, or if it is real and 'now' is an integer type. If 'now' is still the declared
 ** type, it also should if 'want' is larger and either 'want' is real or the object consists of
@@ -89,8 +87,7 @@ int fl_view_note(fl_front *p, int32_t var, int want, int leaf) {
   const int declared = fl_ctype_element(h->type, &n);
   const fl_kstored *s = find(p, h->at, h->name);
   const int now = s ? s->type : declared;
-  const fl_ctype *of = h->type;
-  while (of->kind == FL_C_ARRAY) of = of->of;
+  const fl_ctype *of = fl_ctype_innermost(h->type);
   if (declared <= FL_KT_BOOL || (s && s->fixed)) return 0;
   if (leaf == FL_VIEW_CAST && !fl_kt_is_float(want) && fl_kt_size(want) < fl_kt_size(now))
     want = declared;               /* small integers are read as parts of the declared elements */
@@ -156,11 +153,6 @@ static fl_kexpr *of_raw(fl_front *p, fl_kexpr *e, int type) {
       return fl_val_convert(p, e, type);
     default: return fl_val_convert(p, e, type);
   }
-}
-
-static fl_kexpr *binary(fl_front *p, int op, fl_kexpr *x, int64_t y) {
-  fl_kexpr *k = x ? fl_kexpr_int(p->a, x->type, y) : NULL;
-  return k ? fl_front_check(p, fl_kexpr_binary(p->a, op, x, k)) : NULL;
 }
 
 /* ---- a number in parts ----------------------------------------------------------------------- */
@@ -281,7 +273,7 @@ static fl_kexpr *part_of(fl_front *p, fl_kexpr *e, int from, int type, int *real
   if (k || !e) return k;
   *real = 0;
   fl_kexpr *raw = raw_of(p, e);
-  return of_raw(p, from ? binary(p, FL_KO_SHR, raw, from) : raw, type);
+  return of_raw(p, from ? fl_val_with(p, FL_KO_SHR, raw, from) : raw, type);
 }
 
 /* ---- reading and writing --------------------------------------------------------------------- */
@@ -315,7 +307,7 @@ static void set_unit(fl_front *p, fl_cvalue *v, int unit) {
   const int now = unit_of(p, v);
   assert(unit > 0);
   if (unit >= now) return;
-  if (v->idx) v->idx = binary(p, FL_KO_MUL, v->idx, now / unit);
+  if (v->idx) v->idx = fl_val_with(p, FL_KO_MUL, v->idx, now / unit);
   v->unit = (uint8_t)unit;
 }
 
@@ -326,7 +318,8 @@ static fl_kexpr *divided(fl_front *p, fl_kexpr *e, int64_t k) {
     return e->value.i % k ? NULL : fl_kexpr_int(p->a, FL_KT_I64, e->value.i / k);
   if (e->kind != FL_KX_BINARY) return NULL;
   if (e->op == FL_KO_MUL && e->x[1]->kind == FL_KX_CONST && e->x[1]->value.i % k == 0)
-    return e->x[1]->value.i == k ? e->x[0] : binary(p, FL_KO_MUL, e->x[0], e->x[1]->value.i / k);
+    return e->x[1]->value.i == k ? e->x[0]
+                                 : fl_val_with(p, FL_KO_MUL, e->x[0], e->x[1]->value.i / k);
   if (e->op != FL_KO_ADD && e->op != FL_KO_SUB) return NULL;
   fl_kexpr *a = divided(p, e->x[0], k), *b = a ? divided(p, e->x[1], k) : NULL;
   return b ? fl_front_check(p, fl_kexpr_binary(p->a, e->op, a, b)) : NULL;
@@ -356,9 +349,9 @@ static fl_kexpr *element_of(fl_front *p, const fl_cvalue *v, fl_kexpr **bits) {
   *bits = NULL;
   if (unit == own) return i;
   if (v->type->kind == FL_C_SCALAR && fl_kt_size(v->type->scalar) < own)
-    *bits = binary(p, FL_KO_MUL, binary(p, FL_KO_REM, i, own / unit), 8 * unit);
+    *bits = fl_val_with(p, FL_KO_MUL, fl_val_with(p, FL_KO_REM, i, own / unit), 8 * unit);
   fl_kexpr *whole_ones = divided(p, i, own / unit);
-  return whole_ones ? whole_ones : binary(p, FL_KO_DIV, i, own / unit);
+  return whole_ones ? whole_ones : fl_val_with(p, FL_KO_DIV, i, own / unit);
 }
 
 fl_kexpr *fl_view_element(fl_front *p, const fl_cvalue *v) {
@@ -367,7 +360,7 @@ fl_kexpr *fl_view_element(fl_front *p, const fl_cvalue *v) {
 }
 
 static fl_kexpr *load(fl_front *p, int32_t var, fl_kexpr *i, int64_t by, int32_t line) {
-  fl_kexpr *e = by ? binary(p, FL_KO_ADD, i, by) : i;
+  fl_kexpr *e = by ? fl_val_with(p, FL_KO_ADD, i, by) : i;
   e = e ? fl_kexpr_load(p->f, var, e) : NULL;
   if (e) e->line = line;
   return e;
@@ -390,7 +383,7 @@ fl_kexpr *fl_view_read(fl_front *p, const fl_cvalue *v, int32_t line) {
   for (int k = 0; k < size / step; k++) {
     fl_kexpr *e = raw_of(p, load(p, v->var, i, k, line));
     e = e && size == 8 ? fl_val_convert(p, e, FL_KT_U64) : e;
-    e = k ? binary(p, FL_KO_SHL, e, 8 * step * k) : e;
+    e = k ? fl_val_with(p, FL_KO_SHL, e, 8 * step * k) : e;
     r = r && e ? fl_kexpr_binary(p->a, FL_KO_OR, r, e) : e;
     if (r) r->line = line;
   }
@@ -401,11 +394,6 @@ static void put(fl_front *p, int32_t var, fl_kexpr *i, fl_kexpr *e, int32_t line
   fl_kstmt *s = i && e && !p->failed ? fl_kstmt_store(p->f, p->b, var, i, e) : NULL;
   if (s) s->line = line;
   fl_front_check(p, e);
-}
-
-static int unsigned_of(int type) {
-  const int n = fl_kt_size(type);
-  return n == 8 ? FL_KT_U64 : n == 4 ? FL_KT_U32 : n == 2 ? FL_KT_U16 : FL_KT_U8;
 }
 
 /* Stores a part of an element, whose other parts may be written by other threads: one atomic clears
@@ -475,8 +463,9 @@ void fl_view_write(fl_front *p, const fl_cvalue *to, fl_kexpr *e, int32_t line) 
     part[k] = part_of(p, e, 8 * step * k, own, &real);
     if (n > 1) part[k] = fl_val_stable(p, part[k]);
   }
-  if (!real && is_half(own) && !p->restored) note_bits(p, to->var, unsigned_of(own));
-  for (int k = 0; k < n; k++) put(p, to->var, k ? binary(p, FL_KO_ADD, i, k) : i, part[k], line);
+  if (!real && fl_kt_is_half(own) && !p->restored) note_bits(p, to->var, fl_kt_unsigned(step));
+  for (int k = 0; k < n; k++)
+    put(p, to->var, k ? fl_val_with(p, FL_KO_ADD, i, k) : i, part[k], line);
 }
 
 /* Does the type of v differ from that of the elements of its memory? */
@@ -505,7 +494,7 @@ int fl_view_copy(fl_front *p, const fl_cvalue *to, const fl_cvalue *from, int32_
     e[j] = load(p, from->var, i, j, line);
     if (n > 1 && to->var == from->var) e[j] = fl_val_stable(p, e[j]);
   }
-  for (int j = 0; j < n; j++) put(p, to->var, j ? binary(p, FL_KO_ADD, k, j) : k, e[j], line);
+  for (int j = 0; j < n; j++) put(p, to->var, j ? fl_val_with(p, FL_KO_ADD, k, j) : k, e[j], line);
   return 1;
 }
 

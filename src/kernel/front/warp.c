@@ -79,8 +79,7 @@ static int add_vector(fl_front *p, const fl_ktok *t, const fl_cvalue *args, int 
     return 1;
   }
   fl_kexpr **v = fl_val_parts(p, args[1], t->line);
-  fl_cvalue r = { .kind = FL_V_PARTS, .rvalue = 1, .type = of };
-  r.parts = fl_karena_new(p->a, (size_t)of->s->width * sizeof *r.parts);
+  const fl_cvalue r = fl_val_in_parts(p, of);
   const int n = v && r.parts ? of->s->width : 0;
   for (int i = 0; i < n && !p->failed; i++) v[i] = fl_val_stable(p, v[i]);
   for (int i = 0; i < n && !p->failed; i++) {
@@ -171,9 +170,7 @@ static fl_cvalue of_warp(fl_front *p, fl_kskind kind, int op, int type, fl_kexpr
 static fl_cvalue shuffle_one(fl_front *p, const fl_ktok *t, int op, fl_kexpr **x) {
   if (!x[1]) return fl_val_none();                                            /* memory is out */
   const int lane = op == FL_KSH_UP || op == FL_KSH_DOWN ? FL_KT_U32 : FL_KT_I32;
-  const int type = x[1]->type == FL_KT_BF16 || x[1]->type == FL_KT_F16
-                       ? x[1]->type
-                       : fl_promote_type(x[1]->type);
+  const int type = fl_promote_type(x[1]->type);
   x[0] = fl_val_convert(p, x[0], FL_KT_U32);
   x[1] = fl_val_convert(p, x[1], type);
   x[2] = fl_val_convert(p, x[2], lane);
@@ -206,8 +203,7 @@ static fl_cvalue shuffle(fl_front *p, const fl_ktok *t, int op) {
   }
   if (!is_object) return shuffle_one(p, t, op, x);
   fl_kexpr **part = fl_val_parts(p, args[1], t->line);
-  fl_cvalue r = { .kind = FL_V_PARTS, .rvalue = 1, .type = args[1].type };
-  r.parts = fl_karena_new(p->a, (size_t)fl_ctype_leaves(r.type) * sizeof *r.parts);
+  const fl_cvalue r = fl_val_in_parts(p, args[1].type);
   for (int i = 0; i < fl_ctype_leaves(r.type) && part && r.parts && !p->failed; i++) {
     fl_kexpr *one[4] = { x[0], part[i], x[2], x[3] };
     r.parts[i] = shuffle_one(p, t, op, one).e;
@@ -234,23 +230,17 @@ static void assertion(fl_front *p, const fl_ktok *t) {
   const fl_ktok *to = fl_front_tok(p);
   fl_front_need(p, ')');
   if (p->failed || no_block(p, t)) return;
-  fl_kstmt *s = fl_emit(p, FL_KS_ASSERT, t->line);
-  if (!s) return;
-  s->x[0] = c;
   const int in_one_text =
       to->text > from->text && to->text - from->text < 200 && from->line == to->line;
-  s->text = in_one_text ? fl_karena_str(p->a, from->text, (size_t)(to->text - from->text))
-                        : "condition";
+  fl_val_must(p, c, in_one_text ? fl_karena_str(p->a, from->text, (size_t)(to->text - from->text))
+                                : "condition", t->line);
 }
 
 /* __trap() is read as assert(false). */
 static void trap(fl_front *p, const fl_ktok *t) {
   fl_front_need(p, '(');
   fl_front_need(p, ')');
-  fl_kstmt *s = fl_emit(p, FL_KS_ASSERT, t->line);
-  if (!s) return;
-  s->x[0] = fl_kexpr_int(p->a, FL_KT_BOOL, 0);
-  s->text = "__trap()";
+  fl_val_must(p, fl_kexpr_int(p->a, FL_KT_BOOL, 0), "__trap()", t->line);
 }
 
 int fl_call_warp(fl_front *p, const fl_ktok *t, fl_cvalue *out) {
@@ -276,88 +266,62 @@ int fl_call_warp(fl_front *p, const fl_ktok *t, fl_cvalue *out) {
 
 /* ---- half ------------------------------------------------------------------------------------ */
 
-static const struct { const char *name; uint8_t to; } conversions[] = {
-  { "__half2float", FL_KT_F32 }, { "__float2half", FL_KT_F16 }, { "__float2half_rn", FL_KT_F16 },
-  { "__double2half", FL_KT_F16 }, { "__int2half_rn", FL_KT_F16 }, { "__half2int_rz", FL_KT_I32 },
-  { "__bfloat162float", FL_KT_F32 }, { "__float2bfloat16", FL_KT_BF16 },
-  { "__float2bfloat16_rn", FL_KT_BF16 }, { "__double2bfloat16", FL_KT_BF16 },
-#define FROM(name) { "__" name "2float_rn", FL_KT_F32 }, { "__" name "2double_rn", FL_KT_F64 },
-  FROM("int") FROM("uint") FROM("ll") FROM("ull")
-#define TO(name, type) { "__float2" name "_rz", type }, { "__double2" name "_rz", type },
-  TO("int", FL_KT_I32) TO("uint", FL_KT_U32) TO("ll", FL_KT_I64) TO("ull", FL_KT_U64)
-  { "__double2float_rn", FL_KT_F32 }, { "__half2short_rz", FL_KT_I16 },
+/* CONVERT: to type 'to'. ROUND: by builtin 'op', then converted to 'to'. OPERATE: operator 'op' of
+** two numbers. COMPUTE: builtin 'op' of n halves, which is computed in f32 and rounded. */
+enum { CONVERT, ROUND, OPERATE, COMPUTE };
+static const struct { const char *name; uint8_t kind, n, op, to; } halves[] = {
+#define TO(name, type) { name, CONVERT, 1, 0, type },
+  TO("__half2float", FL_KT_F32) TO("__float2half", FL_KT_F16) TO("__float2half_rn", FL_KT_F16)
+  TO("__double2half", FL_KT_F16) TO("__int2half_rn", FL_KT_F16) TO("__half2int_rz", FL_KT_I32)
+  TO("__bfloat162float", FL_KT_F32) TO("__float2bfloat16", FL_KT_BF16)
+  TO("__float2bfloat16_rn", FL_KT_BF16) TO("__double2bfloat16", FL_KT_BF16)
+  TO("__double2float_rn", FL_KT_F32) TO("__half2short_rz", FL_KT_I16)
+#define NUMBER(name, type) \
+  TO("__" name "2float_rn", FL_KT_F32) TO("__" name "2double_rn", FL_KT_F64) \
+  FROM("__float2" name, type) FROM("__double2" name, type)
+#define FROM(name, type) TO(name "_rz", type) { name "_rn", ROUND, 1, FL_KB_RINT, type }, \
+  { name "_rd", ROUND, 1, FL_KB_FLOOR, type }, { name "_ru", ROUND, 1, FL_KB_CEIL, type },
+  NUMBER("int", FL_KT_I32) NUMBER("uint", FL_KT_U32) NUMBER("ll", FL_KT_I64)
+  NUMBER("ull", FL_KT_U64)
+#define LONG(name, op) { name "f", ROUND, 1, op, FL_KT_I64 }, { name, ROUND, 1, op, FL_KT_I64 },
+  LONG("lrint", FL_KB_RINT) LONG("llrint", FL_KB_RINT)
+  LONG("lround", FL_KB_ROUND) LONG("llround", FL_KB_ROUND)
+#define TWO(name, op) { name, OPERATE, 2, op, 0 },
+  TWO("__hadd", FL_KO_ADD) TWO("__hsub", FL_KO_SUB) TWO("__hmul", FL_KO_MUL)
+  TWO("__hadd_rn", FL_KO_ADD) TWO("__hsub_rn", FL_KO_SUB) TWO("__hmul_rn", FL_KO_MUL)
+  TWO("__hdiv", FL_KO_DIV) TWO("__hlt", FL_KO_LT) TWO("__hle", FL_KO_LE) TWO("__hgt", FL_KO_GT)
+  TWO("__hge", FL_KO_GE) TWO("__heq", FL_KO_EQ) TWO("__hne", FL_KO_NE)
+#define OF(name, n, op) { name, COMPUTE, n, op, 0 },
+  OF("hexp", 1, FL_KB_EXP) OF("hexp2", 1, FL_KB_EXP2) OF("hlog", 1, FL_KB_LOG)
+  OF("hlog2", 1, FL_KB_LOG2) OF("hsqrt", 1, FL_KB_SQRT) OF("hrsqrt", 1, FL_KB_RSQRT)
+  OF("hsin", 1, FL_KB_SIN) OF("hcos", 1, FL_KB_COS) OF("htanh", 1, FL_KB_TANH)
+  OF("hfloor", 1, FL_KB_FLOOR) OF("hceil", 1, FL_KB_CEIL) OF("htrunc", 1, FL_KB_TRUNC)
+  OF("hrint", 1, FL_KB_RINT) OF("__habs", 1, FL_KB_FABS) OF("__hmin", 2, FL_KB_FMIN)
+  OF("__hmax", 2, FL_KB_FMAX) OF("__hfma", 3, FL_KB_FMA)
+  { "__hneg", OPERATE, 1, FL_KO_NEG, 0 },
 };
 
-/* Rounded, then converted. */
-static const struct { const char *name; uint8_t to, round; } roundings[] = {
-#define ROUNDED(name, type) \
-  { "__float2" name "_rn", type, FL_KB_RINT }, { "__float2" name "_rd", type, FL_KB_FLOOR }, \
-  { "__float2" name "_ru", type, FL_KB_CEIL }, { "__double2" name "_rn", type, FL_KB_RINT }, \
-  { "__double2" name "_rd", type, FL_KB_FLOOR }, { "__double2" name "_ru", type, FL_KB_CEIL },
-  ROUNDED("int", FL_KT_I32) ROUNDED("uint", FL_KT_U32) ROUNDED("ll", FL_KT_I64)
-  ROUNDED("ull", FL_KT_U64)
-  { "lrintf", FL_KT_I64, FL_KB_RINT }, { "lrint", FL_KT_I64, FL_KB_RINT },
-  { "llrintf", FL_KT_I64, FL_KB_RINT },
-  { "llrint", FL_KT_I64, FL_KB_RINT }, { "lroundf", FL_KT_I64, FL_KB_ROUND },
-  { "lround", FL_KT_I64, FL_KB_ROUND },
-  { "llroundf", FL_KT_I64, FL_KB_ROUND }, { "llround", FL_KT_I64, FL_KB_ROUND },
-};
-
-static const struct { const char *name; uint8_t op; } halves[] = {
-  { "__hadd", FL_KO_ADD }, { "__hsub", FL_KO_SUB }, { "__hmul", FL_KO_MUL },
-  { "__hdiv", FL_KO_DIV },
-  { "__hadd_rn", FL_KO_ADD }, { "__hsub_rn", FL_KO_SUB }, { "__hmul_rn", FL_KO_MUL },
-  { "__hlt", FL_KO_LT }, { "__hle", FL_KO_LE }, { "__hgt", FL_KO_GT }, { "__hge", FL_KO_GE },
-  { "__heq", FL_KO_EQ }, { "__hne", FL_KO_NE },
-};
-
-static const struct { const char *name; uint8_t id, n; } half_math[] = {
-  { "hexp", FL_KB_EXP, 1 }, { "hexp2", FL_KB_EXP2, 1 }, { "hlog", FL_KB_LOG, 1 },
-  { "hlog2", FL_KB_LOG2, 1 },
-  { "hsqrt", FL_KB_SQRT, 1 }, { "hrsqrt", FL_KB_RSQRT, 1 }, { "hsin", FL_KB_SIN, 1 },
-  { "hcos", FL_KB_COS, 1 },
-  { "htanh", FL_KB_TANH, 1 }, { "hfloor", FL_KB_FLOOR, 1 }, { "hceil", FL_KB_CEIL, 1 },
-  { "htrunc", FL_KB_TRUNC, 1 }, { "hrint", FL_KB_RINT, 1 }, { "__habs", FL_KB_FABS, 1 },
-  { "__hmin", FL_KB_FMIN, 2 }, { "__hmax", FL_KB_FMAX, 2 }, { "__hfma", FL_KB_FMA, 3 },
-};
-
-static fl_cvalue rounded(fl_front *p, int id, int to, fl_kexpr *x) {
-  const int type = x->type == FL_KT_F64 ? FL_KT_F64 : FL_KT_F32;
-  x = fl_val_convert(p, x, type);
-  fl_kexpr *y = fl_kexpr_call(p->a, id, type, 1, &x);
-  return fl_val_expr(fl_val_convert(p, fl_front_check(p, y), to));
-}
-
-static fl_cvalue half_call(fl_front *p, int id, fl_kexpr **x, int n) {
-  const int type = x[0]->type;
-  for (int i = 0; i < n; i++) x[i] = fl_val_convert(p, x[i], FL_KT_F32);
-  fl_kexpr *y = fl_kexpr_call(p->a, id, FL_KT_F32, n, x);
-  return fl_val_expr(fl_val_convert(p, fl_front_check(p, y), type));
+static fl_kexpr *of_halves(fl_front *p, int k, fl_kexpr **x, int32_t line) {
+  const int kind = halves[k].kind, op = halves[k].op, n = halves[k].n;
+  const int in = kind == ROUND && x[0]->type == FL_KT_F64 ? FL_KT_F64 : FL_KT_F32,
+            to = kind == COMPUTE ? x[0]->type : halves[k].to;
+  if (kind == CONVERT) return fl_val_convert(p, x[0], to);
+  if (kind == OPERATE && n == 2) return fl_arith(p, op, x[0], x[1], line);
+  if (kind == OPERATE) return fl_front_check(p, fl_kexpr_unary(p->a, op, x[0]));
+  for (int i = 0; i < n; i++) x[i] = fl_val_convert(p, x[i], in);
+  return fl_val_convert(p, fl_front_check(p, fl_kexpr_call(p->a, op, in, n, x)), to);
 }
 
 int fl_call_half(fl_front *p, const fl_ktok *t, const fl_cvalue *args, int n,
                  fl_cvalue *out) {
+  enum { COUNT = sizeof halves / sizeof *halves };
   fl_kexpr *x[3] = { NULL, NULL, NULL };
-  int kind = 0, at = -1;
-#define LOOK(k, table) \
-  for (size_t i = 0; !kind && i < sizeof table / sizeof *table; i++) \
-    if (fl_ktok_is(t, table[i].name)) kind = k, at = (int)i
-  LOOK(1, conversions);
-  LOOK(2, roundings);
-  LOOK(3, halves);
-  LOOK(4, half_math);
-#undef LOOK
-  if (fl_ktok_is(t, "__hneg")) kind = 5;
-  if (!kind) return 0;
-  const int want = kind == 3 ? 2 : kind == 4 ? half_math[at].n : 1;
+  int k = 0;
+  while (k < COUNT && !fl_ktok_is(t, halves[k].name)) k++;
+  if (k == COUNT) return 0;
   *out = fl_val_none();
-  if (n != want) { fl_refuse_count(p, t, want, n); return 1; }
+  if (n != halves[k].n) { fl_refuse_count(p, t, halves[k].n, n); return 1; }
   for (int i = 0; i < n; i++) x[i] = fl_val_scalar(p, args[i], t->line);
-  if (p->failed) return 1;
-  if (kind == 1) *out = fl_val_expr(fl_val_convert(p, x[0], conversions[at].to));
-  else if (kind == 2) *out = rounded(p, roundings[at].round, roundings[at].to, x[0]);
-  else if (kind == 3) *out = fl_val_expr(fl_arith(p, halves[at].op, x[0], x[1], t->line));
-  else if (kind == 4) *out = half_call(p, half_math[at].id, x, n);
-  else *out = fl_val_expr(fl_front_check(p, fl_kexpr_unary(p->a, FL_KO_NEG, x[0])));
+  if (!p->failed) *out = fl_val_expr(of_halves(p, k, x, t->line));
   return 1;
 }

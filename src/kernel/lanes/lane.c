@@ -229,7 +229,7 @@ static void enter(fl_lane_builder *b, around *a, const fl_kstmt *s, int flags) {
   const int masked = flags & (FL_SHAPE_MASKED | FL_SHAPE_CONTINUE);
   *a = (around){ .outer = b->around, .stmt = s, .flags = flags, .restore = -1, .exit = -1,
                  .next = -1 };
-  a->mask = masked ? fl_lane_mask_new(b, 2) : -1;
+  a->mask = masked ? fl_lane_masks_new(b) : -1;
   b->around = a;
 }
 

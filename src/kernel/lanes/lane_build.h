@@ -35,7 +35,6 @@ fl_lane_ins *fl_lane_emit(fl_lane_builder *b, int op);     /* never NULL: an unu
 fl_lane_ins *fl_lane_emit_on(fl_lane_builder *b, int op, int32_t dst, int32_t x, int32_t y,
                              int32_t z);
 int32_t fl_lane_reg_new(fl_lane_builder *b, int uniform, int wide, int temporary);
-int32_t fl_lane_constant(fl_lane_builder *b, int type, fl_kvalue v);
 /* The register that holds x. It is valid until a value that x reads changes. */
 int32_t fl_lane_expr(fl_lane_builder *b, const fl_kexpr *x);
 /* The same as a vector. */
@@ -57,9 +56,9 @@ int fl_lane_give_slots(fl_lane_builder *b);
 static inline int fl_lane_uniform(const fl_lane_builder *b, int32_t reg) {
   return b->code->regs.at[reg].uniform;
 }
-static inline int fl_lane_mask_new(fl_lane_builder *b, int n) {
+static inline int fl_lane_masks_new(fl_lane_builder *b) {           /* two of them */
   const int m = b->mask_depth;
-  b->mask_depth += n;
+  b->mask_depth += 2;
   if (b->mask_depth > b->code->n_masks) b->code->n_masks = b->mask_depth;
   return m;
 }

@@ -20,7 +20,6 @@ int fl_lane_class_of(int type) {
 }
 
 static int is_wide(int type) { return fl_lane_wide(fl_lane_class_of(type)); }
-static int is_half(int type) { return type == FL_KT_F16 || type == FL_KT_BF16; }
 
 /* ---- instructions and registers ------------------------------------------------------ */
 
@@ -59,7 +58,7 @@ int32_t fl_lane_reg_new(fl_lane_builder *b, int uniform, int wide, int temporary
   return (int32_t)b->code->regs.n - 1;
 }
 
-int32_t fl_lane_constant(fl_lane_builder *b, int type, fl_kvalue v) {
+static int32_t constant(fl_lane_builder *b, int type, fl_kvalue v) {
   for (int64_t k = 0; k < b->code->inits.n; k++) {
     const fl_lane_init *i = &b->code->inits.at[k];
     if (i->param < 0 && i->special < 0 && i->type == type && i->value.i == v.i) return i->reg;
@@ -71,7 +70,7 @@ int32_t fl_lane_constant(fl_lane_builder *b, int type, fl_kvalue v) {
 }
 
 static int32_t special(fl_lane_builder *b, int op) {
-  if (op == FL_KSPECIAL_WARP_SIZE) return fl_lane_constant(b, FL_KT_I32, (fl_kvalue){ .i = 32 });
+  if (op == FL_KSPECIAL_WARP_SIZE) return constant(b, FL_KT_I32, (fl_kvalue){ .i = 32 });
   if (b->special[op] >= 0) return b->special[op];
   fl_lane_init *i = FL_PUSH(b->mem, &b->code->inits);
   if (!i) return b->failed = 1, 0;
@@ -184,7 +183,7 @@ void fl_lane_assign(fl_lane_builder *b, int32_t dst, int32_t reg, int blend, int
 /* ---- operators ----------------------------------------------------------------------- */
 
 static int32_t rounded(fl_lane_builder *b, int type, int32_t reg) {
-  return is_half(type) ? eval(b, FL_LANE_FN(round[type]), 0, reg, -1, -1) : reg;
+  return fl_kt_is_half(type) ? eval(b, FL_LANE_FN(round[type]), 0, reg, -1, -1) : reg;
 }
 
 int32_t fl_lane_binary(fl_lane_builder *b, int op, int type, int32_t x, int32_t y) {
@@ -199,7 +198,7 @@ static int is_same_slot(int from, int to) {
   if (from == to) return 1;
   if (from == FL_KT_BOOL) return fl_kt_is_int(to) && !is_wide(to);
   const int size = fl_kt_size(to);
-  if (fl_kt_is_float(from)) return (is_half(from) && to == FL_KT_F32);
+  if (fl_kt_is_float(from)) return (fl_kt_is_half(from) && to == FL_KT_F32);
   if (fl_kt_is_float(to) || to == FL_KT_BOOL) return 0;
   if (size >= 4) return is_wide(from) == is_wide(to);
   if (size > fl_kt_size(from)) return !fl_ktypes[from].is_signed || fl_ktypes[to].is_signed;
@@ -243,7 +242,7 @@ static void guarded(fl_lane_builder *b, int32_t t, int32_t c, const fl_kexpr *x,
   if (b->failed) return;
   const int64_t mark = b->known.n;
   const int uniform = fl_lane_uniform(b, c), depth = b->mask_depth;
-  const int m = uniform ? -1 : fl_lane_mask_new(b, 2);
+  const int m = uniform ? -1 : fl_lane_masks_new(b);
   const int64_t at = b->code->ins.n;
   fl_lane_ins *p = fl_lane_emit_on(b, uniform ? FL_LI_UNLESS : FL_LI_IF, -1, c, -1, -1);
   p->m = m;
@@ -304,7 +303,7 @@ static int32_t shift(fl_lane_builder *b, const fl_kexpr *x, int32_t left) {
   int32_t count = fl_lane_expr(b, x->x[1]);
   if (is_wide(type) && !is_wide(x->type)) {           /* shift counts of 64 bits are limited to
                                                       ** 64 */
-    const int32_t top = fl_lane_constant(b, FL_KT_U64, (fl_kvalue){ .i = 64 });
+    const int32_t top = constant(b, FL_KT_U64, (fl_kvalue){ .i = 64 });
     const int32_t in = fl_lane_binary(b, FL_KO_LT, FL_KT_U64, count, top);
     count = eval(b, FL_LANE_FN(select[1]), 1, in, count, top);
   }
@@ -412,7 +411,7 @@ static int32_t variable(fl_lane_builder *b, const fl_kexpr *x) {
 int32_t fl_lane_expr(fl_lane_builder *b, const fl_kexpr *x) {
   if (b->failed) return 0;
   switch (x->kind) {
-    case FL_KX_CONST: return fl_lane_constant(b, x->type, x->value);
+    case FL_KX_CONST: return constant(b, x->type, x->value);
     case FL_KX_VAR: return variable(b, x);
     case FL_KX_LOAD: return load(b, x);
     case FL_KX_SPECIAL: return special(b, x->op);

@@ -147,11 +147,9 @@ static void put_warp(fl_kwriter *w, const fl_kstmt *s) {
   fl_kput_var(w, s->result);
   fl_text_printf(w->t, " = %s(",
                  s->kind == FL_KS_SHUFFLE ? shuffles[s->op] : votes[s->op]);
-  for (int i = 0; i < 4 && s->x[i]; i++) {
-    if (i) fl_text_puts(w->t, ", ");
-    fl_kput_expr(w, s->x[i]);
-  }
-  fl_text_puts(w->t, ")");
+  int n = 0;
+  while (n < 4 && s->x[n]) n++;
+  fl_kput_list(w, s->x, n);
 }
 
 static void put_string(fl_kwriter *w, const char *s) {
@@ -168,11 +166,8 @@ static void put_string(fl_kwriter *w, const char *s) {
 static void put_printf(fl_kwriter *w, const fl_kstmt *s) {
   fl_text_puts(w->t, "printf(");
   put_string(w, s->text);
-  for (int i = 0; i < s->n_args; i++) {
-    fl_text_puts(w->t, ", ");
-    fl_kput_expr(w, s->args[i]);
-  }
-  fl_text_puts(w->t, ")");
+  if (s->n_args) fl_text_puts(w->t, ", ");
+  fl_kput_list(w, s->args, s->n_args);
 }
 
 static void put_barrier(fl_kwriter *w, const fl_kstmt *s) {
@@ -183,8 +178,7 @@ static void put_barrier(fl_kwriter *w, const fl_kstmt *s) {
   else if (s->op == FL_KBAR_HERE) fl_text_puts(w->t, "__syncwarp(__activemask())");
   else {
     fl_text_puts(w->t, "__syncwarp(");
-    if (s->x[0]) fl_kput_expr(w, s->x[0]);
-    fl_text_puts(w->t, ")");
+    fl_kput_list(w, s->x, s->x[0] != NULL);
   }
 }
 

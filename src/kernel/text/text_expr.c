@@ -81,6 +81,14 @@ void fl_kput_constant(fl_kwriter *w, const fl_kexpr *x) {
   }
 }
 
+void fl_kput_list(fl_kwriter *w, fl_kexpr *const *x, int n) {
+  for (int i = 0; i < n; i++) {
+    if (i) fl_text_puts(w->t, ", ");
+    fl_kput_expr(w, x[i]);
+  }
+  fl_text_puts(w->t, ")");
+}
+
 static void put_call(fl_kwriter *w, const fl_kexpr *x) {
   const fl_kbuiltin_info *b = &fl_kbuiltins[x->op];
   const int type = x->n && b->rule != FL_KBR_BITS ? x->x[0]->type : x->type;
@@ -90,11 +98,7 @@ static void put_call(fl_kwriter *w, const fl_kexpr *x) {
   if (x->op == FL_KB_IABS && !fl_ktypes[type].is_signed) { fl_kput_expr(w, x->x[0]); return; }
   if (x->op == FL_KB_IABS && type == FL_KT_I64) name = "llabs";
   fl_text_printf(w->t, "%s(", name);
-  for (int i = 0; i < x->n; i++) {
-    if (i) fl_text_puts(w->t, ", ");
-    fl_kput_expr(w, x->x[i]);
-  }
-  fl_text_puts(w->t, ")");
+  fl_kput_list(w, x->x, x->n);
 }
 
 static void put_cast(fl_kwriter *w, const fl_kexpr *x) {

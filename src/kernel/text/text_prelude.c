@@ -4,6 +4,32 @@
 */
 #include "kernel/text/text.h"
 
+/* Of halves of type t, "f16" or "bf16". */
+#define HALF_ATOMIC(t) \
+  "FL_FN float fl_atomic_" t "(unsigned short *p, float v) {\n" \
+  "  unsigned short old = *p, seen;\n" \
+  "  do { seen = old; old = atomicCAS(p, seen, fl_out_" t "(fl_in_" t "(seen) + v)); }" \
+  " while (old != seen);\n" \
+  "  return fl_in_" t "(old);\n" \
+  "}\n"
+
+/* The sum of v, of type T, over the block, in thread i = 0; the block of its if is left open. */
+#define BLOCK_SUM(T, i) \
+  "  __shared__ " T " part[32];\n" \
+  "  const unsigned n = blockDim.x * blockDim.y * blockDim.z;\n" \
+  "  const unsigned " i " = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;\n" \
+  "  const unsigned warp = " i " / 32, left = n - warp * 32, live = left < 32 ? left : 32;\n" \
+  "  const unsigned mask = live == 32 ? ~0u : (1u << live) - 1;\n" \
+  "  for (int d = 16; d > 0; d /= 2) {\n" \
+  "    const " T " w = __shfl_down_sync(mask, v, d);\n" \
+  "    if (" i " % 32 + d < live) v += w;\n" \
+  "  }\n" \
+  "  __syncthreads();\n" \
+  "  if (" i " % 32 == 0) part[warp] = v;\n" \
+  "  __syncthreads();\n" \
+  "  if (" i " == 0) {\n" \
+  "    for (unsigned k = 1; k < (n + 31) / 32; k++) v += part[k];\n"
+
 static const char prelude[] =
   "#pragma nv_diag_suppress 177,550,128\n"
   "#define FL_FN static __device__ __forceinline__\n"
@@ -19,33 +45,10 @@ static const char prelude[] =
   "}\n"
   "FL_FN float fl_round_f16(float x) { return fl_in_f16(fl_out_f16(x)); }\n"
   "FL_FN float fl_round_bf16(float x) { return fl_in_bf16(fl_out_bf16(x)); }\n"
-  "FL_FN float fl_atomic_f16(unsigned short *p, float v) {\n"
-  "  unsigned short old = *p, seen;\n"
-  "  do { seen = old; old = atomicCAS(p, seen, fl_out_f16(fl_in_f16(seen) + v)); }"
-  " while (old != seen);\n"
-  "  return fl_in_f16(old);\n"
-  "}\n"
-  "FL_FN float fl_atomic_bf16(unsigned short *p, float v) {\n"
-  "  unsigned short old = *p, seen;\n"
-  "  do { seen = old; old = atomicCAS(p, seen, fl_out_bf16(fl_in_bf16(seen) + v)); }"
-  " while (old != seen);\n"
-  "  return fl_in_bf16(old);\n"
-  "}\n"
+  HALF_ATOMIC("f16")
+  HALF_ATOMIC("bf16")
   "template <class T> FL_FN void fl_block_add(T *p, T v) {\n"
-  "  __shared__ T part[32];\n"
-  "  const unsigned n = blockDim.x * blockDim.y * blockDim.z;\n"
-  "  const unsigned i = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;\n"
-  "  const unsigned warp = i / 32, left = n - warp * 32, live = left < 32 ? left : 32;\n"
-  "  const unsigned mask = live == 32 ? ~0u : (1u << live) - 1;\n"
-  "  for (int d = 16; d > 0; d /= 2) {\n"
-  "    const T w = __shfl_down_sync(mask, v, d);\n"
-  "    if (i % 32 + d < live) v += w;\n"
-  "  }\n"
-  "  __syncthreads();\n"
-  "  if (i % 32 == 0) part[warp] = v;\n"
-  "  __syncthreads();\n"
-  "  if (i == 0) {\n"
-  "    for (unsigned k = 1; k < (n + 31) / 32; k++) v += part[k];\n"
+  BLOCK_SUM("T", "i")
   "    atomicAdd(p, v);\n"
   "  }\n"
   "}\n";
@@ -98,20 +101,7 @@ static const char ordered[] =
   "  fl_ordered_put(x, i, q < 0 ? -1 : 0, (unsigned long long)q);\n"
   "}\n"
   "FL_FN void fl_ordered_block_add(int pass, const fl_fixed &x, long long i, double v) {\n"
-  "  __shared__ double part[32];\n"
-  "  const unsigned n = blockDim.x * blockDim.y * blockDim.z;\n"
-  "  const unsigned me = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;\n"
-  "  const unsigned warp = me / 32, left = n - warp * 32, live = left < 32 ? left : 32;\n"
-  "  const unsigned mask = live == 32 ? ~0u : (1u << live) - 1;\n"
-  "  for (int d = 16; d > 0; d /= 2) {\n"
-  "    const double w = __shfl_down_sync(mask, v, d);\n"
-  "    if (me % 32 + d < live) v += w;\n"
-  "  }\n"
-  "  __syncthreads();\n"
-  "  if (me % 32 == 0) part[warp] = v;\n"
-  "  __syncthreads();\n"
-  "  if (me == 0) {\n"
-  "    for (unsigned k = 1; k < (n + 31) / 32; k++) v += part[k];\n"
+  BLOCK_SUM("double", "me")
   "    fl_ordered_add(pass, x, i, v);\n"
   "  }\n"
   "}\n";

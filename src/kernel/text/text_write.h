@@ -22,7 +22,6 @@ typedef struct fl_kwriter {
   int line, asserts;             /* line of the statement; number of asserts so far */
 } fl_kwriter;
 
-static inline int fl_kt_is_half(int type) { return type == FL_KT_F16 || type == FL_KT_BF16; }
 static inline const char *fl_kput_half(int type) { return type == FL_KT_F16 ? "f16" : "bf16"; }
 /* fl_kput_value_type: the C type of a variable; fl_kput_memory_type: of an element in memory. */
 static inline const char *fl_kput_value_type(int type) {
@@ -37,4 +36,5 @@ void fl_kput_name(fl_kwriter *w, const char *name);   /* writes a name in a form
 void fl_kput_var(fl_kwriter *w, int var);
 void fl_kput_constant(fl_kwriter *w, const fl_kexpr *x);
 void fl_kput_expr(fl_kwriter *w, const fl_kexpr *x);
+void fl_kput_list(fl_kwriter *w, fl_kexpr *const *x, int n);   /* with commas and a ')' behind */
 #endif

@@ -226,22 +226,32 @@ static void *missing(fl_karena *a) {
 
 /* ---- expressions ------------------------------------------------------------------------- */
 
+/* The depth of a node with these operands; 0: too deep. */
+static int depth_over(fl_karena *a, fl_kexpr *const *x, int n) {
+  int depth = 0;
+  for (int i = 0; i < n; i++)
+    if (x[i]->depth > depth) depth = x[i]->depth;
+  if (depth < FL_K_MAX_DEPTH) return depth + 1;
+  if (!a->failed) a->failed = FL_KARENA_DEEP;
+  return 0;
+}
+
 /* A node with n operands; NULL if one is missing or it would be too deep. */
 static fl_kexpr *node(fl_karena *a, int kind, int type, int op, int n, fl_kexpr *const *x) {
-  int depth = 0, line = 0;
+  int line = 0;
   for (int i = 0; i < n; i++) {
     if (!x[i]) return missing(a);
-    if (x[i]->depth > depth) depth = x[i]->depth;
     if (!line) line = x[i]->line;
   }
-  if (depth >= FL_K_MAX_DEPTH) return a->failed = a->failed ? a->failed : FL_KARENA_DEEP, NULL;
+  const int depth = depth_over(a, x, n);
+  if (!depth) return NULL;
   fl_kexpr *e = fl_karena_new(a, sizeof *e);
   if (!e) return NULL;
   e->kind = (uint8_t)kind;
   e->type = (uint8_t)type;
   e->op = (uint8_t)op;
   e->n = (uint8_t)n;
-  e->depth = (uint16_t)(depth + 1);
+  e->depth = (uint16_t)depth;
   e->line = line;
   e->var = e->site = -1;
   for (int i = 0; i < n; i++) e->x[i] = x[i];
@@ -249,15 +259,9 @@ static fl_kexpr *node(fl_karena *a, int kind, int type, int op, int n, fl_kexpr 
 }
 
 int fl_kexpr_settle(fl_karena *a, fl_kexpr *x) {
-  int depth = 0;
-  for (int i = 0; i < x->n; i++)
-    if (x->x[i]->depth > depth) depth = x->x[i]->depth;
-  if (depth >= FL_K_MAX_DEPTH) {
-    if (!a->failed) a->failed = FL_KARENA_DEEP;
-    return 0;
-  }
-  x->depth = (uint16_t)(depth + 1);
-  return 1;
+  const int depth = depth_over(a, x->x, x->n);
+  if (depth) x->depth = (uint16_t)depth;
+  return depth != 0;
 }
 
 static void number_loops(fl_kfunc *f, fl_kblock b) {
@@ -294,20 +298,22 @@ fl_kexpr *fl_kexpr_mapped(fl_karena *a, fl_kexpr *x, fl_kexpr *(*to)(void *arg, 
   return same ? x : fl_kexpr_over(a, x, k);
 }
 
-static fl_kexpr *constant(fl_karena *a, int type, fl_kvalue v) {
+static fl_kexpr *constant(fl_karena *a, int type, fl_kvalue v, int32_t line) {
   fl_kexpr *e = node(a, FL_KX_CONST, type, 0, 0, NULL);
-  if (e) e->value = v;
+  if (!e) return NULL;
+  e->value = v;
+  e->line = line;
   return e;
 }
 
 fl_kexpr *fl_kexpr_int(fl_karena *a, int type, int64_t value) {
   assert(fl_kt_is_int(type));
-  return constant(a, type, fl_kfold_cast((fl_kvalue){ .i = value }, FL_KT_I64, type));
+  return constant(a, type, fl_kfold_cast((fl_kvalue){ .i = value }, FL_KT_I64, type), 0);
 }
 
 fl_kexpr *fl_kexpr_float(fl_karena *a, int type, double value) {
   assert(fl_kt_is_float(type));
-  return constant(a, type, fl_kfold_cast((fl_kvalue){ .d = value }, FL_KT_F64, type));
+  return constant(a, type, fl_kfold_cast((fl_kvalue){ .d = value }, FL_KT_F64, type), 0);
 }
 
 fl_kexpr *fl_kexpr_zero(fl_karena *a, int type) {
@@ -342,11 +348,8 @@ fl_kexpr *fl_kexpr_unary(fl_karena *a, int op, fl_kexpr *x) {
   if (!x) return missing(a);
   assert(op != FL_KO_NOT || x->type == FL_KT_BOOL);
   fl_kvalue v;
-  if (x->kind == FL_KX_CONST && fl_kfold_unary(op, x->type, x->value, &v)) {
-    fl_kexpr *c = constant(a, x->type, v);
-    if (c) c->line = x->line;
-    return c;
-  }
+  if (x->kind == FL_KX_CONST && fl_kfold_unary(op, x->type, x->value, &v))
+    return constant(a, x->type, v, x->line);
   return node(a, FL_KX_UNARY, x->type, op, 1, &x);
 }
 
@@ -359,11 +362,7 @@ fl_kexpr *fl_kexpr_binary(fl_karena *a, int op, fl_kexpr *x, fl_kexpr *y) {
   fl_kvalue v;
   if (x->kind == FL_KX_CONST && y->kind == FL_KX_CONST) {
     const fl_kvalue count = is_shift(op) ? fl_kfold_cast(y->value, y->type, FL_KT_I64) : y->value;
-    if (fl_kfold_binary(op, x->type, x->value, count, &v)) {
-      fl_kexpr *c = constant(a, type, v);
-      if (c) c->line = x->line;
-      return c;
-    }
+    if (fl_kfold_binary(op, x->type, x->value, count, &v)) return constant(a, type, v, x->line);
   }
   return node(a, FL_KX_BINARY, type, op, 2, (fl_kexpr *[]){ x, y });
 }
@@ -378,11 +377,8 @@ fl_kexpr *fl_kexpr_select(fl_karena *a, fl_kexpr *c, fl_kexpr *x, fl_kexpr *y) {
 fl_kexpr *fl_kexpr_cast(fl_karena *a, int type, fl_kexpr *x) {
   if (!x) return missing(a);
   if (x->type == type) return x;
-  if (x->kind == FL_KX_CONST) {
-    fl_kexpr *c = constant(a, type, fl_kfold_cast(x->value, x->type, type));
-    if (c) c->line = x->line;
-    return c;
-  }
+  if (x->kind == FL_KX_CONST)
+    return constant(a, type, fl_kfold_cast(x->value, x->type, type), x->line);
   return node(a, FL_KX_CAST, type, 0, 1, &x);
 }
 

@@ -68,8 +68,12 @@ typedef struct fl_ktype_info {
 } fl_ktype_info;
 extern const fl_ktype_info fl_ktypes[FL_KT_COUNT];
 static inline int fl_kt_is_float(int t) { return fl_ktypes[t].is_float; }
+static inline int fl_kt_is_half(int t) { return t == FL_KT_F16 || t == FL_KT_BF16; }
 static inline int fl_kt_is_int(int t) { return t >= FL_KT_BOOL && t <= FL_KT_U64; }
 static inline int fl_kt_size(int t) { return fl_ktypes[t].size; }
+static inline int fl_kt_unsigned(int size) {         /* the unsigned type of that many bytes */
+  return size == 8 ? FL_KT_U64 : size == 4 ? FL_KT_U32 : size == 2 ? FL_KT_U16 : FL_KT_U8;
+}
 /* The dtype of tensors that hold such elements: for unsigned types the signed one of the same
 ** width. */
 static inline int fl_kt_held_as(int t) {
@@ -372,7 +376,7 @@ void fl_kstmt_set_upright(fl_karena *a, fl_kstmt *s);
 
 /* Copies with variables renumbered by map[old] (NULL: unchanged) and new sites, for use within one
 ** function (replay, inlining). Blocks and loops inside get new labels. */
-fl_kexpr *fl_kexpr_clone(fl_kfunc *f, const fl_kexpr *x, const int32_t *map);
+fl_kexpr *fl_kexpr_clone(fl_kfunc *f, const fl_kexpr *x);            /* its variables unchanged */
 fl_kblock fl_kblock_clone(fl_kfunc *f, const fl_kblock *b, const int32_t *map);
 
 /* ---- walks -------------------------------------------------------------------------------- */

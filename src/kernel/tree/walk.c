@@ -172,8 +172,8 @@ static fl_kblock copy_block(copier *c, const fl_kblock *b) {
   return r;
 }
 
-fl_kexpr *fl_kexpr_clone(fl_kfunc *f, const fl_kexpr *x, const int32_t *map) {
-  copier c = { .f = f, .map = map, .fresh = 1 };
+fl_kexpr *fl_kexpr_clone(fl_kfunc *f, const fl_kexpr *x) {
+  copier c = { .f = f, .fresh = 1 };
   return copy_expr(&c, x);
 }
 
