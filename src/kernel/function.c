@@ -124,6 +124,14 @@ static fl_kfunction *function_new(fl_mem *m, fl_kunit *u, fl_kfunc *f, const cha
   return NULL;
 }
 
+/* function_new with the text t, which is freed. */
+static fl_kfunction *of_text(fl_kunit *u, fl_kfunc *f, fl_text *t) {
+  const char *s = fl_text_str(t);
+  fl_kfunction *k = s ? function_new(t->mem, u, f, s, t->n) : NULL;
+  fl_text_free(t);
+  return k;
+}
+
 /* ---- what a text uses, found in its tokens, so that comments and literals do not count -- */
 
 typedef struct asked { fl_ktoks t; } asked;
@@ -432,10 +440,7 @@ fl_kfunction *fl_kfunction_given(fl_kunit *u, fl_kfunc *f) {
   } else {
     put_given(u, &t);
   }
-  const char *s = fl_text_str(&t);
-  fl_kfunction *k = s ? function_new(u->mem, u, f, s, t.n) : NULL;
-  fl_text_free(&t);
-  return k;
+  return of_text(u, f, &t);
 }
 
 fl_kfunction *fl_kfunction_derived(fl_kunit *u, fl_kad *ad, int exact) {
@@ -445,9 +450,7 @@ fl_kfunction *fl_kfunction_derived(fl_kunit *u, fl_kad *ad, int exact) {
                    ? fl_ktext_sums(ad->func, slot) : 0;
   fl_text_init(&t, u->mem);
   put_tree(u, &t, ad->func, sums ? slot : NULL, 0);
-  const char *s = fl_text_str(&t);
-  fl_kfunction *k = s ? function_new(u->mem, u, ad->func, s, t.n) : NULL;
-  fl_text_free(&t);
+  fl_kfunction *k = of_text(u, ad->func, &t);
   if (!k) return NULL;
   k->ad = ad;
   k->sums = (uint8_t)sums;
@@ -499,10 +502,8 @@ int fl_kfunction_check(fl_kfunction *k, unsigned checks) {
   k->checked_for = checks;
   fl_text_init(&t, k->mem);
   fl_ktext_checked(&t, k->f, checks);
-  const char *s = fl_text_str(&t);
-  k->checked = s ? function_new(k->mem, k->unit, k->f, s, t.n) : NULL;
+  k->checked = of_text(k->unit, k->f, &t);
   if (k->checked) k->checked->guarded = 1;
-  fl_text_free(&t);
   return k->checked != NULL;
 }
 
@@ -513,9 +514,7 @@ int fl_kfunction_batch(fl_kfunction *k) {
   if (k->batched || k->binary || !k->f->has_body || k->f->uses_grid) return 1;
   fl_text_init(&t, k->mem);
   put_tree(k->unit, &t, k->f, k->sums ? k->slot : NULL, 1);
-  const char *s = fl_text_str(&t);
-  k->batched = s ? function_new(k->mem, k->unit, k->f, s, t.n) : NULL;
-  fl_text_free(&t);
+  k->batched = of_text(k->unit, k->f, &t);
   return k->batched != NULL;
 }
 

@@ -146,6 +146,17 @@ describe("a kernel's evaluation order", function()
     assert.same({ 10, 20, 21, 31 }, k(flame.tensor({ 0, 5, 7 }, { dtype = "i32" })):totable())
   end)
 
+  it("of a constructor's braces is from left to right, for the elements of a pack too", function()
+    local k = flame.kernel { source = [[
+      struct P { int a, b, c; __device__ P(int x, int y, int z) : a(x), b(y), c(z) {} };
+      template <typename... T> __device__ P make(T... v) { return P{v..., 9,}; }
+      __global__ void k(const int *x, int *y) {
+        int i = 0; const P p{i, i++, i++}, q = make(x[0], x[1]);
+        y[0] = p.a; y[1] = p.b; y[2] = p.c; y[3] = q.a; y[4] = q.b; y[5] = q.c;
+      }]], grid = { 1 }, block = { 1 }, shape = { 6 } }
+    assert.same({ 0, 0, 1, 5, 7, 9 }, k(flame.tensor({ 5, 7 }, { dtype = "i32" })):totable())
+  end)
+
   it("holds for gradients, too", function()
     local k = flame.kernel { source = [[
       __device__ double take(double *s) { *s = *s * *s; return *s; }

@@ -7,18 +7,23 @@
 #include <string.h>
 
 int fl_parse_arguments(fl_front *p, fl_cvalue *args, int max) {
+  fl_front_need(p, '(');
+  return fl_parse_list(p, args, max, ')', "arguments of a call");
+}
+
+int fl_parse_list(fl_front *p, fl_cvalue *args, int max, int close, const char *what) {
   const int angle = p->angle;
   int n = 0;
-  fl_front_need(p, '(');
-  if (fl_front_take(p, ')')) return 0;
+  if (fl_front_take(p, close)) return 0;
   p->angle = 0;
   const fl_kmark m = fl_order_mark(p);
   do {
+    if (close == '}' && fl_front_is(p, '}')) break;                         /* "{a, b,}" */
     const int64_t elements = fl_pack_count(p, 0);
     fl_kpacked each = fl_pack_open(p, elements);
     do {
       if (elements == 0) break;
-      if (!fl_front_room(p, n, max, "arguments of a call")) break;
+      if (!fl_front_room(p, n, max, what)) break;
       if (fl_front_is(p, '{')) {
         args[n++] = (fl_cvalue){ .kind = FL_V_LIST, .type = fl_ctype_void(), .at = p->at };
         fl_front_skip(p);
@@ -26,13 +31,14 @@ int fl_parse_arguments(fl_front *p, fl_cvalue *args, int max) {
         const fl_kmark middle = fl_order_mark(p);
         const int32_t line = fl_front_tok(p)->line;
         args[n] = fl_parse_assign(p);
-        if (!p->failed) fl_order_argument(p, &m, &middle, args, n, line);
+        if (!p->failed && close == '}') fl_order_before(p, args, n, &middle, 0, line);
+        else if (!p->failed) fl_order_argument(p, &m, &middle, args, n, line);
         n++;
       }
     } while (!p->failed && fl_pack_next(p, &each));
   } while (!p->failed && fl_front_take(p, ','));
   p->angle = angle;
-  fl_front_need(p, ')');
+  fl_front_need(p, close);
   return p->failed ? 0 : n;
 }
 

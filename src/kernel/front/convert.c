@@ -3,15 +3,14 @@
 */
 #include "kernel/front/forms.h"
 #include "kernel/front/template.h"
-#include <string.h>
 
 fl_kdevice *fl_member_makes(fl_front *p, const fl_ctype *t, const fl_cvalue *v) {
   const fl_ctype *const from = v->type;
-  const fl_symbol *s = from ? fl_member_find(t, FL_MAKER, 2) : NULL;
+  fl_kdevice *const all = from ? fl_member_functions(t, FL_MAKER) : NULL;
   const fl_kcall c = { .args = v, .n = 1 };
-  for (fl_kdevice *d = s ? s->device : NULL; d && !p->failed; d = d->next) {
+  for (fl_kdevice *d = all; d && !p->failed; d = d->next) {
     if (d->is_explicit) continue;
-    const fl_kdevice *one = d->n_tparams ? fl_template_instance(p, s->device, d, &c) : d;
+    const fl_kdevice *one = d->n_tparams ? fl_template_instance(p, all, d, &c) : d;
     const fl_ctype *q = one && one->n_params ? one->params[0].type : NULL;
     if (!q || (one->n_params > 1 && !one->params[1].init)) continue;
     if ((q->kind == FL_C_SCALAR && from->kind == FL_C_SCALAR) ||
@@ -22,16 +21,14 @@ fl_kdevice *fl_member_makes(fl_front *p, const fl_ctype *t, const fl_cvalue *v) 
 }
 
 const fl_kdevice *fl_member_converts(const fl_ctype *t) {
-  const fl_symbol *s = fl_member_find(t, FL_CONVERTS, (int32_t)strlen(FL_CONVERTS));
-  return s && s->device && !s->device->next && s->device->result &&
-         s->device->result->kind == FL_C_SCALAR ? s->device : NULL;
+  const fl_kdevice *d = fl_member_functions(t, FL_CONVERTS);
+  return d && !d->next && d->result && d->result->kind == FL_C_SCALAR ? d : NULL;
 }
 
 /* The member "operator T *()"; for a const object only if the member is const. */
 static fl_kdevice *to_pointer(const fl_cvalue *v) {
-  const fl_symbol *s = fl_member_find(v->type, FL_CONVERTS, (int32_t)strlen(FL_CONVERTS));
   fl_kdevice *found = NULL;
-  for (fl_kdevice *d = s ? s->device : NULL; d; d = d->next) {
+  for (fl_kdevice *d = fl_member_functions(v->type, FL_CONVERTS); d; d = d->next) {
     if (!d->result || d->result->kind != FL_C_POINTER || (v->is_const && !d->is_const)) continue;
     if (!found || found->is_const) found = d;
   }

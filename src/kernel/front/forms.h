@@ -48,7 +48,12 @@ void fl_choose_bound(fl_front *p, fl_cvalue *v, int is_const, int pure, const ch
 /* Requests an array of its elements for the object of variable 'var', if they are of one type.
 ** Returns 1 if it becomes one, for which the body is then read again. */
 int fl_view_array(fl_front *p, int32_t var);
-/* call.c. Does the function write nothing that its caller has, so that what it gets by reference to
+/* object.c. A variable for a leaf of an object; -1: no memory. */
+int fl_decl_leaf(fl_front *p, const fl_kfield *f, fl_kvkind kind, int type, int32_t line);
+/* call.c. fl_parse_arguments from after "(" or, with close = "}", after "{": there they are in
+** order. */
+int fl_parse_list(fl_front *p, fl_cvalue *args, int max, int close, const char *what);
+/* Does the function write nothing that its caller has, so that what it gets by reference to
 ** const, or as a const object, may be a copy? */
 int fl_call_writes_nothing(const fl_kdevice *d);
 

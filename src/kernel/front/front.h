@@ -398,6 +398,7 @@ const fl_ctype *fl_member_struct(fl_front *p, const char *name, int64_t align,
 /* A new variable with the result of over->name(): begin() or end() of a range-based for. */
 fl_cvalue fl_member_bound(fl_front *p, const fl_cvalue *over, const char *name, int32_t line);
 const fl_symbol *fl_member_find(const fl_ctype *t, const char *name, int32_t n);
+fl_kdevice *fl_member_functions(const fl_ctype *t, const char *name);     /* NULL: none */
 int fl_member_made(const fl_ctype *t);           /* does an object of type t need fl_member_make? */
 int fl_member_has_maker(const fl_ctype *t);
 void fl_member_make(fl_front *p, fl_cvalue place, const fl_cvalue *args, int n, int32_t line);
@@ -579,7 +580,7 @@ fl_cvalue fl_parse_call(fl_front *p, const fl_ktok *name);    /* at '(' or '<' a
 fl_cvalue fl_call_function(fl_front *p, fl_kdevice *first, const fl_cvalue *self,
                            const fl_ktok *name);
 fl_kexpr *fl_parse_constant(fl_front *p);            /* does not take '>', for template arguments */
-int fl_parse_arguments(fl_front *p, fl_cvalue *args, int max);
+int fl_parse_arguments(fl_front *p, fl_cvalue *args, int max);                    /* at '(' */
 /* fl_call_warp, _bytes, _atomic, _half: 1: 'name' is a function of that kind; *out: its value */
 int fl_call_warp(fl_front *p, const fl_ktok *name, fl_cvalue *out);
 /* bytes.c: memcpy, memset */

@@ -143,10 +143,15 @@ static const char *put_asked(fl_text *t, const char *s, int folders) {
   return s + word_length(s);
 }
 
+/* The last one is the toolkit's name for the first. */
+static const char *const askers[] = { "__has_include", "__has_include_next", "__has_embed",
+                                      "_CCCL_HAS_INCLUDE" };
+enum { ASKERS = sizeof askers / sizeof *askers };
+
 static int asks(const char *s, size_t n) {
-  return is_word(s, n, "__has_include") || is_word(s, n, "__has_include_next") ||
-         is_word(s, n, "__has_embed")
-      || is_word(s, n, "_CCCL_HAS_INCLUDE");             /* the toolkit's name for it */
+  int is = 0;
+  for (int i = 0; i < ASKERS; i++) is |= is_word(s, n, askers[i]);
+  return is;
 }
 
 /* Handles the directive at s, whose '#' ends at 'at', if it names a file or sets line numbers:
@@ -204,15 +209,11 @@ static int is_spelled(const pasted *p) {
 }
 
 int fl_kincludes_pasted(const char *text, const char *const *option, int n) {
-  static const char *const names[] = { "__has_include", "__has_include_next", "__has_embed",
-                                       "_CCCL_HAS_INCLUDE" };
   if (!strstr(text, "##") && !strstr(text, "%:") && !strstr(text, "?\?=") &&
       !strstr(text, "include"))
     return 0;
-  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-    pasted p;
-    memset(&p, 0, sizeof p);
-    p.name = names[i];
+  for (int i = 0; i < ASKERS; i++) {
+    pasted p = { .name = askers[i] };
     note_text(&p, text);
     for (int k = 0; k < n; k++) note_text(&p, option[k]);
     if (is_spelled(&p)) return 1;

@@ -262,8 +262,7 @@ static int signature(fl_front *p, fl_kdevice *d, const fl_ctype *owner) {
 /* Has type t a function 'name' that takes another object of type t, such as a copy constructor or
 ** operator=? */
 static int takes_own(const fl_ctype *t, const char *name) {
-  const fl_symbol *s = fl_member_find(t, name, (int32_t)strlen(name));
-  for (const fl_kdevice *d = s ? s->device : NULL; d; d = d->next)
+  for (const fl_kdevice *d = fl_member_functions(t, name); d; d = d->next)
     if (d->n_params && d->params[0].type && fl_ctype_same(d->params[0].type, t)) return 1;
   return 0;
 }
@@ -366,6 +365,11 @@ const fl_symbol *fl_member_find(const fl_ctype *t, const char *name, int32_t n) 
   return s;
 }
 
+fl_kdevice *fl_member_functions(const fl_ctype *t, const char *name) {
+  const fl_symbol *s = fl_member_find(t, name, (int32_t)strlen(name));
+  return s && s->kind == FL_SYM_FUNCTION ? s->device : NULL;
+}
+
 int fl_member_has_maker(const fl_ctype *t) { return fl_member_find(t, FL_MAKER, 2) != NULL; }
 
 int fl_member_made(const fl_ctype *t) {
@@ -457,10 +461,10 @@ void fl_member_make(fl_front *p, fl_cvalue place, const fl_cvalue *args, int n, 
   if (p->failed) return;
   if (place.type->kind == FL_C_ARRAY && !n) { make_array(p, place, line); return; }
   if (place.type->kind != FL_C_STRUCT) { fl_refuse(p, line, "a wrong initialiser"); return; }
-  const fl_symbol *s = fl_member_find(place.type, FL_MAKER, 2);
-  if (s) {
+  fl_kdevice *makers = fl_member_functions(place.type, FL_MAKER);
+  if (makers) {
     const fl_kcall c = { .self = &place, .args = args, .n = n, .line = line };
-    fl_kdevice *d = fl_overload(p, s->device, &c, NULL);
+    fl_kdevice *d = fl_overload(p, makers, &c, NULL);
     const int own = !d && n == 1 && args[0].type && fl_ctype_same(args[0].type, place.type);
     if (d) fl_inline(p, d, &c);
     else if (own) fl_val_assign(p, place, args[0], line);

@@ -1,8 +1,21 @@
 /* Objects: a variable for each leaf (scalar or array), initialisers, tables of constants. */
+#include "kernel/front/forms.h"
 #include "kernel/front/template.h"
 #include <string.h>
 
 /* ---- variables of an object ------------------------------------------------------------------ */
+
+int fl_decl_leaf(fl_front *p, const fl_kfield *f, fl_kvkind kind, int type, int32_t line) {
+  const int var = fl_kvar_add(p->f, kind, type, f->path, kind == FL_KV_POINTER ? 0 : f->count);
+  if (var < 0) return -1;
+  fl_kvar *v = &p->f->vars[var];
+  v->temporary = 0;
+  v->line = line;
+  v->rank = f->rank;
+  memcpy(v->dims, f->dims, sizeof v->dims);
+  memcpy(v->stride, f->stride, sizeof v->stride);
+  return var;
+}
 
 static int make_leaf(fl_front *p, const fl_kfield *f, fl_kvkind kind, int32_t line) {
   if (f->is_pointer && (kind != FL_KV_LOCAL || f->rank)) {
@@ -11,15 +24,10 @@ static int make_leaf(fl_front *p, const fl_kfield *f, fl_kvkind kind, int32_t li
     return -1;
   }
   if (kind == FL_KV_LOCAL && f->rank) kind = FL_KV_ARRAY;
-  const int var = fl_kvar_add(p->f, kind, f->is_pointer ? FL_KT_I64 : f->type, f->path, f->count);
+  const int var = fl_decl_leaf(p, f, kind, f->is_pointer ? FL_KT_I64 : f->type, line);
   if (var < 0) return -1;
   if (f->is_pointer) fl_held_new(p, var);
   fl_kvar *v = &p->f->vars[var];
-  v->temporary = 0;
-  v->line = line;
-  v->rank = f->rank;
-  memcpy(v->dims, f->dims, sizeof v->dims);
-  memcpy(v->stride, f->stride, sizeof v->stride);
   if (kind == FL_KV_SHARED && !f->rank) v->rank = 1, v->dims[0] = 1;
   if (kind != FL_KV_SHARED) {
     fl_kstmt *s = fl_emit(p, FL_KS_DECL, line);
@@ -86,9 +94,8 @@ int fl_decl_numbers(fl_front *p, const fl_ctype *t, fl_kvkind kind, const char *
 ** *)this)[i]"? */
 static int counts_itself(fl_front *p, const fl_ctype *t) {
   t = fl_ctype_innermost(t);
-  const fl_symbol *s = t->kind == FL_C_STRUCT && t->s->members
-                       ? fl_member_find(t, "operator[]", 10) : NULL;
-  for (const fl_kdevice *d = s && s->kind == FL_SYM_FUNCTION ? s->device : NULL; d; d = d->next)
+  const int own = t->kind == FL_C_STRUCT && t->s->members;
+  for (const fl_kdevice *d = own ? fl_member_functions(t, "operator[]") : NULL; d; d = d->next)
     for (int64_t i = d->body, depth = 0; d->body > 0 && i + 1 < p->toks.n; i++) {
       const fl_ktok *k = &p->toks.at[i];
       const int c = fl_ktok_punct(k);
@@ -234,23 +241,11 @@ static void fill_clause(fl_front *p, fl_cvalue place, int32_t line) {
     fill_bare(p, place, &v, line);
 }
 
-/* Initialises an object with constructors, after '{'. */
+/* Initialises an object with constructors, after '{'; takes '}'. */
 static void make_from_list(fl_front *p, fl_cvalue place, int32_t line) {
   fl_cvalue args[FL_K_MAX_GIVEN];
-  int n = 0;
   if (p->table) fl_refuse(p, line, "constructors in a table of constants");
-  while (!p->failed && !fl_front_is(p, '}')) {
-    if (!fl_front_room(p, n, FL_K_MAX_GIVEN, "arguments of a constructor")) break;
-    if (fl_front_is(p, '{')) {
-      args[n++] = (fl_cvalue){ .kind = FL_V_LIST, .type = fl_ctype_void(), .at = p->at };
-      fl_front_skip(p);
-    } else {
-      const fl_kmark m = fl_order_mark(p);
-      args[n] = fl_parse_assign(p);
-      fl_order_before(p, args, n++, &m, 0, line);
-    }
-    if (!fl_front_take(p, ',')) break;
-  }
+  const int n = fl_parse_list(p, args, FL_K_MAX_GIVEN, '}', "arguments of a constructor");
   if (p->failed) return;
   if (n == 1 && args[0].type && fl_ctype_same(place.type, args[0].type))
     fl_member_copy(p, place, args[0], line);
@@ -268,7 +263,8 @@ void fl_decl_fill(fl_front *p, fl_cvalue place) {
   int64_t i = 0;
   fl_front_need(p, '{');
   if (p->failed || !fl_front_enter(p) || !place.type) return;
-  if (place.type->kind == FL_C_STRUCT && fl_member_has_maker(place.type)) {
+  const int makes = place.type->kind == FL_C_STRUCT && fl_member_has_maker(place.type);
+  if (makes) {
     make_from_list(p, place, line);
   } else if (is_one(place.type)) {
     if (fl_front_is(p, '}')) fl_decl_zero(p, place, line);
@@ -287,7 +283,7 @@ void fl_decl_fill(fl_front *p, fl_cvalue place) {
     }
     rest_from(p, place, i, line);
   }
-  fl_front_need(p, '}');
+  if (!makes) fl_front_need(p, '}');
   p->nest--;
 }
 
@@ -366,9 +362,9 @@ int fl_decl_try_table(fl_front *p, const fl_ctype *t, const char *name, int32_t 
 
 /* v.name() */
 static fl_cvalue ask(fl_front *p, const fl_cvalue *v, const char *name, int32_t line) {
-  const fl_symbol *s = fl_member_find(v->type, name, (int32_t)strlen(name));
   const fl_kcall c = { .self = v, .line = line };
-  fl_kdevice *d = s && s->kind == FL_SYM_FUNCTION ? fl_overload(p, s->device, &c, NULL) : NULL;
+  fl_kdevice *all = fl_member_functions(v->type, name),
+             *d = all ? fl_overload(p, all, &c, NULL) : NULL;
   if (!d && !p->failed)
     fl_refuse(p, line, "a range of type '%s' has no %s()", fl_ctype_text(p->a, v->type), name);
   return p->failed ? fl_val_none() : fl_inline(p, d, &c);

@@ -9,14 +9,13 @@ int fl_operator(fl_front *p, const char *name, const fl_cvalue *args, int n, fl_
                 int32_t line) {
   const int32_t length = (int32_t)strlen(name);
   for (int i = -1; i < n && !p->failed; i++) {
-    const fl_symbol *s = fl_member_find(args[i < 0 ? 0 : i].type, name, length);
+    fl_kdevice *all = fl_member_functions(args[i < 0 ? 0 : i].type, name), *d;
     fl_cvalue self = args[0];
     fl_kcall c = { .args = args, .n = n, .line = line };
-    if (!s) continue;
+    if (!all) continue;
     if (i < 0) self = fl_val_stored(p, self, line);
     if (i < 0) c = (fl_kcall){ .self = &self, .args = args + 1, .n = n - 1, .line = line };
-    fl_kdevice *d = s->kind == FL_SYM_FUNCTION && !p->failed
-                    ? fl_overload(p, s->device, &c, NULL) : NULL;
+    d = p->failed ? NULL : fl_overload(p, all, &c, NULL);
     if (d) return *out = fl_inline(p, d, &c), 1;
   }
   const int64_t globals = p->globals ? p->globals : p->syms.n;

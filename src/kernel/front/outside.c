@@ -191,10 +191,9 @@ static void complete(const fl_front *p, fl_kdevice *d, const fl_kdevice *of) {
 /* Gives definition 'of' to its declaration in the struct. If 'special' (the definition is for one
 ** instance of a template), also to a declaration that has a body. */
 static void define(fl_front *p, const fl_kdevice *of, int special, int32_t line) {
-  const fl_symbol *s = fl_member_find(of->owner, of->name, (int32_t)strlen(of->name));
   fl_kdevice *found = NULL, *again = NULL;
   int n = 0;
-  for (fl_kdevice *d = s && s->kind == FL_SYM_FUNCTION ? s->device : NULL; d; d = d->next) {
+  for (fl_kdevice *d = fl_member_functions(of->owner, of->name); d; d = d->next) {
     if (!declares(d, of)) continue;
     if (special || d->body < 0) found = d, n++;
     else again = d;

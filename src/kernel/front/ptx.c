@@ -38,10 +38,7 @@ static int is_defined(const char *name) {
   char stem[40], rows[24];
   const int k = snprintf(stem, sizeof stem, "%.*s_##", (int)(type - name), name);
   snprintf(rows, sizeof rows, ", %s)\n", type + 1);
-  const char *s = k < (int)sizeof stem ? strstr(fl_kptx_text, stem) : NULL;
-  if (!s) return 0;
-  const char *const row = strstr(fl_kptx_text, rows);
-  return row != NULL;
+  return k < (int)sizeof stem && strstr(fl_kptx_text, stem) && strstr(fl_kptx_text, rows);
 }
 
 static const char *type_of(const char *s, size_t n) {
@@ -66,6 +63,12 @@ static size_t word(const char *s, const char *end) {
   return n;
 }
 
+static int is_among(const char *s, size_t n, const char *const *words, size_t count) {
+  for (size_t i = 0; i < count; i++)
+    if (strlen(words[i]) == n && !memcmp(words[i], s, n)) return 1;
+  return 0;
+}
+
 /* Is s a part of an instruction's name that only says how a load is cached or how exact a function
 ** is? */
 static int is_idle(const char *s, size_t n) {
@@ -73,9 +76,7 @@ static int is_idle(const char *s, size_t n) {
     "ca", "cg", "cs", "cv", "lu", "nc", "wb", "wt", "volatile", "relaxed", "gpu", "global",
     "shared", "shared::cta", "L1::no_allocate", "L1::evict_last", "L2::64B", "L2::128B", "L2::256B",
     "approx", "ftz", "lo" };
-  for (size_t i = 0; i < sizeof idle / sizeof *idle; i++)
-    if (strlen(idle[i]) == n && !memcmp(idle[i], s, n)) return 1;
-  return 0;
+  return is_among(s, n, idle, sizeof idle / sizeof *idle);
 }
 
 /* Does the part belong to the name of the function for instruction s? .ca and .cg copy other sizes;
@@ -84,9 +85,7 @@ static int in_name(const char *s, size_t n, const char *part, size_t k) {
   if (n > 9 && !memcmp(s, "cp.async.", 9) && k == 2) return 1;
   if (n < 9 || memcmp(s, "ldmatrix.", 9)) return !is_idle(part, k);
   static const char *const fixed[] = { "sync", "aligned", "m8n8", "b16" };
-  for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
-    if (strlen(fixed[i]) == k && !memcmp(fixed[i], part, k)) return 0;
-  return 1;
+  return !is_among(part, k, fixed, sizeof fixed / sizeof *fixed);
 }
 
 static void put_name(statement *x, const char *s, size_t n) {

@@ -228,20 +228,13 @@ static int add_leaf(fl_front *p, fl_kfunc *f, int i, const fl_kfield *field) {
   const fl_kvkind kind = field->is_pointer ? FL_KV_POINTER
                          : field->rank     ? FL_KV_ARRAY
                                            : FL_KV_LOCAL;
-  const int var = fl_kvar_add(f, kind, field->type, field->path,
-                              kind == FL_KV_POINTER ? 0 : field->count);
+  const int var = fl_decl_leaf(p, field, kind, field->type, f->params[i].line);
   if (var < 0) return -1;
-  fl_kvar *v = &f->vars[var];
-  v->temporary = 0;
-  v->param = i;
-  v->offset = field->offset;
-  v->is_const = field->is_const;
-  v->rank = field->rank;
-  v->line = f->params[i].line;
-  memcpy(v->dims, field->dims, sizeof v->dims);
-  memcpy(v->stride, field->stride, sizeof v->stride);
+  f->vars[var].param = i;
+  f->vars[var].offset = field->offset;
+  f->vars[var].is_const = field->is_const;
   if (field->is_pointer && field->rank)
-    fl_refuse(p, v->line, "arrays of pointers are outside the language");
+    fl_refuse(p, f->params[i].line, "arrays of pointers are outside the language");
   return var;
 }
 

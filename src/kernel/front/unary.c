@@ -157,15 +157,9 @@ static void bring_table(fl_front *p, fl_symbol *s) {
   fl_kfield *fields = fl_karena_new(p->a, (size_t)n * sizeof *fields);
   if (!fields || !fl_ctype_fields(p->a, s->type, s->name, fields)) return;
   for (int i = 0; i < n; i++) {
-    const int var =
-        fl_kvar_add(p->f, FL_KV_TABLE, fields[i].type, fields[i].path, fields[i].count);
+    const int var = fl_decl_leaf(p, &fields[i], FL_KV_TABLE, fields[i].type, s->line);
     if (var < 0) return;
-    fl_kvar *v = &p->f->vars[var];
-    v->data = s->data[i];
-    v->line = s->line;
-    v->temporary = 0;
-    v->rank = fields[i].rank;
-    memcpy(v->dims, fields[i].dims, sizeof v->dims);
+    p->f->vars[var].data = s->data[i];
     if (!i)
       s->v = (fl_cvalue){ .kind = FL_V_PLACE, .is_const = 1, .type = s->type, .var = var };
   }

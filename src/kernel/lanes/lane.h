@@ -89,6 +89,10 @@ typedef struct fl_lane_report {
   uint32_t grid[3], block[3];     /* of the launch */
 } fl_lane_report;
 
+static inline int64_t fl_lane_blocks(const fl_lane_launch *l) {
+  return (int64_t)l->grid[0] * l->grid[1] * l->grid[2];
+}
+
 /* NULL with an error set: no memory, or a function without a body (the message is its refusal). */
 fl_lane_code *fl_lane_compile(fl_mem *m, const fl_kfunc *f, fl_error *e);
 void fl_lane_free(fl_lane_code *c);                 /* NULL is fine */

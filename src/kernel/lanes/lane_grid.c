@@ -5,10 +5,6 @@
 #include "kernel/lanes/lane_state.h"
 #include <string.h>
 
-static int64_t blocks_of(const fl_lane_launch *l) {
-  return (int64_t)l->grid[0] * l->grid[1] * l->grid[2];
-}
-
 static int fits(const fl_lane_code *c, const fl_lane_launch *l) {
   return (double)l->grid[0] * l->grid[1] * l->grid[2] * (double)fl_lane_scratch(c, l) <=
          (double)FL_LANE_GRID_MB * (1 << 20);
@@ -17,7 +13,7 @@ static int fits(const fl_lane_code *c, const fl_lane_launch *l) {
 int fl_lane_meets(const fl_lane_code *c) { return c->func->uses_grid; }
 
 int64_t fl_lane_copies(const fl_lane_code *c, const fl_lane_launch *l) {
-  return fl_lane_meets(c) && fits(c, l) ? blocks_of(l) : 1;
+  return fl_lane_meets(c) && fits(c, l) ? fl_lane_blocks(l) : 1;
 }
 
 int fl_lane_grid_ok(const fl_lane_code *c, const fl_lane_launch *l, fl_error *e) {
@@ -65,7 +61,7 @@ static int alone(const meeting *m) {
 int fl_lane_grid(const fl_lane_code *c, const fl_lane_launch *l, void *scratch,
                  fl_lane_report *report) {
   meeting m = { .code = c, .l = l, .scratch = scratch, .stride = fl_lane_scratch(c, l),
-                .blocks = blocks_of(l), .ended = -1 };
+                .blocks = fl_lane_blocks(l), .ended = -1 };
   for (int first = 1; first || m.waiting >= 0; first = 0) {
     m.waiting = -1;
     for (int64_t b = 0; b < m.blocks; b++) {

@@ -96,7 +96,7 @@ static void set_range(const fl_lane_state *s, fl_lane_form *f) {
 static fl_lane_form operand(const fl_lane_state *s, int32_t r, int cls) {
   fl_lane_form f = s->forms[r];
   if (s->code->regs.at[r].fixed)
-    f = (fl_lane_form){ .u = fl_lane_cell(s, r, cls), .on = 1 }, f.low = f.high = f.u;
+    f = (fl_lane_form){ .u = fl_lane_integer(s->reg[r], cls, 0), .on = 1 }, f.low = f.high = f.u;
   f.on &= fl_lane_fits(cls, f.low, f.high);
   return f;
 }

@@ -78,9 +78,9 @@ int fl_lane_run(fl_mem *m, const fl_lane_code *c, const fl_lane_launch *launch,
   if (ok && fl_lane_meets(c)) {
     ok = fl_lane_grid(c, &l, scratch, report);
   } else if (ok) {
-    const int64_t blocks = (int64_t)l.grid[0] * l.grid[1] * l.grid[2];
     fl_lane_begin(c, &l, scratch);
-    for (int64_t b = 0; ok && b < blocks; b++) ok = fl_lane_block(c, &l, b, scratch, report);
+    for (int64_t b = 0; ok && b < fl_lane_blocks(&l); b++)
+      ok = fl_lane_block(c, &l, b, scratch, report);
   } else {
     fl_fail(e, FLAME_NO_MEMORY, "kernel", "no memory to run '%s': %zu bytes", c->func->name, bytes);
   }

@@ -154,20 +154,13 @@ STEP void set(fl_lane_linear *to, const fl_lane_linear *from) {
 
 STEP int is_constant(const fl_lane_linear *l) { return !(l->x | l->y | l->z); }
 
-STEP int64_t cell(const void *at, int cls) {
-  return fl_lane_wide(cls) ? *(const int64_t *)at
-       : cls == FL_LC_U32 ? (int64_t)*(const uint32_t *)at : (int64_t)*(const int32_t *)at;
-}
-
-int64_t fl_lane_cell(const fl_lane_state *s, int32_t r, int cls) { return cell(s->reg[r], cls); }
-
 /* Register r as a linear value of class 'cls', which is put into *constant if r is uniform; NULL: r
 ** is not linear, or its values do not fit the class. */
 static const fl_lane_linear *operand(const fl_lane_state *s, int32_t r, int uniform, int cls,
                                      fl_lane_linear *constant) {
   const fl_lane_linear *l = &s->linear[r];
   if (uniform) {
-    set_constant(constant, cell(s->reg[r], cls));
+    set_constant(constant, fl_lane_integer(s->reg[r], cls, 0));
     l = constant;
   } else if (!l->on) {
     return NULL;
@@ -296,17 +289,12 @@ FL_LANE_RARE static int result(const fl_lane_state *s, const fl_lane_ins *p,
   }
 }
 
-/* Does the range of a result of this kind fit its type? */
-static int holds(const fl_lane_ins *p, int kind, int64_t low, int64_t high) {
+int fl_lane_holds(const fl_lane_ins *p, int kind, int64_t low, int64_t high) {
   if (kind == FL_LANE_COPY || kind == FL_LANE_SELECT) return 1;
   if (kind != FL_LANE_CAST) return fits(p->type, low, high);
   const int type = p->sub, bits = 8 * fl_kt_size(type), is_signed = fl_ktypes[type].is_signed;
   if (bits >= 32) return fits(fl_lane_class_of(type), low, high);
   return low >= (is_signed ? -(1 << (bits - 1)) : 0) && high < 1 << (bits - is_signed);
-}
-
-int fl_lane_holds(const fl_lane_ins *p, int kind, int64_t low, int64_t high) {
-  return holds(p, kind, low, high);
 }
 
 /* The common cases: the sum or comparison of a linear and a uniform value. */
@@ -315,7 +303,7 @@ STEP int with_uniform(fl_lane_state *s, const fl_lane_ins *p) {
   const fl_lane_linear *a = &s->linear[second ? p->a : p->b];
   fl_lane_linear *out = &s->linear[p->dst];
   if (!p->uni || !a->on || !fits(p->type, a->low, a->high)) return 0;
-  const int64_t v = cell(s->reg[second ? p->b : p->a], p->type);
+  const int64_t v = fl_lane_integer(s->reg[second ? p->b : p->a], p->type, 0);
   if (!fits(p->type, v, v)) return 0;
   if (p->linear != FL_KO_ADD) {
     int64_t yes;
@@ -354,7 +342,7 @@ int fl_lane_do_linear(fl_lane_state *s, const fl_lane_ins *p) {
   } else if (p->linear == FL_KO_LAND || p->linear == FL_KO_LOR) {
     if (with_sure(s, p)) return 1;
   }
-  if (!result(s, p, &l) || !holds(p, p->linear, l.low, l.high)) return 0;
+  if (!result(s, p, &l) || !fl_lane_holds(p, p->linear, l.low, l.high)) return 0;
   set(&s->linear[p->dst], &l);
   s->linear[p->dst].on = 1;
   return 1;

@@ -17,12 +17,6 @@ static int memory_type(const fl_lane_array *a) {
   return a->wide ? FL_KT_I64 : FL_KT_I32;
 }
 
-/* Element i of a vector of integers of class 'cls', in 64 bits. */
-static int64_t integer_at(const void *a, int cls, int64_t i) {
-  if (fl_lane_wide(cls)) return ((const int64_t *)a)[i];
-  return cls == FL_LC_U32 ? (int64_t)((const uint32_t *)a)[i] : (int64_t)((const int32_t *)a)[i];
-}
-
 /* Do the threads of each row of the block (equal y and z), at least 8, have indices that rise by 1?
 ** Then the register p->dst holds the first index of each row, and *q the range of all indices. */
 static int find_rows(const fl_lane_state *s, fl_lane_info *q, const fl_lane_ins *p) {
@@ -34,7 +28,7 @@ static int find_rows(const fl_lane_state *s, fl_lane_info *q, const fl_lane_ins 
   q->high = INT64_MIN;
   for (int64_t r = 0; r < n; r += w) {
     if (!s->table->in_a_row[p->type](a + r * slot, w)) return 0;
-    const int64_t first = integer_at(a, p->type, r);
+    const int64_t first = fl_lane_integer(a, p->type, r);
     at[r / w] = first;
     if (first < q->low) q->low = first;
     if (first + w - 1 > q->high) q->high = first + w - 1;
@@ -51,7 +45,7 @@ void fl_lane_do_index(fl_lane_state *s, const fl_lane_ins *p) {
   q->rows = q->flat = q->linear = 0;
   q->row = (uint8_t)s->table->in_a_row[p->type](a, n);
   if (q->row) {
-    q->first = q->low = integer_at(a, p->type, 0);
+    q->first = q->low = fl_lane_integer(a, p->type, 0);
     q->high = q->first + n - 1;
     return;
   }

@@ -392,21 +392,15 @@ BY_ROWS(8, uint64_t)
 
 /* ---- masks --------------------------------------------------------------------------- */
 
-static int32_t mask_and(int32_t *y, const int32_t *m, const int32_t *c, int64_t n) {
-  int32_t count = 0;
-  EACH { const int32_t v = m[i] & -(c[i] != 0); y[i] = v; count -= v; }
-  return count;
-}
-static int32_t mask_and_not(int32_t *y, const int32_t *m, const int32_t *c, int64_t n) {
-  int32_t count = 0;
-  EACH { const int32_t v = m[i] & -(c[i] == 0); y[i] = v; count -= v; }
-  return count;
-}
-static int32_t mask_without(int32_t *y, const int32_t *x, const int32_t *m, int64_t n) {
-  int32_t count = 0;
-  EACH { const int32_t v = x[i] & ~m[i]; y[i] = v; count -= v; }
-  return count;
-}
+#define MASK(name, kept) \
+  static int32_t name(int32_t *y, const int32_t *m, const int32_t *c, int64_t n) { \
+    int32_t count = 0; \
+    EACH { const int32_t v = m[i] & (kept); y[i] = v; count -= v; } \
+    return count; \
+  }
+MASK(mask_and, -(c[i] != 0))
+MASK(mask_and_not, -(c[i] == 0))
+MASK(mask_without, ~c[i])
 static int32_t mask_test(const int32_t *m, const int32_t *c, int64_t n) {
   int32_t count = 0;
   EACH count -= m[i] & -(c[i] != 0);

@@ -122,7 +122,7 @@ void fl_lane_shadow_free(fl_lane_shadow *w) {
 
 /* Gives the launch its stamps. */
 static void take_stamps(fl_lane_shadow *w, const fl_lane_code *c, const fl_lane_launch *l) {
-  const int64_t blocks = (int64_t)l->grid[0] * l->grid[1] * l->grid[2];
+  const int64_t blocks = fl_lane_blocks(l);
   int ins = bits_of(c->ins.n), tick;
   if (ins > MOST_INS_BITS) ins = MOST_INS_BITS;
   tick = 62 - LOW_BITS - ins - bits_of(blocks);

@@ -6,6 +6,13 @@
 #define FL_KERNEL_LANE_STATE_H
 #include "kernel/lanes/lane_code.h"
 
+/* Element i of a vector (a uniform value: 0) of integers of class 'cls', in 64 bits. */
+static inline __attribute__((always_inline)) int64_t fl_lane_integer(const void *a, int cls,
+                                                                     int64_t i) {
+  if (fl_lane_wide(cls)) return ((const int64_t *)a)[i];
+  return cls == FL_LC_U32 ? (int64_t)((const uint32_t *)a)[i] : (int64_t)((const int32_t *)a)[i];
+}
+
 /* What is known of an index over all lanes, active or not. */
 typedef struct fl_lane_info {
   uint8_t row;             /* the index of lane i is first + i; the register is not written */
@@ -142,7 +149,6 @@ int fl_lane_classify(const fl_lane_state *s, int64_t x, int64_t y, int64_t z, fl
 int fl_lane_fits(int cls, int64_t low, int64_t high);
 /* Do values from low to high fit into the type of the result of p, which is of this kind? */
 int fl_lane_holds(const fl_lane_ins *p, int kind, int64_t low, int64_t high);
-int64_t fl_lane_cell(const fl_lane_state *s, int32_t reg, int cls);     /* of a uniform register */
 void fl_lane_renew(fl_lane_state *s);    /* at the start of a block: computes what s->fresh lists */
 void fl_lane_do_hoist(fl_lane_state *s);           /* at the start of a launch (lane_hoist.c) */
 
