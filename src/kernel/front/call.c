@@ -240,14 +240,8 @@ static fl_cvalue result_object(fl_front *p, const fl_kdevice *d, int32_t line) {
 /* Gives the tokens of a function of our own library (library.cu) the line that calls it, so that
 ** messages name that line. */
 static void blame(fl_front *p, int64_t body, int32_t line) {
-  int depth = 0;
-  for (int64_t i = body; i < p->toks.n; i++) {
-    fl_ktok *t = &p->toks.at[i];
-    t->line = line;
-    if (t->kind != FL_TOK_PUNCT) continue;
-    depth += (t->punct == '{') - (t->punct == '}');
-    if (depth == 0) return;
-  }
+  const int64_t end = fl_front_end(p, body);
+  for (int64_t i = body; i < end; i++) p->toks.at[i].line = line;
 }
 
 static int fold_statement(fl_front *p, fl_kexpr **result);
@@ -414,10 +408,7 @@ static fl_cvalue make_vector(fl_front *p, const fl_ktok *name, const fl_cvalue *
                             int n) {
   const fl_ctype *t = fl_ctype_named(p->a, name->text + 5, name->n - 5);
   if (!t || t->kind != FL_C_STRUCT) return fl_val_none();
-  if (n != t->s->width) {
-    fl_refuse_count(p, name, t->s->width, n);
-    return fl_val_none();
-  }
+  if (n != t->s->width) return fl_refuse_count(p, name, t->s->width, n);
   return fl_vector_of(p, t, args, n, name->line);
 }
 
@@ -466,8 +457,7 @@ static int by_address(fl_front *p, const fl_ktok *t, const fl_cvalue *args, int 
 
 static fl_cvalue call_math(fl_front *p, const fl_ktok *name, const fl_cvalue *args, int n) {
   fl_kexpr *x[FL_K_MAX_ARGS] = { NULL };
-  const int nan = fl_ktok_is(name, "__builtin_nanf");
-  for (int i = 0; i < n && i < FL_K_MAX_ARGS && !nan; i++)
+  for (int i = 0; i < n && i < FL_K_MAX_ARGS; i++)
     x[i] = fl_val_scalar(p, args[i], name->line);
   return p->failed ? fl_val_none() : fl_call_math(p, name, x, n);
 }

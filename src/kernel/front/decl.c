@@ -426,7 +426,8 @@ const fl_ctype *fl_decl_arrays(fl_front *p, const fl_ctype *t) {
   return p->failed ? NULL : t;
 }
 
-const fl_ctype *fl_decl_decayed(fl_front *p, const fl_ctype *t, int is_const) {
+/* Takes the sizes after a parameter's name and returns its type: an array becomes a pointer. */
+static const fl_ctype *decayed(fl_front *p, const fl_ctype *t, int is_const) {
   const int32_t line = fl_front_tok(p)->line;
   if (!t || p->failed) return NULL;
   if (fl_front_is(p, '[')) {                         /* the first size does not matter */
@@ -455,6 +456,18 @@ const fl_ctype *fl_decl_of_array(fl_front *p, const fl_ctype *t, int *ref, const
   if (!fl_front_is(p, '['))
     fl_refuse(p, fl_front_tok(p)->line, "function pointers are outside the language");
   return fl_decl_arrays(p, t);
+}
+
+const fl_ctype *fl_decl_parameter(fl_front *p, const fl_specifiers *s, const char **name,
+                                  int *ref) {
+  int of_ref;
+  const fl_ctype *t = fl_decl_pointers(p, s, ref), *of = fl_decl_of_array(p, t, &of_ref, name);
+  if (of) return (*ref = of_ref) ? of : fl_ctype_pointer(p->a, of, s->is_const);
+  if (p->failed) return NULL;
+  const int packed = p->pack && fl_front_take(p, FL_PU_ELLIPSIS);
+  *name = fl_front_tok(p)->kind == FL_TOK_NAME ? fl_front_name(p) : NULL;
+  if (packed) *name = fl_karena_printf(p->a, "%s %d", *name ? *name : "unnamed", p->pack - 1);
+  return *ref || s->is_auto ? t : decayed(p, t, s->is_const);
 }
 
 const fl_ctype *fl_decl_type_name(fl_front *p) {

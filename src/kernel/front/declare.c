@@ -18,11 +18,9 @@ fl_cvalue fl_decl_dynamic(fl_front *p, const fl_ctype *t, const char *name, int3
   int64_t n;
   const fl_ctype *of = t->kind == FL_C_ARRAY ? t->of : t;
   const int element = fl_ctype_element(of, &n);
-  if (element == FL_KT_VOID) {
-    fl_refuse(p, line,
-              "dynamic shared memory of a struct with mixed members (give the array a size)");
-    return fl_val_none();
-  }
+  if (element == FL_KT_VOID)
+    return fl_val_refuse(p, line, "dynamic shared memory of a struct with mixed members (give the "
+                         "array a size)");
   const int var = fl_kvar_add(p->f, FL_KV_SHARED, element, name, 0);
   if (var < 0) return fl_val_none();
   p->f->uses_shared = 1;
@@ -109,8 +107,7 @@ static void declare_pointer(fl_front *p, const fl_ctype *of, int const_of,
     offset = fl_kvar_add(p->f, FL_KV_LOCAL, FL_KT_I64, name, 1);
     if (offset < 0) return;
     fl_kstmt_decl(p->f, p->b, offset);
-    fl_kstmt *s = from ? fl_kstmt_assign(p->f, p->b, offset, fl_val_at(p, &v)) : NULL;
-    if (s) s->line = line;
+    if (from) fl_emit_assign(p, offset, fl_val_at(p, &v), line);
     v.idx = NULL;
   } else if (v.idx) v.idx = fl_val_stable(p, v.idx);
   fl_symbol *s = fl_front_add(p, name, FL_SYM_POINTER);

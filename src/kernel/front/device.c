@@ -129,28 +129,15 @@ fl_kdevice *fl_device_scan(fl_front *p, const char *owner) {
 
 /* ---- types ----------------------------------------------------------------------------------- */
 
-static const fl_ctype *formal_type(fl_front *p, const fl_specifiers *s, fl_kformal *f) {
-  int ref = 0;
-  const fl_ctype *t = s->type, *of = fl_decl_of_array(p, t, &ref, &f->name);
-  if (!f->name) f->name = "unnamed";
-  f->by_reference = (uint8_t)ref;
-  if (of || p->failed) return of && !ref ? fl_ctype_pointer(p->a, of, s->is_const) : of;
-  t = fl_decl_pointers(p, s, &ref);
-  const int packed = p->pack && fl_front_take(p, FL_PU_ELLIPSIS);
-  f->name = fl_front_tok(p)->kind == FL_TOK_NAME ? fl_front_name(p) : "unnamed";
-  const char *element = packed ? fl_karena_printf(p->a, "%s %d", f->name, p->pack - 1) : NULL;
-  if (element) f->name = element;
-  f->by_reference = (uint8_t)ref;
-  return ref || s->is_auto ? t : fl_decl_decayed(p, t, s->is_const);
-}
-
 static void formal(fl_front *p, fl_kformal *f) {
   const int32_t line = fl_front_tok(p)->line;
   fl_specifiers s = fl_decl_specifiers(p);
   f->is_function = (uint8_t)fl_decl_function(p, s.type, &f->name);
   s.is_auto |= f->is_function;
-  if (f->is_function && !f->name) f->name = "unnamed";
-  const fl_ctype *t = s.type && !f->is_function ? formal_type(p, &s, f) : s.type;
+  int ref = 0;
+  const fl_ctype *t = s.type && !f->is_function ? fl_decl_parameter(p, &s, &f->name, &ref) : s.type;
+  f->by_reference = (uint8_t)ref;
+  if (!f->name) f->name = "unnamed";
   if (fl_front_is(p, FL_PU_ELLIPSIS))
     fl_refuse(p, line, "variadic templates are outside the language");
   if (!t) return;

@@ -107,9 +107,9 @@ static fl_cvalue address_math(fl_front *p, int op, fl_cvalue x, fl_cvalue y, int
       (op == FL_KO_EQ || op == FL_KO_NE))                                    /* p != 0 */
     return pointers(p, op, other.kind == FL_V_EXPR && y.kind == FL_V_POINTER ? y : x,
                     (fl_cvalue){ .kind = FL_V_POINTER, .null = 1, .type = fl_ctype_void() }, line);
-  fl_refuse(p, line, "'%s' of a pointer and a number%s", fl_koperator_text[op],
-            x.address | y.address ? FL_DO ": compute with the index, not the address" : "");
-  return x;
+  return fl_val_refuse(p, line, "'%s' of a pointer and a number%s", fl_koperator_text[op],
+                       x.address | y.address ? FL_DO ": compute with the index, not the address"
+                                             : "");
 }
 
 fl_cvalue fl_binary(fl_front *p, int op, fl_cvalue x, fl_cvalue y, int32_t line) {
@@ -123,9 +123,8 @@ fl_cvalue fl_binary(fl_front *p, int op, fl_cvalue x, fl_cvalue y, int32_t line)
 
 /* ---- lazy operators -------------------------------------------------------------------------- */
 
-static void put(fl_front *p, fl_kblock *b, int var, fl_kexpr *e, int32_t line) {
-  if (!e || p->failed) return;
-  fl_kstmt *s = fl_kstmt_assign(p->f, b, var, e);
+void fl_emit_assign(fl_front *p, int32_t var, fl_kexpr *e, int32_t line) {
+  fl_kstmt *s = e && !p->failed ? fl_kstmt_assign(p->f, p->b, var, e) : NULL;
   if (s) s->line = line;
 }
 
@@ -139,14 +138,16 @@ fl_cvalue fl_logic(fl_front *p, int op, fl_kexpr *a, fl_kexpr *b, fl_kblock side
     return fl_val_expr(fl_front_check(p, e));
   }
   const int t = fl_front_temp(p, FL_KT_BOOL, line);
-  put(p, p->b, t, a, line);
+  fl_emit_assign(p, t, a, line);
   fl_kexpr *now = fl_kexpr_var(p->f, t);
   fl_kstmt *s = fl_kstmt_if(
       p->f, p->b, op == FL_KO_LAND ? now : fl_kexpr_unary(p->a, FL_KO_NOT, now));
   if (!s) return fl_val_none();
   s->line = line;
   s->body = side;
-  put(p, &s->body, t, b, line);
+  fl_kblock *out = fl_front_into(p, &s->body);
+  fl_emit_assign(p, t, b, line);
+  fl_front_into(p, out);
   return fl_val_expr(now);
 }
 
@@ -231,10 +232,7 @@ static fl_cvalue choose_other(fl_front *p, fl_kexpr *c, fl_cvalue x, fl_cvalue y
   const int apart = x.var != y.var || x.linear != y.linear || x.null || y.null;
   if (p->b && (apart || fl_turn_of(p, x.var)) && fl_turn_wanted(p, &x, &y))
     return fl_turn_choose(p, c, x, y, line);
-  if (apart) {
-    fl_refuse(p, line, "a pointer that may point into one array or another");
-    return x;
-  }
+  if (apart) return fl_val_refuse(p, line, "a pointer that may point into one array or another");
   x.idx = fl_front_check(p, fl_kexpr_select(p->a, c, fl_val_at(p, &x), fl_val_at(p, &y)));
   x.sym = 0;
   return x;
@@ -337,11 +335,6 @@ static fl_cvalue parse_ternary(fl_front *p) {
 
 /* ---- assignment ------------------------------------------------------------------------------ */
 
-/* Assigns the index of pointer 'from' to the variable that holds the index of pointer s. */
-static void move_to(fl_front *p, const fl_symbol *s, const fl_cvalue *from, int32_t line) {
-  put(p, p->b, s->offset, fl_val_at(p, from), line);
-}
-
 /* Refuses values that may not be assigned to pointer s. 'turn' is set if s can point into several
 ** arrays. */
 static void check_pointer(fl_front *p, const fl_symbol *s, const fl_kturn *turn,
@@ -362,8 +355,8 @@ static fl_cvalue assign_pointer(fl_front *p, fl_cvalue to, fl_cvalue from, int32
   if (p->failed) return to;
   if (from.when != s->v.when) from.null = (uint8_t)fl_val_is_null(&from);
   if (s->may_be_null && p->b) {
-    put(p, p->b, s->v.when->var, from.null ? fl_kexpr_int(p->a, FL_KT_BOOL, 0) : from.when
-        ? from.when : fl_kexpr_int(p->a, FL_KT_BOOL, 1), line);
+    fl_kexpr *is = fl_kexpr_int(p->a, FL_KT_BOOL, !from.null);
+    fl_emit_assign(p, s->v.when->var, from.null || !from.when ? is : from.when, line);
     if (from.null && from.type->kind != FL_C_VOID && !s->v.type) s->v.type = from.type;
     if (from.null) return to;
     if (s->v.null && s->v.type)
@@ -386,14 +379,14 @@ static fl_cvalue assign_pointer(fl_front *p, fl_cvalue to, fl_cvalue from, int32
   else if (turn && p->b && fl_turn_wanted(p, &s->v, &from)) {
     if (s->may_be_null) from.when = NULL;
     fl_turn_set(p, turn, from, line);
-    move_to(p, s, &from, line);
+    fl_emit_assign(p, s->offset, fl_val_at(p, &from), line);
   } else if ((s->v.var != from.var || s->v.linear != from.linear || s->v.unit != from.unit ||
               !fl_ctype_same(s->v.type, from.type))) {
     fl_turn_wanted(p, &s->v, &from);       /* the body may be read again, with pointers into
                                            ** one of several arrays (turn.c) */
     fl_refuse(p, line, "pointer '%s' would point into another array than before", s->name);
   } else if (!p->b) fl_refuse(p, line, "an assignment in a constant expression");
-  else move_to(p, s, &from, line);
+  else fl_emit_assign(p, s->offset, fl_val_at(p, &from), line);
   return to;
 }
 

@@ -48,6 +48,8 @@ void fl_choose_bound(fl_front *p, fl_cvalue *v, int is_const, int pure, const ch
 /* Requests an array of its elements for the object of variable 'var', if they are of one type.
 ** Returns 1 if it becomes one, for which the body is then read again. */
 int fl_view_array(fl_front *p, int32_t var);
+/* expr.c. Assigns e (NULL: nothing) to a variable. */
+void fl_emit_assign(fl_front *p, int32_t var, fl_kexpr *e, int32_t line);
 /* object.c. A variable for a leaf of an object; -1: no memory. */
 int fl_decl_leaf(fl_front *p, const fl_kfield *f, fl_kvkind kind, int type, int32_t line);
 /* call.c. fl_parse_arguments from after "(" or, with close = "}", after "{": there they are in

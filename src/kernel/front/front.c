@@ -143,6 +143,10 @@ int fl_front_past(fl_front *p, int k) {
   return k;
 }
 
+int64_t fl_front_end(fl_front *p, int64_t from) {
+  return p->at + fl_front_past(p, (int)(from - p->at));
+}
+
 void fl_front_skip(fl_front *p) { p->at += fl_front_past(p, 0); }
 
 void fl_front_skip_to(fl_front *p, int a, int b) {

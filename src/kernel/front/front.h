@@ -303,7 +303,7 @@ const char *fl_front_reserved(const fl_ktok *t);
 const char *fl_front_meant(fl_front *p, const fl_ktok *t);
 const char *fl_field_meant(fl_front *p, const fl_ctype *type, const char *name, int32_t n);
 void fl_refuse_call(fl_front *p, const fl_ktok *name, const fl_kdevice *first, const fl_kcall *c);
-void fl_refuse_count(fl_front *p, const fl_ktok *t, int want, int n);    /* of arguments (warp.c) */
+fl_cvalue fl_refuse_count(fl_front *p, const fl_ktok *t, int want, int n);    /* (warp.c) */
 
 /* ---- decl.c: types and declarations ---------------------------------------------------------- */
 
@@ -320,8 +320,8 @@ const fl_ctype *fl_decl_pointers(fl_front *p, const fl_specifiers *s, int *ref);
 const fl_ctype *fl_decl_arrays(fl_front *p, const fl_ctype *t);      /* [N][M]… behind the name */
 /* Takes "(*name)(…)" after type t, or a name after a function type. 0: neither. */
 int fl_decl_function(fl_front *p, const fl_ctype *t, const char **name);
-/* Takes the sizes after a parameter's name and returns its type: an array becomes a pointer. */
-const fl_ctype *fl_decl_decayed(fl_front *p, const fl_ctype *t, int is_const);
+/* Takes what follows a parameter's specifiers; an array becomes a pointer. *name NULL: no name. */
+const fl_ctype *fl_decl_parameter(fl_front *p, const fl_specifiers *s, const char **name, int *ref);
 /* Takes "(*name)[N]" or "(&name)[N]" with elements of type t at the tokens and returns the array;
 ** *ref: 1 for the second. *name NULL: it has no name. NULL: it is neither (nothing is taken), or it
 ** was refused. */

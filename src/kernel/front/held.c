@@ -80,7 +80,5 @@ void fl_held_assign(fl_front *p, fl_cvalue place, fl_cvalue from, int32_t line) 
     fl_refuse(p, line, "pointer '%s' would point into another array than before",
               p->f->vars[h->var].source);
   }
-  if (p->failed || !h->v.idx) return;
-  fl_kstmt *s = fl_kstmt_assign(p->f, p->b, h->var, fl_val_at(p, &from));
-  if (s) s->line = line;
+  if (h->v.idx) fl_emit_assign(p, h->var, fl_val_at(p, &from), line);
 }

@@ -99,10 +99,7 @@ fl_cvalue fl_call_math(fl_front *p, const fl_ktok *name, fl_kexpr *const *x, int
   if (which == 2) return fl_val_expr(fl_kexpr_float(p->a, FL_KT_F32, __builtin_nan("")));
   int id = find(name, &type);
   if (id < 0) return fl_val_none();
-  if (n != fl_kbuiltins[id].n) {
-    fl_refuse_count(p, name, fl_kbuiltins[id].n, n);
-    return fl_val_none();
-  }
+  if (n != fl_kbuiltins[id].n) return fl_refuse_count(p, name, fl_kbuiltins[id].n, n);
   for (int i = 0; i < n; i++)
     if (!x[i]) return fl_val_none();
   const int rule = fl_kbuiltins[id].rule;

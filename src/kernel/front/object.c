@@ -96,12 +96,9 @@ static int counts_itself(fl_front *p, const fl_ctype *t) {
   t = fl_ctype_innermost(t);
   const int own = t->kind == FL_C_STRUCT && t->s->members;
   for (const fl_kdevice *d = own ? fl_member_functions(t, "operator[]") : NULL; d; d = d->next)
-    for (int64_t i = d->body, depth = 0; d->body > 0 && i + 1 < p->toks.n; i++) {
+    for (int64_t i = d->body, end = i > 0 ? fl_front_end(p, i) : i; i < end; i++) {
       const fl_ktok *k = &p->toks.at[i];
-      const int c = fl_ktok_punct(k);
-      depth += (c == '{') - (c == '}');
-      if (!depth) break;
-      if ((c == '&' && k[1].kind == FL_TOK_NAME) ||
+      if ((fl_is_punct(k, '&') && k[1].kind == FL_TOK_NAME) ||
           (fl_ktok_is(k, "this") && k[1].punct != FL_PU_ARROW))
         return 1;
     }

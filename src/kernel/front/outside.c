@@ -135,15 +135,11 @@ static int declares(const fl_kdevice *d, const fl_kdevice *of) {
   return fl_device_same(d, of);
 }
 
-static int has_default(const fl_front *p, const fl_kdevice *d) {
-  int depth = 0;
-  for (int64_t i = d->open; i < p->toks.n; i++) {
-    const fl_ktok *t = &p->toks.at[i];
-    depth += fl_is_punct(t, '(') - fl_is_punct(t, ')');
-    if (fl_is_punct(t, '=')) return 1;
-    if (!depth) break;
-  }
-  return 0;
+static int has_default(fl_front *p, const fl_kdevice *d) {
+  int is = 0;
+  for (int64_t i = d->open, end = fl_front_end(p, i); i < end; i++)
+    is |= fl_is_punct(&p->toks.at[i], '=');
+  return is;
 }
 
 /* Has parameter i of template b the name of a parameter of a, but not of number i (other = 0: of
@@ -165,7 +161,7 @@ static void refuse_names(fl_kdevice *d) {
   d->why = "has defaults, and its template's parameters have other names where it is defined";
 }
 
-static void complete(const fl_front *p, fl_kdevice *d, const fl_kdevice *of) {
+static void complete(fl_front *p, fl_kdevice *d, const fl_kdevice *of) {
   d->body = of->body;
   d->inits = of->inits;
   d->line = of->line;

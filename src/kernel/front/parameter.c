@@ -72,23 +72,13 @@ void fl_front_describe(fl_front *p, fl_kparam *out, const fl_ctype *t) {
   }
 }
 
-/* The type after the specifiers, with its name; an array becomes a pointer to its elements. */
-static const fl_ctype *parameter_type(fl_front *p, const fl_specifiers *s, const char **name,
-                                      int *ref) {
-  const fl_ctype *t = fl_decl_pointers(p, s, ref), *of = fl_decl_of_array(p, t, ref, name);
-  if (of) return fl_ctype_pointer(p->a, of, s->is_const);
-  if (p->failed) return NULL;
-  *name = fl_front_tok(p)->kind == FL_TOK_NAME ? fl_front_name(p) : NULL;
-  return *ref ? t : fl_decl_decayed(p, t, s->is_const);
-}
-
 static const fl_ctype *parameter(fl_front *p, fl_kfunc *f, fl_kparam *out) {
   const int64_t from = p->at;
   int ref = 0;
   const char *name = NULL;
   out->line = fl_front_tok(p)->line;
   const fl_specifiers s = fl_decl_specifiers(p);
-  const fl_ctype *t = s.type ? parameter_type(p, &s, &name, &ref) : NULL;
+  const fl_ctype *t = s.type ? fl_decl_parameter(p, &s, &name, &ref) : NULL;
   if (t && ref) fl_refuse(p, out->line, "a kernel takes no references");
   if (t && s.is_auto) fl_refuse(p, out->line, "auto is no type here");
   if (t && t->kind == FL_C_VOID) fl_refuse(p, out->line, "a parameter of type void");

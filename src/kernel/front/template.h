@@ -73,6 +73,8 @@ int fl_outside_declare(fl_front *p, fl_ktparam *params, int n, int is_template);
 /* d: a function of a template's instance. If it has no body, it gets the one that was defined
 ** outside of the template, if there is one. */
 void fl_outside_complete(fl_front *p, fl_kdevice *d);
+/* front.c. The index of the token after the one at 'from', or after its closing bracket. */
+int64_t fl_front_end(fl_front *p, int64_t from);
 int fl_device_attribute(const fl_ktok *t);       /* device.c: "alignas" and others with (…) */
 int fl_device_skip_attribute(fl_front *p);     /* takes one, or "noexcept"; 0: there is none */
 const char *fl_member_class(const fl_ctype *t);    /* member.c: its name, without arguments */

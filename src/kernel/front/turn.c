@@ -87,19 +87,22 @@ int fl_turn_moves(const fl_front *p, int64_t at, int depth, const char *name, in
 
 static fl_kexpr *number(fl_front *p, int64_t v) { return fl_kexpr_int(p->a, FL_KT_I32, v); }
 
+/* 0: t may point into it already, or there is no room. */
+static int add(fl_front *p, fl_kturn *t, int32_t var) {
+  for (int i = 0; i < t->n; i++) if (t->from[i] == var) return 0;
+  if (fl_front_room(p, t->n, MOST, "arrays that a pointer points to")) t->from[t->n++] = var;
+  return !p->failed;
+}
+
 /* Adds the array (or turn) into which 'from' points to those that t may point into. Returns the
 ** value of t->sel that selects it. */
 static fl_kexpr *which(fl_front *p, fl_kturn *t, fl_cvalue from, int32_t line) {
   const fl_kturn *other = fl_turn_of(p, from.var);
-  int known = from.var == t->var;
-  if (p->f->vars[from.var].kind == FL_KV_LOCAL ||
-      (!from.linear && !from.idx && p->f->vars[from.var].count == 1)) {
+  if (fl_held_alone(p, &from)) {
     fl_view_array(p, from.var);
     fl_refuse(p, line, "a pointer that may point to a variable or into an array");
   }
-  for (int i = 0; i < t->n; i++) known |= t->from[i] == from.var;
-  if (!known && fl_front_room(p, t->n, MOST, "arrays that a pointer points to"))
-    t->from[t->n++] = from.var;
+  if (from.var != t->var) add(p, t, from.var);
   return other ? fl_kexpr_var(p->f, other->sel) : number(p, from.var);
 }
 
@@ -128,8 +131,7 @@ static fl_cvalue place(const fl_kturn *t, const fl_ctype *of, int is_const) {
 void fl_turn_set(fl_front *p, fl_kturn *t, fl_cvalue from, int32_t line) {
   if (from.when) fl_refuse(p, line, "a pointer that may be null, to one or another array");
   fl_kexpr *w = which(p, t, from, line);
-  fl_kstmt *s = p->failed || from.var == t->var ? NULL : fl_kstmt_assign(p->f, p->b, t->sel, w);
-  if (s) s->line = line;
+  if (from.var != t->var) fl_emit_assign(p, t->sel, w, line);
 }
 
 fl_cvalue fl_turn_new(fl_front *p, const fl_ctype *of, int is_const, const char *name,
@@ -166,8 +168,7 @@ fl_cvalue fl_turn_list(fl_front *p, fl_cvalue first, int n, fl_kexpr *at, int32_
     t->from[t->n++] = first.var + i;
   fl_kexpr *which = fl_kexpr_binary(p->a, FL_KO_ADD, fl_kexpr_cast(p->a, FL_KT_I32, at),
                                     number(p, first.var));
-  fl_kstmt *s = fl_front_check(p, which) ? fl_kstmt_assign(p->f, p->b, t->sel, which) : NULL;
-  if (s) s->line = line;
+  fl_emit_assign(p, t->sel, fl_front_check(p, which), line);
   return place(t, first.type, first.is_const);
 }
 
@@ -178,12 +179,6 @@ fl_kexpr *fl_turn_same(fl_front *p, fl_cvalue x, fl_cvalue y) {
 }
 
 /* ---- when the body is read ----------------------------------------------------------------- */
-
-static int add(fl_front *p, fl_kturn *t, int32_t var) {
-  for (int i = 0; i < t->n; i++) if (t->from[i] == var) return 0;
-  if (fl_front_room(p, t->n, MOST, "arrays that a pointer points to")) t->from[t->n++] = var;
-  return !p->failed;
-}
 
 /* Adds to each turn the arrays that it may reach through other turns, and then removes the other
 ** turns from it. */

@@ -407,11 +407,10 @@ static fl_cvalue member(fl_front *p, fl_cvalue v, int32_t line) {
   const fl_ktok *t = fl_front_next(p);
   if (arrow) v = fl_val_deref(p, v, line);
   if (v.kind == FL_V_EXPR || v.kind == FL_V_NONE || v.kind == FL_V_POINTER ||
-      t->kind != FL_TOK_NAME) {
-    fl_refuse(p, line, "'%.*s' of something that is no struct",
-              t->kind == FL_TOK_NAME ? (int)t->n : 1, t->kind == FL_TOK_NAME ? t->text : "?");
-    return v;
-  }
+      t->kind != FL_TOK_NAME)
+    return fl_val_refuse(p, line, "'%.*s' of something that is no struct",
+                         t->kind == FL_TOK_NAME ? (int)t->n : 1,
+                         t->kind == FL_TOK_NAME ? t->text : "?");
   const fl_symbol *s = fl_member_find(v.type, t->text, t->n);
   if (s && s->kind == FL_SYM_FUNCTION && (fl_front_is(p, '(') || fl_front_is(p, '<')))
     return fl_member_call(p, v, s->name, s->n, line);
@@ -487,10 +486,8 @@ static fl_cvalue unary_op(fl_front *p, int op, int32_t line) {
         fl_front_check(p, fl_kexpr_unary(p->a, FL_KO_NOT, fl_val_truth(p, v, line))));
   fl_kexpr *e = fl_val_scalar(p, v, line);
   if (!e) return fl_val_none();
-  if (op == '~' && fl_kt_is_float(e->type)) {
-    fl_refuse(p, line, "'~' of a floating-point number");
-    return v;
-  }
+  if (op == '~' && fl_kt_is_float(e->type))
+    return fl_val_refuse(p, line, "'~' of a floating-point number");
   e = fl_val_convert(p, e, fl_promote_type(e->type));
   if (op == '+') return fl_val_expr(e);
   return fl_val_expr(

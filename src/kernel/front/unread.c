@@ -65,17 +65,6 @@ static void leave_unread(fl_front *p, const fl_kattempt *from) {
   if (s) s->why = fl_karena_printf(p->a, "%s (line %d)", why, (int)line);
 }
 
-/* Does the declaration end after the {…} that begins k tokens ahead: does a ';' follow it? */
-static int is_alone(fl_front *p, int k) {
-  int depth = 0;
-  do {
-    depth += fl_front_is_at(p, k, '{') - fl_front_is_at(p, k, '}');
-    if (fl_front_ahead(p, k)->kind == FL_TOK_END) return 0;
-    k++;
-  } while (depth);
-  return fl_front_is_at(p, k, ';');
-}
-
 /* Takes "template <…> struct V …" or "template <…> using V = …" among members. */
 static void member_template(fl_front *p, int64_t mark, int k) {
   const int32_t line = fl_front_tok(p)->line;
@@ -104,7 +93,8 @@ int fl_member_type(fl_front *p, int64_t mark) {
   const int is_class = (fl_ktok_is(fl_front_ahead(p, k), "struct") ||
                         fl_ktok_is(fl_front_ahead(p, k), "class") ||
                         (is_template && fl_ktok_is(fl_front_ahead(p, k), "using"))) && named &&
-                       (is_template || (fl_front_is_at(p, k + 2, '{') && is_alone(p, k + 2)));
+                       (is_template || (fl_front_is_at(p, k + 2, '{') &&
+                                        fl_front_is_at(p, fl_front_past(p, k + 2), ';')));
   if (!names && !is_class) return 0;
   if (names) {
     fl_decl_local(p);

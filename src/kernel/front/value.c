@@ -247,10 +247,7 @@ fl_cvalue fl_val_advance(fl_front *p, fl_cvalue v, fl_kexpr *by, int negative,
                         int32_t line) {
   v.sym = 0;
   if (p->failed || !by || v.null) return v;
-  if (!fl_kt_is_int(by->type)) {
-    fl_refuse(p, line, "an index must be an integer");
-    return v;
-  }
+  if (!fl_kt_is_int(by->type)) return fl_val_refuse(p, line, "an index must be an integer");
   by = fl_val_convert(p, by, FL_KT_I64);
   if (negative) by = fl_front_check(p, fl_kexpr_unary(p->a, FL_KO_NEG, by));
   if (v.linear && !v.list) {
@@ -408,8 +405,7 @@ void fl_val_store(fl_front *p, fl_cvalue to, fl_kexpr *e, int accumulate, int32_
   if (seen || !accumulate) e = fl_val_convert(p, e, to.type->scalar);
   if (p->f->vars[to.var].kind == FL_KV_LOCAL) {
     e = seen ? fl_view_bits(p, e, own) : e;
-    fl_kstmt *s = fl_kstmt_assign(p->f, p->b, to.var, fl_val_convert(p, e, own));
-    if (s) s->line = line;
+    fl_emit_assign(p, to.var, fl_val_convert(p, e, own), line);
   } else if (seen) {
     fl_view_write(p, &to, e, line);
   } else {

@@ -11,9 +11,9 @@ static int no_block(fl_front *p, const fl_ktok *t) {
   return 1;
 }
 
-void fl_refuse_count(fl_front *p, const fl_ktok *t, int want, int n) {
-  fl_refuse(p, t->line, "%.*s takes %d argument%s, %d given", (int)t->n, t->text, want,
-            FL_S(want), n);
+fl_cvalue fl_refuse_count(fl_front *p, const fl_ktok *t, int want, int n) {
+  return fl_val_refuse(p, t->line, "%.*s takes %d argument%s, %d given", (int)t->n, t->text, want,
+                       FL_S(want), n);
 }
 
 /* ---- atomics --------------------------------------------------------------------------------- */
@@ -185,7 +185,7 @@ static fl_cvalue shuffle(fl_front *p, const fl_ktok *t, int op) {
   fl_kexpr *x[4] = { NULL, NULL, NULL, NULL };
   const int n = fl_parse_arguments(p, args, FL_K_MAX_GIVEN);
   if (p->failed) return fl_val_none();
-  if (n < 3 || n > 4) { fl_refuse_count(p, t, n < 3 ? 3 : 4, n); return fl_val_none(); }
+  if (n < 3 || n > 4) return fl_refuse_count(p, t, n < 3 ? 3 : 4, n);
   const int of_library = p->inside && !p->inside->line,
             is_object = of_library && args[1].type->kind == FL_C_STRUCT;
   fl_cvalue at = args[1];
