@@ -199,6 +199,45 @@ describe("a function that is defined outside of its struct", function()
     assert.matches(flame.default_device() == "cpu" and "line 2.*'f' takes" or "f", why)
   end)
 
+  -- w and g are names outside, and parameters where the function is defined
+  for text, use in pairs {
+    ["struct S { static constexpr double w = 3; __device__ double f(double v, double u = w) const; };"
+      .. "__device__ double S::f(double w, double q) const { return w * 10 + q; }"] = "S().f(a)",
+    ["const double w = 4; struct S { __device__ double operator()(double v, double u = w) const; };"
+      .. "__device__ double S::operator()(double w, double q) const { return w * 10 + q; }"] = "S()(a)",
+    ["const double w = 5; struct S { double k; __device__ S(double v, double u = w); };"
+      .. "__device__ S::S(double w, double q) : k(w * 10 + q) {}"] = "S(a).k",
+    ["struct A { static constexpr double w = 6; };"
+      .. "struct S : A { __device__ double f(double v, double u = w); };"
+      .. "__device__ double S::f(double w, double q) { return w * 10 + q; }"] = "S().f(a)",
+    ["const double w = 1;"
+      .. "template <class T> struct S { static constexpr T w = 5; __device__ T f(T v, T u = w); };"
+      .. "template <class T> __device__ T S<T>::f(T w, T q) { return w * 10 + q; }"] = "S<double>().f(a)",
+    ["const double w = 7; struct S { template <class T> __device__ T f(T v, T u = w) const; };"
+      .. "template <class T> __device__ T S::f(T w, T q) const { return w * 10 + q; }"] = "S().f(a)",
+    ["const double w = 8; __device__ double f(double v, double u = w + 1, double o = w * 2);"
+      .. "__device__ double f(double w, double q, double o) { return w * 10 + q + o; }"] = "f(a) + f(a, a)",
+    ["const double w = 9; __device__ double f(double v, const double &u = w);"
+      .. "__device__ double f(double w, const double &q) { return w * 10 + q; }"] = "f(a)",
+    ["__device__ double g(double v) { return 3 * v; } __device__ double f(double v, double u = g(2));"
+      .. "__device__ double f(double g, double q) { return g * 10 + q; }"] = "f(a)",
+    ["struct P { double x; }; struct S { __device__ double f(double v, P u = P{2}) const; };"
+      .. "__device__ double S::f(double P, ::P q) const { return P * 10 + q.x; }"] = "S().f(a)",
+    ["const double g[3] = {1, 2, 3}; __device__ double f(double v, double u = g[1]);"
+      .. "__device__ double f(double g, double q) { return g * 10 + q; }"] = "f(a)",
+    ["enum { w = 3 }; constexpr __device__ int f(int v, int u = w);"
+      .. "constexpr __device__ int f(int w, int q) { return w * 10 + q; }"] = "a * f(2)",
+  } do
+    it("has defaults that mean the names where it is declared: " .. text, function()
+      local all = text .. "\n__global__ void k(const double *x, double *y, int n) {\n"
+        .. "int i = threadIdx.x; if (i >= n) return; double a = x[i]; y[i] = " .. use .. "; }"
+      local k, x = flame.kernel(all), judged.row(judged.N, 1)
+      local right = judged.values(all, { "x" }, judged.array("x", judged.numbers(judged.N, 1)))
+      if right then judged.near(k(x, judged.N):totable(), right[1], text) end
+      judged.compiles(k)
+    end)
+  end
+
   it("is refused where its defaults may mean other types than in the definition", function()
     if flame.default_device() ~= "cpu" then return end
     for _, text in ipairs {

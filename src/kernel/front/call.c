@@ -170,7 +170,9 @@ static fl_cvalue listed(fl_front *p, const fl_kformal *f, fl_cvalue v, int32_t l
   return to;
 }
 
-/* The default value of a parameter, read in the scope of the function. */
+/* The default value of a parameter, read in the scope of the function's declaration: its struct,
+** or the file. Its parameters, which may have other names where it is defined, are not declared
+** yet. */
 static fl_cvalue by_default(fl_front *p, const fl_kdevice *d, const fl_kformal *f, int64_t frame,
                             int32_t line) {
   const int64_t at = p->at, outer = p->frame;
@@ -187,6 +189,16 @@ static fl_cvalue by_default(fl_front *p, const fl_kdevice *d, const fl_kformal *
   return v;
 }
 
+static void add_defaults(fl_front *p, const fl_kdevice *d, const fl_kcall *c, int64_t frame,
+                         fl_cvalue *args) {
+  const fl_kmark m = fl_order_mark(p);
+  for (int i = c->n; i < d->n_params && !p->failed; i++) {
+    const fl_kmark middle = fl_order_mark(p);
+    args[i] = by_default(p, d, &d->params[i], frame, c->line);
+    if (!p->failed) fl_order_argument(p, &m, &middle, args, i, c->line);
+  }
+}
+
 static void bind(fl_front *p, const fl_kdevice *d, const fl_kcall *c, int64_t frame) {
   fl_cvalue args[FL_K_MAX_GIVEN];
   for (int i = 0; i < c->n && !p->failed; i++)
@@ -194,10 +206,10 @@ static void bind(fl_front *p, const fl_kdevice *d, const fl_kcall *c, int64_t fr
                                            : c->args[i];
   if (d->owner) fl_member_open(p, d, c->self);
   fl_front_push(p, d->env, d->n_env);
+  add_defaults(p, d, c, frame, args);
   for (int i = 0; i < d->n_params && !p->failed; i++) {
     const fl_kformal *f = &d->params[i];
-    const fl_cvalue v = i < c->n ? args[i] : by_default(p, d, f, frame, c->line);
-    if (p->failed) break;
+    const fl_cvalue v = args[i];
     fl_kformal as = *f;
     if (v.kind == FL_V_POINTER && v.address) {     /* bound as the pointer that it is here */
       as.by_reference = 0;
@@ -298,10 +310,13 @@ static fl_cvalue fold_call(fl_front *p, fl_kdevice *d, const fl_kcall *c) {
   const int64_t frame = p->frame;
   if (d->owner) fl_front_push(p, d->owner->s->members->inner, d->owner->s->members->n_inner);
   fl_front_push(p, d->env, d->n_env);
+  fl_kexpr *given[FL_K_MAX_GIVEN];
+  for (int i = 0; i < d->n_params && !p->failed; i++)
+    given[i] = fl_val_scalar(
+        p, i < c->n ? c->args[i] : by_default(p, d, &d->params[i], frame, c->line), c->line);
   for (int i = 0; i < d->n_params && !p->failed; i++) {
     const fl_kformal *f = &d->params[i];
-    fl_kexpr *e = fl_val_scalar(p, i < c->n ? c->args[i] : by_default(p, d, f, frame, c->line),
-                                c->line);
+    fl_kexpr *e = given[i];
     e = e && f->type->kind == FL_C_SCALAR ? fl_val_convert(p, e, f->type->scalar) : NULL;
     if (!e || e->kind != FL_KX_CONST)
       fl_refuse(p, c->line, "a call of '%s' in a constant expression", d->name);
