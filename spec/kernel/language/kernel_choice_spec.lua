@@ -77,6 +77,50 @@ describe("a choice of two lvalues", function()
     end)
   end
 
+  -- C: a constant of file scope; T, Q: in tables; H: in a struct. e and f are folded to numbers.
+  local CONSTANTS <const> = HEAD:gsub("struct M", [[
+  const double C = 2.25, T[3] = { 1.5, 2.5, 3.5 }; constexpr P Q = { 0.5, 0.75 };
+  struct H { static constexpr double h = 3.5; enum { E = 4 }; };
+  template <int N, class S> __device__ S counted(S &a, bool c) { const S q = N, &r = c ? a : q; a += 1; return r; }
+  __device__ double before(const double &a, double &b) { b += 2; return a * b; }
+  __device__ double mixed(const P &a, P &b) { b.x += 2; return a.x * b.y + a.y; }
+  struct M]], 1) .. "const double e = 4, f = e; "
+  for _, body in ipairs {
+    "const double &r = c ? a : e; a += 1; y[i] = r;",
+    "const double &r = c ? e : a, &q = d ? r : b; a += 1; b *= 2; y[i] = r + q;",
+    "const double &r = c ? (d ? a : e) : (d ? f : b); a += 1; b *= 2; y[i] = r;",
+    "const double &r = c ? e : f; a *= 2; y[i] = r * a;",
+    "const double &r = true ? a : e; a += 2; y[i] = r;",
+    "const double &r = c ? a : static_cast<const double &>(e); a += 1; y[i] = r;",
+    "const double &r = c ? a : static_cast<double>(e); a += 1; y[i] = r;",
+    "const double &r = c ? a : +e, &q = c ? a : 4., &o = c ? a : -e; a += 1; y[i] = r * q + o;",
+    "auto &r = c ? a : e; auto &&q = c ? e : b; a += 1; b *= 3; y[i] = r * q;",
+    "const auto g = 4.; const double &r = c ? s[i % 3] : g; s[0] += 1; s[1] += 2; s[2] *= 3; y[i] = r;",
+    "const double &r = c ? u.x : C, &q = d ? u.x : H::h; u.x += 1; y[i] = r * q;",
+    "const double &r = c ? a : T[1], &q = c ? b : T[i % 3]; a += 1; b += 2; y[i] = r * q;",
+    "const double &r = c ? u.x : Q.y; const P &o = c ? u : Q; u.x += 1; y[i] = r * o.sum();",
+    "const double g[2] = { 2, 3 }; const double &r = c ? a : g[1]; a += 1; y[i] = r;",
+    "y[i] = before(c ? a : d ? e : b, a) + b * before(c ? a : C, a) + mixed(c ? u : Q, u);",
+    "y[i] = larger(c ? a : e, b) * both(c ? a : e, d ? e : b) * counted<3>(a, c);",
+    "auto g = [&](const double &v) { a += 3; return v * a; }; y[i] = g(c ? a : e);",
+    "auto g = [&](auto &v, auto &&w) { w += 3; return v * a; }; y[i] = g(c ? a : e, a);",
+    "auto g = [&]() -> const double & { return c ? a : e; }; const double &r = g(); a += 1; y[i] = r;",
+    "const double *p = c ? &a : &e, *q = &e; a += 1; y[i] = *p * *q * (p == q) + a;",
+    "const double *p = &a; if (c) p = &C; a += 1; y[i] = *p;",
+    "const int g = 3; const int &r = c ? n : g; const int &q = c ? n : H::E; n += 1; y[i] = r * a + q;",
+    "const bool g = true; bool h = d; const bool &r = c ? h : g; h = !h; y[i] = r ? a : b;",
+    "double o = 0; for (int k = 0; k < 3; k++) { const double &r = k % 2 ? a : e; a += 1; o += r * k; } y[i] = o;",
+  } do
+    it("may be a const variable, whose value is known: " .. body, function()
+      local source = CONSTANTS .. body .. "\n}\n"
+      local right = judged.values(source, { "x" }, judged.array("x", judged.numbers(N, 1)))
+      local k, x = flame.kernel(source), judged.row(N, 1)
+      if right then judged.near(k(x, N):totable(), right[1], body) end
+      proof.check(function(v) return k(v, N) end, { x })
+      judged.compiles(k)
+    end)
+  end
+
   it("may be in memory of a block, and the target of an atomic", function()
     local k = flame.kernel { source = [[
 __global__ void k(const double *x, double *y, int n) {

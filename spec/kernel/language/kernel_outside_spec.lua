@@ -212,11 +212,13 @@ describe("a function that is defined outside of its struct", function()
       .. "__device__ double S::f(double w, double q) { return w * 10 + q; }"] = "S().f(a)",
     ["const double w = 1;"
       .. "template <class T> struct S { static constexpr T w = 5; __device__ T f(T v, T u = w); };"
-      .. "template <class T> __device__ T S<T>::f(T w, T q) { return w * 10 + q; }"] = "S<double>().f(a)",
+      .. "template <class T> __device__ T S<T>::f(T w, T q) { return w * 10 + q; }"] =
+      "S<double>().f(a)",
     ["const double w = 7; struct S { template <class T> __device__ T f(T v, T u = w) const; };"
       .. "template <class T> __device__ T S::f(T w, T q) const { return w * 10 + q; }"] = "S().f(a)",
     ["const double w = 8; __device__ double f(double v, double u = w + 1, double o = w * 2);"
-      .. "__device__ double f(double w, double q, double o) { return w * 10 + q + o; }"] = "f(a) + f(a, a)",
+      .. "__device__ double f(double w, double q, double o) { return w * 10 + q + o; }"] =
+      "f(a) + f(a, a)",
     ["const double w = 9; __device__ double f(double v, const double &u = w);"
       .. "__device__ double f(double w, const double &q) { return w * 10 + q; }"] = "f(a)",
     ["__device__ double g(double v) { return 3 * v; } __device__ double f(double v, double u = g(2));"

@@ -8,10 +8,58 @@
 */
 #include "kernel/front/forms.h"
 
+typedef struct constant { fl_kexpr e; const char *name; } constant;
+
+void fl_choose_name(fl_front *p, const char *name, const fl_kexpr *e) {
+  constant *own = fl_karena_new(p->a, sizeof *own);      /* its address tells variables apart */
+  if (!own) return;
+  own->e = *e;
+  own->name = name;
+  fl_cvalue v = fl_val_expr(&own->e);
+  v.named = v.is_const = 1;
+  fl_front_bind(p, name, FL_SYM_CONSTANT, v);
+}
+
+/* A table of one value, or of the values of a struct whose numbers are of one type. */
+static int table(fl_front *p, int type, const fl_kvalue *data, int64_t n, const char *name) {
+  const int var = fl_kvar_add(p->f, FL_KV_TABLE, type, name, n);
+  if (var < 0) return -1;
+  fl_kvar *const v = &p->f->vars[var];
+  v->data = data;
+  v->temporary = 0;
+  v->rank = 1;
+  v->dims[0] = n;
+  return var;
+}
+
+/* Makes an lvalue of v, the value of a const variable: one for each variable. */
+static void as_lvalue(fl_front *p, fl_cvalue *v) {
+  const fl_kvalue *const data = &v->e->value;
+  int var = p->f->n_vars;
+  while (--var >= 0 && p->f->vars[var].data != data) continue;
+  if (var < 0) var = table(p, v->e->type, data, 1, ((const constant *)v->e)->name);
+  *v = (fl_cvalue){ .kind = FL_V_PLACE, .is_const = 1, .type = v->type, .var = var };
+  v->idx = fl_kexpr_int(p->a, FL_KT_I64, 0);
+}
+
+/* Makes v, a const object or its member whose values are in tables, an element of one table. */
+static void in_table(fl_front *p, fl_cvalue *v) {
+  const fl_kvar *const first = &p->f->vars[v->var];
+  int64_t n;
+  if (first->kind != FL_KV_TABLE || v->linear || v->idx || first->count > 1) return;
+  v->idx = v->type->kind == FL_C_SCALAR ? fl_kexpr_int(p->a, FL_KT_I64, 0) : NULL;
+  const int element = v->idx ? FL_KT_VOID : fl_ctype_element(v->type, &n);
+  if (element == FL_KT_VOID || n != fl_ctype_leaves(v->type)) return;
+  fl_kvalue *data = fl_karena_new(p->a, (size_t)n * sizeof *data);
+  for (int64_t i = 0; data && i < n; i++) data[i] = p->f->vars[v->var + i].data[0];
+  v->var = data ? table(p, element, data, n, first->source) : v->var;
+  v->linear = 1;
+}
+
 static int is_lvalue(const fl_cvalue *v) {
   const int scalar = v->kind == FL_V_PLACE && v->type->kind != FL_C_POINTER &&
                      v->type->kind != FL_C_ARRAY;
-  return v->either || (scalar && !v->rvalue && !v->torn);
+  return v->either || v->named || (scalar && !v->rvalue && !v->torn);
 }
 
 void fl_choose_note(fl_front *p, fl_cvalue *v, fl_kexpr *c, const fl_cvalue *x,
@@ -59,7 +107,9 @@ static void refuse(fl_front *p, const fl_ctype *t, int32_t line) {
 
 void fl_choose_place(fl_front *p, fl_cvalue *v, int32_t line) {
   const fl_keither *e = v->either;
-  if (p->failed || !e) return;
+  if (p->failed) return;
+  if (v->named && p->f) as_lvalue(p, v);
+  if (!e) return;
   if (!e->c) { refuse(p, v->type, line); return; }
   if (!fl_front_enter(p)) return;
   fl_cvalue y = e->y;
@@ -68,6 +118,8 @@ void fl_choose_place(fl_front *p, fl_cvalue *v, int32_t line) {
   fl_choose_place(p, &y, line);
   p->nest--;
   if (p->failed) return;
+  in_table(p, v);
+  in_table(p, &y);
   fl_view_meet(p, v, &y);
   if (v->var == y.var && v->linear == y.linear && v->unit == y.unit && !fl_turn_of(p, v->var)) {
     in_one(p, e->c, v, &y);
@@ -87,12 +139,13 @@ void fl_choose_place(fl_front *p, fl_cvalue *v, int32_t line) {
 static int stays(const fl_front *p, const fl_cvalue *v, int pure) {
   const fl_keither *e = v->either;
   if (e) return stays(p, &e->x, pure) && stays(p, &e->y, pure);
+  if (v->named) return 1;
   return p->f->vars[v->var].is_const || (pure && p->f->vars[v->var].kind == FL_KV_LOCAL);
 }
 
 void fl_choose_bound(fl_front *p, fl_cvalue *v, int is_const, int pure, const char *name,
                      int32_t line) {
-  if (is_const && v->either && stays(p, v, pure)) return;
+  if (is_const && (v->named || (v->either && stays(p, v, pure)))) return;
   fl_choose_place(p, v, line);
   if (p->failed || v->kind != FL_V_PLACE || v->rvalue || !fl_turn_of(p, v->var)) return;
   fl_kexpr *const at = fl_val_stable(p, v->idx);

@@ -161,7 +161,7 @@ static void declare_auto(fl_front *p, const fl_specifiers *s, const char *name,
     return;
   }
   if (s->is_const && v.kind == FL_V_EXPR && v.e->kind == FL_KX_CONST) {
-    fl_front_bind(p, name, FL_SYM_CONSTANT, v);
+    fl_choose_name(p, name, v.e);
     return;
   }
   const fl_cvalue to = fl_decl_object(p, v.type, name, line);
@@ -243,7 +243,7 @@ static void declare_object(fl_front *p, const fl_specifiers *s, const fl_ctype *
     if (!p->failed && given.address) declare_pointer(p, given.type, 0, name, &given, line);
     if (p->failed || !e) return;
     if (fixed && e->kind == FL_KX_CONST) {
-      fl_front_bind(p, name, FL_SYM_CONSTANT, fl_val_expr(e));
+      fl_choose_name(p, name, e);
       return;
     }
     const fl_cvalue v = fl_decl_object(p, t, name, line);
@@ -452,7 +452,7 @@ static void global_constant(fl_front *p, const fl_ctype *t, const char *name, in
   if (brace) fl_front_need(p, '}');
   if (e && e->kind != FL_KX_CONST)
     fl_refuse(p, line, "'%s' is initialised by what is not constant", name);
-  if (e) fl_front_bind(p, name, FL_SYM_CONSTANT, fl_val_expr(e));
+  if (e) fl_choose_name(p, name, e);
 }
 
 /* Is the variable of file scope in device memory, which begins as zeros? The parser is after '=' or

@@ -330,7 +330,10 @@ static fl_cvalue parse_ternary(fl_front *p) {
     return c->value.i ? a : b;                               /* may be assigned to */
   fl_cvalue r = choose(p, c, a, b, sides, line);
   fl_choose_note(p, &r, plain ? c : NULL, &a, &b);
-  return r;
+  if (!plain || !r.either || c->kind != FL_KX_CONST) return r;
+  fl_cvalue one = c->value.i ? a : b;
+  one.is_const = r.is_const;
+  return one;
 }
 
 /* ---- assignment ------------------------------------------------------------------------------ */

@@ -33,7 +33,10 @@ void fl_turn_lower(fl_front *p);                             /* at the end of th
 ** have effects. */
 void fl_choose_note(fl_front *p, fl_cvalue *v, fl_kexpr *c, const fl_cvalue *x,
                     const fl_cvalue *y);
-/* Turns the value v of a choice of two lvalues into the one that was chosen; any other v stays. */
+/* Declares the const variable 'name', whose value is the constant e. */
+void fl_choose_name(fl_front *p, const char *name, const fl_kexpr *e);
+/* Turns the value v of a choice of two lvalues, or of a const variable, into the lvalue; any other
+** v stays. */
 void fl_choose_place(fl_front *p, fl_cvalue *v, int32_t line);
 /* Requests arrays for variables of which x and y point to one or the other. 1: the body is read
 ** again with them. */

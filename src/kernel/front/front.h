@@ -35,6 +35,7 @@ typedef struct fl_cvalue {
   uint8_t member;   /* not LINEAR: a member of a struct: the next member is in another variable */
   uint8_t address;           /* POINTER: it is the number that __cvta_generic_to_shared gives, which
                              ** counts bytes (shared.c) */
+  uint8_t named;    /* EXPR: it is a const variable with this constant value, so an lvalue */
   int32_t sym;            /* POINTER: 1 + index of the symbol that it was just read from; 0: none */
   const fl_ctype *type;
   fl_kexpr *when;    /* POINTER: a BOOL that is false where it is null; NULL: it is never null */
@@ -57,7 +58,7 @@ typedef enum {
   FL_SYM_POINTER,   /* pointer variable: v is what it points to; offset: the variable that holds its
                     ** index, or -1 (never assigned again); v.type NULL: no value yet */
   FL_SYM_REFERENCE, /* another name of v */
-  FL_SYM_CONSTANT,  /* v.e is a constant */
+  FL_SYM_CONSTANT,  /* v is a constant: of a variable, if v.named */
   FL_SYM_TABLE,     /* a constant array or struct, values in 'data'; variables come at first use */
   FL_SYM_MEMORY,    /* variable of file scope: a further parameter of kernels that use it */
   FL_SYM_DYNAMIC,   /* extern __shared__ at file scope: elements of 'type' */

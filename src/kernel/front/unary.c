@@ -197,7 +197,7 @@ static fl_cvalue named(fl_front *p, const fl_ktok *t) {
       if (fl_ktok_is(t, "this")) v.kind = FL_V_POINTER;
       return v;
     }
-    case FL_SYM_CONSTANT: return fl_val_expr(s->v.e);
+    case FL_SYM_CONSTANT: return s->v;
     case FL_SYM_POINTER: return named_pointer(p, s, t->line);
     case FL_SYM_TABLE:
       if (!p->f) {
