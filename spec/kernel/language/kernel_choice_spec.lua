@@ -107,12 +107,36 @@ describe("a choice of two lvalues", function()
     "auto g = [&]() -> const double & { return c ? a : e; }; const double &r = g(); a += 1; y[i] = r;",
     "const double *p = c ? &a : &e, *q = &e; a += 1; y[i] = *p * *q * (p == q) + a;",
     "const double *p = &a; if (c) p = &C; a += 1; y[i] = *p;",
+    "const P o = { 2, 3 }; const double *p = c ? &o.x : &b; const P &r = d ? o : u; u.x = *p; y[i] = r.sum();",
     "const int g = 3; const int &r = c ? n : g; const int &q = c ? n : H::E; n += 1; y[i] = r * a + q;",
     "const bool g = true; bool h = d; const bool &r = c ? h : g; h = !h; y[i] = r ? a : b;",
     "double o = 0; for (int k = 0; k < 3; k++) { const double &r = k % 2 ? a : e; a += 1; o += r * k; } y[i] = o;",
   } do
     it("may be a const variable, whose value is known: " .. body, function()
       local source = CONSTANTS .. body .. "\n}\n"
+      local right = judged.values(source, { "x" }, judged.array("x", judged.numbers(N, 1)))
+      local k, x = flame.kernel(source), judged.row(N, 1)
+      if right then judged.near(k(x, N):totable(), right[1], body) end
+      proof.check(function(v) return k(v, N) end, { x })
+      judged.compiles(k)
+    end)
+  end
+
+  -- members are assigned one after another: what the index or the choice reads is as it was before
+  for _, body in ipairs {
+    "double *p = c ? &u.x : &w.x; (d ? u : w) = !(*p > 0.2) ? w : u; y[i] = u.sum() + 5 * w.sum();",
+    "P *p = c ? &u : &w, *q = d ? &u : &w; *p = q->x > 0.2 ? *q : P{q->y, q->x}; y[i] = u.sum() - w.y;",
+    "P &r = c ? u : w; double *q = d ? &u.x : &w.y; r = P{r.y, *q}; y[i] = u.sum() + 5 * w.sum();",
+    "P m[2] = {{0, a}, {1, b}}; m[(int)m[0].x] = m[1]; y[i] = m[0].sum() * m[1].sum();",
+    "P m[2] = {{0, a}, {1, b}}; m[(int)m[0].x] = {m[0].y + 2, a}; y[i] = m[0].sum() * m[1].sum();",
+    "P m[2] = {{0, a}, {1, b}}; P q = m[(int)m[0].x] = m[1]; y[i] = m[0].sum() * m[1].y + q.sum();",
+    "struct A { int n; double v[3]; }; A m[2] = {{1, {0, a, 2}}, {0, {3, b, 5}}}; m[m[0].n - 1] = m[m[0].n]; "
+      .. "y[i] = m[0].v[1] * a + m[1].v[1] + m[0].n;",
+    "struct A { int n; P v; }; A m[2] = {{1, {0, a}}, {0, {3, b}}}; m[m[0].n - 1] = m[m[0].n]; "
+      .. "y[i] = m[0].v.sum() * m[1].v.y + m[0].n;",
+  } do
+    it("is found before an object is assigned: " .. body, function()
+      local source = HEAD .. body .. "\n}\n"
       local right = judged.values(source, { "x" }, judged.array("x", judged.numbers(N, 1)))
       local k, x = flame.kernel(source), judged.row(N, 1)
       if right then judged.near(k(x, N):totable(), right[1], body) end

@@ -109,6 +109,7 @@ void fl_choose_place(fl_front *p, fl_cvalue *v, int32_t line) {
   const fl_keither *e = v->either;
   if (p->failed) return;
   if (v->named && p->f) as_lvalue(p, v);
+  if (!e && v->kind == FL_V_PLACE && v->type->kind == FL_C_SCALAR) in_table(p, v);
   if (!e) return;
   if (!e->c) { refuse(p, v->type, line); return; }
   if (!fl_front_enter(p)) return;

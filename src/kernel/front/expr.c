@@ -425,6 +425,7 @@ static fl_cvalue set(fl_front *p, fl_cvalue to, fl_cvalue from, int unused, int3
     return out.kind == FL_V_NONE ? to : out;
   if (to.kind != FL_V_PLACE || to.type->kind != FL_C_SCALAR || unused || from.address ||
       !in_memory(p, to)) {
+    fl_val_settle(p, &to, &to);
     fl_val_assign(p, to, from, line);
     return to;
   }

@@ -478,6 +478,9 @@ fl_cvalue fl_val_pointer(fl_front *p, fl_cvalue v, int32_t line);      /* arrays
 fl_cvalue fl_val_deref(fl_front *p, fl_cvalue v, int32_t line);
 fl_cvalue fl_val_address(fl_front *p, fl_cvalue v, int32_t line);
 fl_cvalue fl_val_advance(fl_front *p, fl_cvalue v, fl_kexpr *by, int negative, int32_t line);
+/* Puts the index of v in a temporary if it reads what an assignment to the object 'to', member by
+** member, writes. */
+void fl_val_settle(fl_front *p, fl_cvalue *v, const fl_cvalue *to);
 void fl_val_assign(fl_front *p, fl_cvalue to, fl_cvalue from, int32_t line);
 void fl_val_store(fl_front *p, fl_cvalue to, fl_kexpr *e, int accumulate, int32_t line);
 /* The variable that an atomic changes; *type: the element type of the pointer. */

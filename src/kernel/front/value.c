@@ -417,6 +417,32 @@ void fl_val_store(fl_front *p, fl_cvalue to, fl_kexpr *e, int accumulate, int32_
   fl_front_check(p, e);
 }
 
+/* Does an expression read what is written: variables low … high - 1, or, if one of the two is a
+** pointer into one of several arrays (turn.c), an array of the same type? */
+typedef struct reads { const fl_front *p; int32_t low, high; int found; } reads;
+
+static int note_read(void *arg, fl_kexpr *x) {
+  reads *r = arg;
+  if (x->kind != FL_KX_VAR && x->kind != FL_KX_LOAD) return 1;
+  const fl_kvar *vars = r->p->f->vars;
+  const int turns = fl_turn_of(r->p, x->var) || fl_turn_of(r->p, r->low);
+  r->found |= (x->var >= r->low && x->var < r->high) ||
+              (x->kind == FL_KX_LOAD && turns && vars[x->var].type == vars[r->low].type);
+  return !r->found;
+}
+
+static reads reads_of(const fl_front *p, const fl_cvalue *to) {
+  return (reads){ p, to->var, to->var + (to->linear ? 1 : fl_ctype_leaves(to->type)), 0 };
+}
+
+void fl_val_settle(fl_front *p, fl_cvalue *v, const fl_cvalue *to) {
+  if (p->failed || v->kind != FL_V_PLACE || to->kind != FL_V_PLACE || to->var < 0) return;
+  if (to->type->kind == FL_C_SCALAR || to->type->kind == FL_C_POINTER) return;
+  reads r = reads_of(p, to);
+  fl_kwalk_expr(&(fl_kvisitor){ NULL, note_read, &r }, v->idx);
+  if (r.found) v->idx = fl_val_stable(p, v->idx);
+}
+
 /* Copies an array: by a loop, or written out if it is short. */
 static void assign_array(fl_front *p, fl_cvalue to, fl_cvalue from, int32_t line) {
   const int64_t n = to.type->count;
@@ -436,19 +462,11 @@ static void assign_array(fl_front *p, fl_cvalue to, fl_cvalue from, int32_t line
   fl_front_into(p, out);
 }
 
-typedef struct reads { int32_t low, high, memory; int found; } reads;
-static int note_read(void *arg, fl_kexpr *x) {
-  reads *r = arg;
-  if (x->var >= 0 && ((x->var >= r->low && x->var < r->high) || x->var == r->memory))
-    r->found = 1;
-  return !r->found;
-}
-
 /* Assigns leaf by leaf, through temporaries where a part reads a leaf that an earlier part
 ** overwrites. */
 static void assign_parts(fl_front *p, fl_cvalue to, fl_kexpr **parts, int32_t line) {
   const int n = fl_ctype_leaves(to.type);
-  reads r = { to.var, to.linear ? to.var + 1 : to.var + n, to.var, 0 };
+  reads r = reads_of(p, &to);
   const fl_kvisitor v = { NULL, note_read, &r };
   for (int i = 0; i < n; i++) fl_kwalk_expr(&v, parts[i]);
   fl_kexpr **safe = parts;
@@ -483,6 +501,8 @@ void fl_val_assign(fl_front *p, fl_cvalue to, fl_cvalue from, int32_t line) {
   if (fl_held_is(p, &to)) { fl_held_assign(p, to, from, line); return; }
   if (from.kind == FL_V_POINTER && from.address) { fl_shared_wrong(p, line); return; }
   if (!writable(p, to, line)) return;
+  fl_val_settle(p, &from, &to);
+  fl_val_settle(p, &to, &to);
   if (fl_view_copy(p, &to, &from, line)) return;
   if (to.type->kind == FL_C_SCALAR) {
     fl_val_store(p, to, fl_cast_to(p, to.type, from, line).e, 0, line);
