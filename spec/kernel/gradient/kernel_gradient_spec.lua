@@ -213,6 +213,43 @@ describe("the derived gradient of a kernel with", function()
     proof.check(function(v) return k(v, 5) end, { x })
   end)
 
+  -- value, gradient, J v, a batch, the gradient's gradient: as in an array that has a size, and
+  -- near those of floats
+  for name, body in pairs {
+    ["a sum"] = "for (int k = 4; k > 0; k /= 2) { if (t < k) s[t] = s[t] + s[t + k]; __syncthreads(); }"
+      .. "y[t] = (float)s[0] * x[t];",
+    ["a product"] = "for (int k = 4; k > 0; k /= 2) { if (t < k) s[t] = s[t] * s[t + k]; __syncthreads(); }"
+      .. "y[t] = (float)s[0] * x[t];",
+    ["a butterfly"] = "for (int k = 4; k > 0; k /= 2) { T v = s[t ^ k]; __syncthreads(); "
+      .. "s[t] = T(0.5f * (float)s[t] * (float)v + 0.5f); __syncthreads(); } y[t] = (float)s[t] * x[t];",
+    ["a loop with a condition"] = "for (int k = 0; k < 4 && (float)s[0] < 9; ++k) { float v = s[(t + k) % 8]; "
+      .. "__syncthreads(); s[t] = T(v * (float)s[t] * 0.7f + 1); __syncthreads(); } y[t] = s[t];",
+    ["two parts"] = "T *q = s + 8; q[t] = s[7 - t]; __syncthreads(); y[t] = (float)q[(t + 1) % 8] * (float)s[t];",
+  } do
+    it("halves in dynamic shared memory: " .. name, function()
+      local function all(T, dynamic)
+        local k = flame.kernel { source = ("typedef %s T;\n"
+          .. "__global__ void k(const float *x, float *y) { %s int t = threadIdx.x; s[t] = T(x[t] + 1.25f); __syncthreads();\n%s\n}"):format(T,
+          dynamic and "extern __shared__ T s[];" or "__shared__ T s[16];", body),
+          block = { 8 }, grid = { 1 }, shape = { 8 },
+          shared = dynamic and 16 * (T == "float" and 4 or 2) or 0 }
+        local x, v = flame.tensor(wave(8)):requires_grad_(), flame.tensor(wave(8)):cos()
+        local y = k(x)
+        local g = (y * y):sum():gradients({ x }, { create_graph = true })[x]
+        local _, j = flame.jvp(function(z) return k(z) end, { x:detach() }, { v })
+        local batch = flame.vmap(function(z) return k(z) end)(flame.tensor(wave(24)):reshape(3, 8))
+        return flame.cat({ y, g, type(j) == "table" and j[1] or j, batch:reshape(24),
+          (g * v):sum():gradients({ x })[x] }):totable()
+      end
+      local floats = all("float", true)
+      for T, tolerance in pairs { half = 2e-2, __nv_bfloat16 = 2e-1 } do
+        local got = all(T, true)
+        assert.allclose(all(T), got, { rtol = 1e-5, atol = 1e-5 })
+        assert.allclose(floats, got, { rtol = tolerance, atol = tolerance })
+      end
+    end)
+  end
+
   it("shuffles up, down, across and by index", function()
     for _, shuffle in ipairs { "__shfl_up_sync(~0u, v, 3)", "__shfl_down_sync(~0u, v, 1, 8)",
       "__shfl_xor_sync(~0u, v, 5)", "__shfl_sync(~0u, v, 7)",

@@ -175,13 +175,14 @@ static void barrier(fl_kad_state *d, fl_kblock *b) {
   if (s) s->op = FL_KBAR_BLOCK;
 }
 
-/* array[e] = 0 for e = first, first + by, … below count */
-static void clear(fl_kad_state *d, fl_kblock *b, int array, fl_kexpr *first, fl_kexpr *count,
+/* The shadow of v: array[e] = 0 for e = first, first + by, … below count */
+static void clear(fl_kad_state *d, fl_kblock *b, int v, fl_kexpr *first, fl_kexpr *count,
                   fl_kexpr *by) {
+  const int array = d->shadow[v];
   const int e = fl_kad_local(d, FL_KT_I64, "e");
   fl_kblock *in = fl_kad_for(d, b, e, first, count, by);
   if (in)
-    fl_kstmt_store(d->f, in, array, fl_kad_at(d, array, kx_var(d, e)),
+    fl_kstmt_store(d->f, in, array, fl_kad_at(d, v, kx_var(d, e)),
                    fl_kexpr_zero(d->a, d->f->vars[array].type));
 }
 
@@ -224,8 +225,12 @@ void fl_kad_move(fl_kad_state *d, fl_kblock *b, int v, int kept, fl_kexpr *at, i
 
 int fl_kad_shadow(fl_kad_state *d, int v, const char *prefix) {
   const fl_kvar x = d->f->vars[v];
-  if (x.dynamic) return fl_kad_shared_bytes(d) < 0 ? -1 : v;
-  return fl_kad_var(d, x.kind, fl_kad_type(x.type), fl_kad_name(d, prefix, v), x.count);
+  const int type = fl_kad_type(x.type);
+  if (x.dynamic && fl_kad_shared_bytes(d) < 0) return -1;
+  if (x.dynamic && type == x.type) return v;
+  const int to = fl_kad_var(d, x.kind, type, fl_kad_name(d, prefix, v), x.count);
+  if (to >= 0 && x.dynamic) d->f->vars[to].dynamic = 2;
+  return to;
 }
 
 static void make_shadows(fl_kad_state *d, fl_kblock *b) {
@@ -241,8 +246,8 @@ static void make_shadows(fl_kad_state *d, fl_kblock *b) {
     if (to < 0) return;
     shared |= kind == FL_KV_SHARED;
     fl_kexpr *count = fl_kad_shared_count(d, v);
-    if (kind == FL_KV_SHARED) clear(d, b, to, thread_number(d), count, thread_count(d));
-    else if (kind == FL_KV_ARRAY) clear(d, b, to, kx_int(d, 0), count, kx_int(d, 1));
+    if (kind == FL_KV_SHARED) clear(d, b, v, thread_number(d), count, thread_count(d));
+    else if (kind == FL_KV_ARRAY) clear(d, b, v, kx_int(d, 0), count, kx_int(d, 1));
     else kx_set(d, b, to, fl_kexpr_zero(d->a, d->f->vars[to].type));
   }
   if (shared) barrier(d, b);

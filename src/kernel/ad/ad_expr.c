@@ -91,10 +91,12 @@ static part *prepare(fl_kad_state *d, fl_kblock *b, const fl_kexpr *x, int need)
 /* ---- sums into shadows ------------------------------------------------------------------ */
 
 fl_kexpr *fl_kad_at(fl_kad_state *d, int var, fl_kexpr *index) {
-  if (!d->f->vars[var].dynamic) return index;
-  const int size = fl_kt_size(d->f->vars[var].type);
-  return kx_op(d, FL_KO_ADD, index, kx_op(d, FL_KO_DIV, kx_var(d, d->shared_offset),
-                                          kx_int(d, size)));
+  const fl_kvar *v = &d->f->vars[var];
+  if (!v->dynamic) return index;
+  fl_kexpr *region = kx_op(d, FL_KO_DIV, kx_var(d, d->shared_offset),
+                           kx_int(d, fl_kt_size(fl_kad_type(v->type))));
+  if (v->dynamic == 2) region = kx_op(d, FL_KO_MUL, region, kx_int(d, 3));
+  return kx_op(d, FL_KO_ADD, index, region);
 }
 
 /* Gives s, a sum into the gradient of the element that x loads, the line of x, for messages. */

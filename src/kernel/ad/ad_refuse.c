@@ -49,15 +49,19 @@ static void refuse_dynamic(fl_kad_state *d) {
   uint8_t *used = fl_karena_new(d->a, (size_t)d->n0 + 1);
   if (!used) return;
   fl_kaccessed(d->body, used, used);
-  for (int i = 0; i < d->n0; i++) n += d->f->vars[i].dynamic && used[i];
-  for (int i = 0; i < d->n0; i++)
-    if (d->f->vars[i].dynamic && d->active[i]) v = i;
+  for (int i = 0; i < d->n0; i++) n += d->f->vars[i].dynamic == 1 && used[i];
+  for (int i = 0; i < d->n0; i++) {
+    const fl_kvar *x = &d->f->vars[i];
+    if (!x->dynamic || !d->active[i]) continue;
+    v = i;
+    const int regions = x->dynamic == 2 ? 4 : fl_kt_size(x->type) < 4 ? 3 : 2;
+    if (regions > d->regions) d->regions = regions;
+  }
   if (v < 0) return;
   const int line = d->f->vars[v].line;
   if (n > 1)
     fl_kad_refuse(d, line,
                   "dynamic shared memory with arrays of several types (give all but one a size)");
-  if (fl_kt_size(d->f->vars[v].type) < 4) fl_kad_refuse(d, line, "dynamic shared memory of halves");
 }
 
 /* Refuses loads of elements that another block may have written. Blocks that wait for each other by

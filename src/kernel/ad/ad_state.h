@@ -69,7 +69,8 @@ typedef struct fl_kad_state {
   int32_t n_cap;             /* of res->params */
   int32_t shared_offset;     /* variable of the FL_KAD_SHARED parameter, or -1 */
   int32_t regions;           /* number of regions of dynamic shared memory, each as large as in the
-                             ** original launch: for the source's data, for shadows, for copies */
+                             ** original launch: for the source's data, for shadows (1 and 2: of
+                             ** halves; 3: of what was the shadow of halves), for copies */
   fl_kad_gone gone[FL_KAD_GONE];
   int32_t n_gone;
   uint8_t leave;             /* some threads may have returned: shared work is done by the others */
@@ -144,7 +145,7 @@ typedef struct fl_kad_touched { uint8_t *read, *written; } fl_kad_touched;
 int fl_kad_find_touched(fl_kad_state *d, fl_kad_touched *t);
 void fl_kad_roles(fl_kad_state *d, int n_params, int tangent);
 /* The variable for the derivative of v, which is no pointer: a new one or, for dynamic shared
-** memory, v itself (fl_kad_at); -1: no memory. */
+** memory, v itself (fl_kad_at), unless it is of halves; -1: no memory. */
 int fl_kad_shadow(fl_kad_state *d, int v, const char *prefix);
 /* Copies array v to the array 'kept', from its element 'at' on, or from there back. A shared array
 ** is copied by all threads of the block, between barriers. */

@@ -91,7 +91,8 @@ typedef enum {
   FL_KV_ARRAY,      /* array of one thread, 'count' elements; also an array member of a struct
                     ** parameter: param >= 0 */
   FL_KV_SHARED,     /* array of the block; 'dynamic': extern __shared__, from byte 0 of the
-                    ** dynamic memory, count = 0; such arrays overlap each other */
+                    ** dynamic memory, count = 0; such arrays overlap each other, unless
+                    ** 'dynamic' is 2: a derivative of halves, used behind them (ad_expr.c) */
   FL_KV_TABLE,      /* read-only array with known contents 'data' (__constant__, const tables) */
   FL_KV_POINTER  /* global memory: a pointer parameter, or a pointer member of a struct parameter */
 } fl_kvkind;
