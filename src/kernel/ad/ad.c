@@ -335,9 +335,7 @@ fl_kad *fl_kad_derive(fl_kad_state *d, const fl_kfunc *f, const fl_kad_pass *pas
                       const char *ending) {
   if (!set_up(d, f)) return finish(d);
   run(d, pass, n);
-  if (!fl_kad_dead(d))
-    d->f->name = d->r->name ? fl_karena_str(d->a, d->r->name, strlen(d->r->name))
-                            : fl_karena_printf(d->a, "%s_%s", f->name, ending);
+  if (!fl_kad_dead(d)) d->f->name = fl_karena_printf(d->a, "%s_%s", f->name, ending);
   return finish(d);
 }
 

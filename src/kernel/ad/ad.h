@@ -34,7 +34,6 @@ enum {
 
 typedef struct fl_kad_request {
   const uint8_t *want;       /* n_params entries */
-  const char *name;         /* name of the derived kernel; NULL: "<kernel>_vjp" or "<kernel>_jvp" */
   int geometry;             /* FL_KONE_… of access.h: which extents of the launch are certainly 1 */
   const fl_klaunched *launched;   /* facts about the launch that proofs may use (see 'limits' of the
                                   ** result); NULL: none */

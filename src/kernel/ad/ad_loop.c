@@ -86,13 +86,9 @@ static fl_kset assigned_by(fl_kloop *l) {
 
 static int begin(fl_kloop *l) {
   fl_kad_state *d = l->d;
-  l->pre = fl_karena_new(d->a, (size_t)d->n0 * sizeof *l->pre + 1);
-  l->snap = fl_karena_new(d->a, (size_t)d->n0 * sizeof *l->snap + 1);
-  l->final = fl_karena_new(d->a, (size_t)d->n0 + 1);
-  l->pre_region = fl_karena_new(d->a, 2 * (size_t)d->n0 * sizeof *l->pre_region + 1);
-  if (!l->pre || !l->snap || !l->final || !l->pre_region || !(l->before = assigned_by(l))) return 0;
-  l->snap_region = l->pre_region + d->n0;
-  for (int i = 0; i < d->n0; i++) l->pre[i] = l->snap[i] = -1;
+  l->of = fl_karena_new(d->a, (size_t)d->n0 * sizeof *l->of + 1);
+  if (!l->of || !(l->before = assigned_by(l))) return 0;
+  for (int v = 0; v < d->n0; v++) l->of[v].pre = l->of[v].snap = -1;
   for (const fl_kstmt *s = l->s->other.first; s; s = s->next)
     l->returns_step |= fl_kad_marks(s) & FL_KN_REVERSE;
   return 1;
@@ -119,6 +115,16 @@ int fl_kloop_can_copy_shared(const fl_kloop *l, const fl_kvar *x) {
       && (x->dynamic || x->count * fl_kt_size(x->type) <= FL_KLOOP_SHARED / 4);
 }
 
+int fl_kloop_room(fl_kad_state *d, int v, const char *prefix, int64_t n, int32_t *region) {
+  const fl_kvar x = d->f->vars[v];
+  if (!x.dynamic)
+    return fl_kad_var(d, x.kind == FL_KV_SHARED ? FL_KV_SHARED : FL_KV_ARRAY, x.type,
+                      fl_kad_name(d, prefix, v), n * x.count);
+  *region = d->regions;
+  d->regions += (int32_t)n;
+  return v;
+}
+
 fl_kexpr *fl_kloop_region(fl_kad_state *d, int var, fl_kexpr *k) {
   return k ? kx_op(d, FL_KO_MUL, k, fl_kad_shared_count(d, var)) : kx_int(d, 0);
 }
@@ -127,22 +133,22 @@ fl_kexpr *fl_kloop_region(fl_kad_state *d, int var, fl_kexpr *k) {
 static void move_array(fl_kloop *l, fl_kblock *b, int v, int back) {
   fl_kad_state *d = l->d;
   const int dynamic = d->f->vars[v].dynamic;
-  fl_kexpr *at = fl_kloop_region(d, v, dynamic ? kx_int(d, l->pre_region[v]) : NULL);
-  fl_kad_move(d, b, v, l->pre[v], at, back);
+  fl_kexpr *at = fl_kloop_region(d, v, dynamic ? kx_int(d, l->of[v].pre_region) : NULL);
+  fl_kad_move(d, b, v, l->of[v].pre, at, back);
 }
 
 void fl_kloop_save_before(fl_kloop *l, fl_kset set, fl_kblock *b) {
   fl_kad_state *d = l->d;
   for (int v = 0; v < d->n0; v++) {
-    if (!fl_kset_has(set, v) || !fl_kset_has(l->before, v) || l->pre[v] >= 0 || l->final[v] == 2)
+    const fl_kloop_var *kept = &l->of[v];
+    if (!fl_kset_has(set, v) || !fl_kset_has(l->before, v) || kept->pre >= 0 || kept->final == 2)
       continue;
     const fl_kvar x = d->f->vars[v];
     if (x.kind == FL_KV_LOCAL) {
-      l->pre[v] = fl_kad_local(d, x.type, fl_kad_name(d, "before_", v));
-      kx_set(d, b, l->pre[v], kx_var(d, v));
+      l->of[v].pre = fl_kad_local(d, x.type, fl_kad_name(d, "before_", v));
+      kx_set(d, b, l->of[v].pre, kx_var(d, v));
     } else if (x.kind == FL_KV_ARRAY || fl_kloop_can_copy_shared(l, &x)) {
-      if (x.dynamic) l->pre[v] = v, l->pre_region[v] = d->regions++;
-      else l->pre[v] = fl_kad_var(d, x.kind, x.type, fl_kad_name(d, "before_", v), x.count);
+      l->of[v].pre = fl_kloop_room(d, v, "before_", 1, &l->of[v].pre_region);
       move_array(l, b, v, 0);
     } else {
       fl_kad_refuse(d, l->s->line, "a loop that overwrites '%s', whose old contents are needed "
@@ -154,8 +160,8 @@ void fl_kloop_save_before(fl_kloop *l, fl_kset set, fl_kblock *b) {
 void fl_kloop_put_back(fl_kloop *l, fl_kset set, fl_kblock *b) {
   fl_kad_state *d = l->d;
   for (int v = 0; v < d->n0; v++) {
-    if (!fl_kset_has(set, v) || l->pre[v] < 0) continue;
-    if (d->f->vars[v].kind == FL_KV_LOCAL) kx_set(d, b, v, kx_var(d, l->pre[v]));
+    if (!fl_kset_has(set, v) || l->of[v].pre < 0) continue;
+    if (d->f->vars[v].kind == FL_KV_LOCAL) kx_set(d, b, v, kx_var(d, l->of[v].pre));
     else move_array(l, b, v, 1);
   }
 }
@@ -170,7 +176,7 @@ void fl_kloop_update_keep(fl_kloop *l, fl_kset keep, int replayed) {
     if (replayed) keep[i] |= (l->reads[i] | cond[i]) & ~l->before[i];
   }
   for (int v = 0; v < d->n0; v++)
-    if (l->final[v]) fl_kset_add(keep, v);
+    if (l->of[v].final) fl_kset_add(keep, v);
 }
 
 fl_kstmt *fl_kloop_head(const fl_kloop *l, fl_kblock *b) {
@@ -214,10 +220,11 @@ static void tell_stored(const fl_kloop *l) {
   for (int i = 0; i < l->n_counters; i++)
     fl_kad_chose(d, l->s->line, l->counter[i].var, "computed from the round's number");
   for (int v = 0; v < d->n0; v++) {
-    if (l->snap[v] >= 0) fl_kad_chose(d, l->s->line, v, "in the snapshots");
-    if (l->final[v])
-      fl_kad_chose(d, l->s->line, v, l->final[v] == 2 ? "its stores are taken back round by round"
-                                                      : "read as it is after the loop");
+    if (l->of[v].snap >= 0) fl_kad_chose(d, l->s->line, v, "in the snapshots");
+    const int final = l->of[v].final;
+    if (final)
+      fl_kad_chose(d, l->s->line, v, final == 2 ? "its stores are taken back round by round"
+                                                : "read as it is after the loop");
   }
 }
 

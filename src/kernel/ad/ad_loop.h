@@ -11,6 +11,17 @@ enum { FL_KLOOP_COUNTERS = 8, FL_KLOOP_SHARED = 40 << 10, FL_KLOOP_DYNAMIC = 6,
 /* Marks of the statements in the loop, saved to be restored later. */
 typedef struct fl_kmarks { uint8_t *at; int n, back; } fl_kmarks;
 
+/* What is kept of a variable. */
+typedef struct fl_kloop_var {
+  int32_t pre, snap;             /* the variable that holds its value before the loop, and the array
+                                 ** of its snapshots; -1: none */
+  /* In dynamic shared memory, which is launched as several regions of the original size: number of
+  ** the region with its value before the loop, and of the first with a snapshot */
+  int32_t pre_region, snap_region;
+  uint8_t final;                 /* 1: an array that needs no snapshot, only its values after the
+                                 ** loop; 2: one whose stores are undone */
+} fl_kloop_var;
+
 typedef struct fl_kloop {
   fl_kad_state *d;
   fl_kstmt *s;
@@ -23,17 +34,11 @@ typedef struct fl_kloop {
   fl_kset state;                 /* variables in 'reads' that the loop assigns, except counters */
   struct { int32_t var, start; const fl_kexpr *by; int op; } counter[FL_KLOOP_COUNTERS];
   int n_counters;
-  uint8_t *final;                /* by variable: 1: an array that needs no snapshot, only its values
-                                 ** after the loop; 2: one whose stores are undone */
+  fl_kloop_var *of;              /* by variable */
   /* original -1: zeros */
   struct fl_kloop_undo { int32_t var, original, region, copied; fl_kexpr *at, *guard;
                          } undo[FL_KLOOP_UNDO];
   int n_undo;
-  int32_t *pre;          /* by variable: the variable that holds its value before the loop, or -1 */
-  int32_t *snap;                 /* by variable: the array of its snapshots, or -1 */
-  /* by variable in dynamic shared memory, which is launched as several regions of the original
-  ** size: number of the region with its value before the loop, and of the first with a snapshot */
-  int32_t *pre_region, *snap_region;
   int32_t pos, trips, k, p, m, sp;
   int64_t slots;                 /* 0: no state */
   int barrier;         /* 1 + the fl_kbarrier of a barrier in the loop that must be kept; 0: none */
@@ -69,6 +74,9 @@ void fl_kloop_sweep(fl_kloop *l, fl_kset keep, fl_kset carried, fl_kblock *f, fl
 /* Can the block keep a copy of shared array x? It can if the loop has a barrier, since then all
 ** threads of the block run the loop. */
 int fl_kloop_can_copy_shared(const fl_kloop *l, const fl_kvar *x);
+/* A new variable with room for n values of v, which is no pointer; -1: no memory. If v is dynamic
+** shared memory: v, and *region is the first of n new regions. */
+int fl_kloop_room(fl_kad_state *d, int v, const char *prefix, int64_t n, int32_t *region);
 /* The first element of region k of dynamic shared memory, counted in elements of 'var'. k NULL:
 ** var has an array to itself, so 0. */
 fl_kexpr *fl_kloop_region(fl_kad_state *d, int var, fl_kexpr *k);

@@ -151,13 +151,13 @@ static void measure_state(fl_kloop *l, fl_kset keep, int64_t *bytes, int64_t *sh
     const fl_kvar x = d->f->vars[v];
     const int old = fl_kset_has(keep, v) && fl_kset_has(l->before, v);
     const int memory = x.kind == FL_KV_SHARED || x.kind == FL_KV_POINTER;
-    if (memory && old && fl_kloop_can_undo(l, v)) l->final[v] = 2, fl_kset_del(l->state, v);
+    if (memory && old && fl_kloop_can_undo(l, v)) l->of[v].final = 2, fl_kset_del(l->state, v);
     if (!fl_kset_has(l->state, v)) continue;
     if (x.kind == FL_KV_SHARED && rewritten(l, v)) {
-      l->final[v] = (uint8_t)stored_later(l, &d->body, v);
+      l->of[v].final = (uint8_t)stored_later(l, &d->body, v);
       fl_kset_del(l->state, v);
-    } else if (reads_final_values(l, v)) l->final[v] = 1, fl_kset_del(l->state, v);
-    else if (fl_kloop_can_undo(l, v)) l->final[v] = 2, fl_kset_del(l->state, v);
+    } else if (reads_final_values(l, v)) l->of[v].final = 1, fl_kset_del(l->state, v);
+    else if (fl_kloop_can_undo(l, v)) l->of[v].final = 2, fl_kset_del(l->state, v);
     else if (fl_kloop_can_copy_shared(l, &x) && x.dynamic) *dynamic = 1;
     else if (fl_kloop_can_copy_shared(l, &x)) *shared += x.count * fl_kt_size(x.type);
     else if (memory)
@@ -191,19 +191,9 @@ static void make_slots(fl_kloop *l, fl_kset keep) {
     return;
   }
   note_kept(d->res, l->s->line, (int32_t)(l->slots * (bytes + 8)));
-  for (int v = 0; v < d->n0; v++) {
-    if (!fl_kset_has(l->state, v)) continue;
-    const fl_kvar x = d->f->vars[v];
-    const char *name = fl_kad_name(d, "slots_", v);
-    if (x.dynamic) {
-      l->snap[v] = v;
-      l->snap_region[v] = d->regions;
-      d->regions += (int32_t)l->slots;
-      continue;
-    }
-    l->snap[v] = fl_kad_var(d, x.kind == FL_KV_SHARED ? FL_KV_SHARED : FL_KV_ARRAY, x.type, name,
-                            l->slots * x.count);
-  }
+  for (int v = 0; v < d->n0; v++)
+    if (fl_kset_has(l->state, v))
+      l->of[v].snap = fl_kloop_room(d, v, "slots_", l->slots, &l->of[v].snap_region);
   l->pos = fl_kad_var(d, FL_KV_ARRAY, FL_KT_I64, "slot_of", l->slots);
 }
 
@@ -212,14 +202,14 @@ static void move_state(fl_kloop *l, fl_kblock *b, fl_kexpr *at, int back) {
   fl_kad_state *d = l->d;
   at = fl_kad_atom(d, b, at);
   for (int v = 0; v < d->n0 && at; v++) {
-    if (l->snap[v] < 0) continue;
+    if (l->of[v].snap < 0) continue;
     const fl_kvar x = d->f->vars[v];
     fl_kexpr *slot = x.dynamic ? fl_kloop_region(d, v, kx_op(d, FL_KO_ADD, at,
-                                                             kx_int(d, l->snap_region[v])))
+                                                             kx_int(d, l->of[v].snap_region)))
                                : kx_op(d, FL_KO_MUL, at, kx_int(d, x.count));
-    if (x.kind != FL_KV_LOCAL) fl_kad_move(d, b, v, l->snap[v], slot, back);
-    else if (back) kx_set(d, b, v, fl_kexpr_load(d->f, l->snap[v], at));
-    else fl_kstmt_store(d->f, b, l->snap[v], at, kx_var(d, v));
+    if (x.kind != FL_KV_LOCAL) fl_kad_move(d, b, v, l->of[v].snap, slot, back);
+    else if (back) kx_set(d, b, v, fl_kexpr_load(d->f, l->of[v].snap, at));
+    else fl_kstmt_store(d->f, b, l->of[v].snap, at, kx_var(d, v));
   }
 }
 

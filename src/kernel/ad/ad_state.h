@@ -133,8 +133,8 @@ typedef struct fl_kad_pass {
   void (*run)(fl_kad_state *d);
   uint8_t makes;             /* it makes a new d->body, which is then checked and may be printed */
 } fl_kad_pass;
-/* Derives f by these n passes, until one refuses. The result has the name that the request gives;
-** without one, the name of f with the suffix 'ending'. */
+/* Derives f by these n passes, until one refuses. The result has the name of f with the suffix
+** 'ending'. */
 fl_kad *fl_kad_derive(fl_kad_state *d, const fl_kfunc *f, const fl_kad_pass *pass, int n,
                       const char *ending);
 void fl_kad_variables(fl_kad_state *d);       /* passes of both modes */
@@ -220,9 +220,9 @@ fl_kexpr *fl_kad_take(fl_kad_state *d, int v, fl_kblock *r);
 void fl_kad_primal(fl_kad_state *d, const fl_kblock *b, fl_kblock *out);
 void fl_kad_sweep(fl_kad_state *d, const fl_kblock *b, fl_kset keep, fl_kblock *forward,
                   fl_kblock *reverse);
-/* ad_warp.c: does x have one value in all threads of a block that reach s? A load of shared memory
-** has one if its index has one. */
-int fl_kad_equal_in_block(const fl_kad_state *d, const fl_kstmt *s, const fl_kexpr *x);
+/* ad_warp.c: does x have one value in all threads of a block that reach s? shared: a load of shared
+** memory has one if its index has one; otherwise no such load does. */
+int fl_kad_equal_in_block(const fl_kad_state *d, const fl_kstmt *s, const fl_kexpr *x, int shared);
 /* a shuffle or vote */
 void fl_kad_warp(fl_kad_state *d, const fl_kstmt *s, fl_kset keep, fl_kblock *f, fl_kblock *r);
 /* ad_loop.c */

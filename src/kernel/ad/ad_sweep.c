@@ -222,11 +222,10 @@ static int is_meeting(const void *of, const fl_kstmt *s) {
 
 /* Keeps array v before s and restores it after s, by the whole block. */
 static void keep_whole(fl_kad_state *d, int v, fl_kblock *f, fl_kblock *back) {
-  const fl_kvar x = d->f->vars[v];
-  const int kept = x.dynamic
-                   ? v : fl_kad_var(d, FL_KV_SHARED, x.type, fl_kad_name(d, "kept_", v), x.count);
+  int32_t region = -1;
+  const int kept = fl_kloop_room(d, v, "kept_", 1, &region);
   if (kept < 0) return;
-  fl_kexpr *at = fl_kloop_region(d, v, x.dynamic ? kx_int(d, d->regions++) : NULL);
+  fl_kexpr *at = fl_kloop_region(d, v, region < 0 ? NULL : kx_int(d, region));
   fl_kad_move(d, f, v, kept, at, 0);
   fl_kad_move(d, back, v, kept, at, 1);
 }

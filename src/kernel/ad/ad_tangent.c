@@ -125,8 +125,8 @@ static void statement(fl_kad_state *d, fl_kblock *b, fl_kstmt *s) {
   case FL_KS_ASSIGN: kx_set(d, b, shadow, value(d, b, s->x[0], type)); return;
   case FL_KS_STORE: {
     fl_kexpr *g = value(d, b, s->x[1], type), *at = fl_kad_at(d, to, s->x[0]);
-    if (s->accumulate) fl_kstmt_accumulate(d->f, b, shadow, at, g);
-    else fl_kstmt_store(d->f, b, shadow, at, g);
+    fl_kstmt *r = fl_kstmt_store(d->f, b, shadow, at, g);
+    if (r) r->accumulate = s->accumulate;
     return;
   }
   case FL_KS_ATOMIC: {

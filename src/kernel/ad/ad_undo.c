@@ -120,9 +120,7 @@ static int from_copies(fl_kloop *l, const undo *u, int first) {
     if (i > first && !u->span.split) to->original = to[-1].original, to->region = to[-1].region;
     else if (x.kind == FL_KV_POINTER)
       to->original = fl_kad_param_new(d, FL_KAD_KEPT, u->var, "kept_", x.type, 1, 0);
-    else if (x.dynamic) to->original = u->var, to->region = d->regions++;
-    else
-      to->original = fl_kad_var(d, FL_KV_SHARED, x.type, fl_kad_name(d, "kept_", u->var), x.count);
+    else to->original = fl_kloop_room(d, u->var, "kept_", 1, &to->region);
     if (to->original < 0) return 0;
   }
   return 1;

@@ -30,15 +30,10 @@ static fl_kexpr *i32(fl_kad_state *d, int64_t i) { return fl_kexpr_int(d->a, FL_
 
 /* ---- the same in all lanes? ------------------------------------------------------------- */
 
-/* Does x have one value in all threads of a block that reach s? shared: a load of shared memory
-** has one if its index has one; otherwise no load does. */
-static int is_equal(const fl_kad_state *d, const fl_kstmt *s, const fl_kexpr *x, int shared) {
+int fl_kad_equal_in_block(const fl_kad_state *d, const fl_kstmt *s, const fl_kexpr *x,
+                          int shared) {
   const fl_kuniform *u = fl_kuniform_new(d->a, d->f, d->body, s, shared);
   return u && fl_kuniform_level(u, x) <= FL_KEQUAL_BLOCK;
-}
-
-int fl_kad_equal_in_block(const fl_kad_state *d, const fl_kstmt *s, const fl_kexpr *x) {
-  return is_equal(d, s, x, 1);
 }
 
 /* ---- asking other lanes ----------------------------------------------------------------- */
@@ -182,7 +177,7 @@ static fl_kexpr *exchanged_back(back *w) {
   fl_kad_state *d = w->d;
   fl_kexpr *by = kx_op(d, FL_KO_AND, w->by, i32(d, 31)), *from = kx_op(d, FL_KO_XOR, w->self, by);
   const fl_kexpr *given = w->s->x[2];
-  const int equal = is_equal(d, w->s, given, 0), width = w->width;
+  const int equal = fl_kad_equal_in_block(d, w->s, given, 0), width = w->width;
   const int stays = width == 32 ||
                     (given->kind == FL_KX_CONST && given->value.i >= 0 && given->value.i < width);
   if (equal && stays) return seed_of(w, w->b, w->seed, from, NULL);
@@ -212,7 +207,7 @@ static fl_kexpr *shuffle_back(fl_kad_state *d, fl_kblock *b, const fl_kstmt *s, 
   w.base = w.width == 32 ? i32(d, 0) : fl_kad_atom(d, b, kx_op(d, FL_KO_SUB, w.self, w.lane));
   if (!w.base || !w.here || !w.by) return NULL;
   if (s->op == FL_KSH_XOR) return exchanged_back(&w);
-  if (!is_equal(d, s, s->x[2], 0)) return searched_back(&w);
+  if (!fl_kad_equal_in_block(d, s, s->x[2], 0)) return searched_back(&w);
   return s->op == FL_KSH_IDX ? sum_back(&w) : shifted_back(&w);
 }
 

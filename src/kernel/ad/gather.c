@@ -270,7 +270,7 @@ static fl_kad *make_rest(fl_kgathering *g, int n_params) {
 /* ---- is it right, is it worth it -------------------------------------------------------- */
 
 typedef struct measure {
-  int64_t weight; int loops, arrays; const uint8_t *written; const fl_kfunc *f;
+  int64_t weight; int loops, arrays; const fl_kfunc *f;
 } measure;
 
 /* The approximate number of GPU instructions of x. */

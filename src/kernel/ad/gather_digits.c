@@ -231,11 +231,7 @@ static fl_kexpr *modulus(fl_kgathering *g, fl_kblock *b, const fl_kterm *t) {
   return fl_kexpr_cast(d->a, FL_KT_I32, fl_kexpr_select(d->a, kx_op(d, FL_KO_GT, x, low), x, low));
 }
 
-static int is_positive(const fl_kterm *t) {
-  for (int i = 0; i < t->n; i++)
-    if (t->s[i] >= FL_KSYM_VAR) return 0;
-  return t->c > 0;
-}
+static int is_size(const void *none, int32_t s) { return (void)none, s < FL_KSYM_VAR; }
 
 /* Sets modulus k of the chain, with 1 in place of 0. Returns the condition that it is positive;
 ** NULL: it is positive for certain. */
@@ -245,7 +241,7 @@ static fl_kexpr *set_modulus(fl_kgathering *g, fl_kblock *b, fl_kchain *c, int k
   const fl_kterm t = k ? fl_kterm_ratio(&c->whole[1], &c->whole[0], &ok) : c->whole[0];
   fl_kexpr *x = modulus(g, b, &t), *zero = kg_int(g, 0), *one = kg_int(g, 1);
   if ((c->m[k] = kg_local(g, FL_KT_I32, "m")) < 0) return NULL;
-  if (is_positive(&t)) {
+  if (t.c > 0 && fl_kterm_all(&t, is_size, NULL)) {
     kx_set(d, b, c->m[k], x);
     return NULL;
   }

@@ -86,7 +86,7 @@ static void note_gone(fl_kad_state *d, const fl_kstmt *s, const fl_kexpr *when, 
 
 static void refuse_gone(fl_kad_state *d) {
   for (int i = 0; i < d->n_gone; i++)
-    if (!fl_kad_equal_in_block(d, d->gone[i].s, d->gone[i].when))
+    if (!fl_kad_equal_in_block(d, d->gone[i].s, d->gone[i].when, 1))
       fl_kad_refuse(d, d->gone[i].line,
           "a return of some threads that have stored something, before a __syncthreads() of "
                     "the others (put what follows under a condition, barriers aside),");

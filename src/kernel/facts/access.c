@@ -91,7 +91,6 @@ static void note_write(walk *w, const fl_kstmt *s) {
   else if (s->kind == FL_KS_STORE || sum) a->accumulates = 1;
   else a->other_atomics = 1;
   if (s->kind == FL_KS_ATOMIC && s->result >= 0) a->reads = 1;
-  if (!a->write_line) a->write_line = s->line;
   if (s->kind == FL_KS_STORE && !s->accumulate) remember(w, s->var, s->x[0]);
 }
 

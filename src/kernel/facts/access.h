@@ -18,7 +18,7 @@ typedef struct fl_kaccess {
                              ** launch */
   uint8_t reads_unwritten;   /* a LOAD may read an element that its thread has not written before by
                              ** the same index expression */
-  int32_t read_line, write_line, unwritten_line;   /* first such line, 0: none */
+  int32_t read_line, unwritten_line;               /* first such line, 0: none */
 } fl_kaccess;
 
 /* A letter for the class: R 'r' (only read), W 'w' (only plain stores), A 'a' (only accumulation),

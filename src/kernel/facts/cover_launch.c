@@ -117,7 +117,7 @@ static int numbers(const ask *q, const fl_kpoly *p, number *out) {
   return 1;
 }
 
-static int64_t covered(ask *q, const fl_kpoly *p, int64_t first);
+static int64_t covered(ask *q, const fl_kpoly *p);
 
 static int range_of(ask *q, digit *d) {
   const int a = d->symbol % 3;
@@ -134,7 +134,7 @@ static int range_of(ask *q, digit *d) {
   if (q->nest > 4 || !is_exact(q, l->by) || !is_exact(q, l->to) || !constant(q, l->by, &by) ||
       !constant(q, l->to, &to) || by < 1 || to > INT32_MAX - by) return 0;
   q->nest++;
-  const int64_t begins = covered(q, l->from, 0);         /* at all of 0 … begins - 1 */
+  const int64_t begins = covered(q, l->from);            /* at all of 0 … begins - 1 */
   q->nest--;
   d->range = to;
   return begins >= by;
@@ -243,11 +243,11 @@ static int64_t covered_by(ask *q, const number *at, int64_t *unit) {
   return all < room ? all : room;
 }
 
-/* How many of the values first, first + 1, … p certainly takes. */
-static int64_t covered(ask *q, const fl_kpoly *p, int64_t first) {
+/* How many of the values 0, 1, … p certainly takes. */
+static int64_t covered(ask *q, const fl_kpoly *p) {
   number at;
   int64_t unit;
-  if (!numbers(q, p, &at) || at.c != first) return 0;
+  if (!numbers(q, p, &at) || at.c) return 0;
   const int64_t n = covered_by(q, &at, &unit);
   return unit == 1 ? n : 0;
 }

@@ -315,16 +315,11 @@ static int is_one_thread(const search *w) {
 
 /* ---- equalities ------------------------------------------------------------------------- */
 
-static const fl_kexpr *zero_side(const fl_kexpr *x, int i) {
-  return x->x[!i]->kind == FL_KX_CONST ? x->x[!i] : NULL;
-}
-
 /* Does x (as 'truth' says: true or false) mean e < 1 or e <= 0 for an e that is not negative, so
 ** that e == 0? */
 static int is_first(const fl_kexpr *x, int truth) {
-  const fl_kexpr *c = zero_side(x, 0);
-  if (!c) return 0;
-  const int64_t v = c->value.i;
+  if (x->x[1]->kind != FL_KX_CONST) return 0;
+  const int64_t v = x->x[1]->value.i;
   return (v == 1 && x->op == (truth ? FL_KO_LT : FL_KO_GE)) ||
          (v == 0 && x->op == (truth ? FL_KO_LE : FL_KO_GT));
 }

@@ -66,10 +66,6 @@ int fl_kroute_is_place(fl_kroute *r) {
 
 typedef fl_kdigit digit;
 
-static int is_monomial(const fl_kterm *a, const fl_kterm *b, int64_t factor) {
-  return a->c == b->c * factor && fl_kterm_same(a, b);
-}
-
 /* Does low < high imply s < m? The two inequalities may differ only by constants (s + 1 < m, s < m
 ** - 2). Numbers are signed, so they do not wrap. */
 static int shows_below(fl_kpoly low, fl_kpoly high, int32_t s, const fl_kterm *m) {
@@ -244,8 +240,8 @@ int fl_kroute_stays_below(const route *r, int32_t s, const fl_kterm *m) {
   for (int axis = 0; axis < 3; axis++) {
     const fl_kterm dim = { 1, 1, { FL_KSPECIAL_BDIM_X + axis } },
                grid = { 1, 1, { FL_KSPECIAL_GDIM_X + axis } };
-    if (s == FL_KSPECIAL_TID_X + axis && is_monomial(m, &dim, 1)) return 1;
-    if (s == FL_KSPECIAL_BID_X + axis && is_monomial(m, &grid, 1)) return 1;
+    if (s == FL_KSPECIAL_TID_X + axis && fl_kterm_equal(m, &dim)) return 1;
+    if (s == FL_KSPECIAL_BID_X + axis && fl_kterm_equal(m, &grid)) return 1;
     if (s == FL_KSPECIAL_TID_X + axis && m->n == 0 && r->k->f->max_threads &&
         m->c >= r->k->f->max_threads)
       return 1;
