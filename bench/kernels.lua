@@ -1,9 +1,8 @@
 --- Measures user kernels: derived gradients against backward kernels written by hand (an
---- elementwise chain, a 5-point stencil and bilinear grid sampling); derived gradients of kernels
---- with loops against the kernels; flame.map against ops that the library fuses; the cost of
---- recording a call. Candidates run in turns. Prints medians in microseconds and ratios to the
---- first candidate. A sample is many calls in a row, so that the device is always busy and its time
---- is measured, not the latency of a call.
+--- elementwise chain, a 5-point stencil, bilinear grid sampling and kernels with loops); flame.map
+--- against ops that the library fuses; the cost of recording a call. Candidates run in turn. Prints
+--- medians in microseconds and ratios to the first candidate. A sample is many calls in a row, so
+--- that the device is always busy and its time is measured, not the latency of a call.
 --
 ---   FLAME_DEVICE=cuda flame-lua bench/kernels.lua [elements]
 local flame = require "flame"
@@ -174,32 +173,58 @@ local function sampling()
   end)
 end
 
--- Kernels with loops, as { title, the code of thread i < n, elements of x per thread }.
+-- Kernels with loops, as { title, the code of thread i < n, elements of x per thread, the code of a
+-- backward kernel by hand, which has g and dx as well, and the forward's y }. Newton's method by
+-- hand is the derivative of the root, not of the steps to it.
 local LOOPS = {
-  { "sum of 64", "float s = 0; for (int k = 0; k < 64; k++) s += sinf(x[64 * i + k]) * x[64 * i + k]; y[i] = s;", 64 },
-  { "series of 32", "float s = 1, t = 1; for (int k = 1; k < 32; k++) { t *= x[i] / k; s += t; } y[i] = s * s;", 1 },
+  { "sum of 64", "float s = 0; for (int k = 0; k < 64; k++) s += sinf(x[64 * i + k]) * x[64 * i + k]; y[i] = s;", 64,
+    "float d = g[i]; for (int k = 0; k < 64; k++) { float v = x[64 * i + k]; dx[64 * i + k] = d * (sinf(v) + v * cosf(v)); }" },
+  { "series of 32", "float s = 1, t = 1; for (int k = 1; k < 32; k++) { t *= x[i] / k; s += t; } y[i] = s * s;", 1,
+    "float v = x[i], s = 1, t = 1, ds = 0, dt = 0; for (int k = 1; k < 32; k++) { dt = (dt * v + t) / k; t *= v / k; s += t; ds += dt; } dx[i] = 2 * g[i] * s * ds;" },
   { "Newton",
-    "float r = 1; while (fabsf(r * r * r - x[i] * x[i] - 1) > 1e-4f) r -= (r * r * r - x[i] * x[i] - 1) / (3 * r * r); y[i] = r;", 1 },
+    "float r = 1; while (fabsf(r * r * r - x[i] * x[i] - 1) > 1e-4f) r -= (r * r * r - x[i] * x[i] - 1) / (3 * r * r); y[i] = r;", 1,
+    "dx[i] = g[i] * 2 * x[i] / (3 * y[i] * y[i]);" },
   { "row in place 64",
-    "y[64 * i] = x[64 * i]; for (int j = 1; j < 64; j++) y[64 * i + j] = tanhf(y[64 * i + j - 1] + x[64 * i + j]);", 64 },
-  { "spring 1,000", "float p = x[i], v = 0; for (int k = 0; k < 1000; k++) { v -= 0.01f * sinf(p); p += 0.01f * v; } y[i] = p;", 1 },
+    "y[64 * i] = x[64 * i]; for (int j = 1; j < 64; j++) y[64 * i + j] = tanhf(y[64 * i + j - 1] + x[64 * i + j]);", 64,
+    "float c = 0; for (int j = 63; j > 0; j--) { float v = y[64 * i + j], d = (g[64 * i + j] + c) * (1 - v * v); dx[64 * i + j] = d; c = d; } dx[64 * i] = g[64 * i] + c;" },
+  { "spring 1,000", "float p = x[i], v = 0; for (int k = 0; k < 1000; k++) { v -= 0.01f * sinf(p); p += 0.01f * v; } y[i] = p;", 1,
+    [[float at[32], vt[32], ps[32], p = x[i], v = 0, dp = g[i], dv = 0;
+    for (int k = 0; k < 1000; k++) {
+      if (k % 32 == 0) { at[k / 32] = p; vt[k / 32] = v; }
+      v -= 0.01f * sinf(p); p += 0.01f * v;
+    }
+    for (int s = 31; s >= 0; s--) {
+      int n = s == 31 ? 1000 - 31 * 32 : 32;
+      p = at[s]; v = vt[s];
+      for (int k = 0; k < n; k++) { ps[k] = p; v -= 0.01f * sinf(p); p += 0.01f * v; }
+      for (int k = n - 1; k >= 0; k--) { dv += 0.01f * dp; dp -= 0.01f * cosf(ps[k]) * dv; }
+    }
+    dx[i] = dp;]] },
 }
 
 local function loops()
   local n = N // 64
+  local head = "  int i = blockIdx.x * blockDim.x + threadIdx.x;\n  if (i < n) { "
   for _, c in ipairs(LOOPS) do
     local rows = c[1]:find("place") and 64 or 1
-    local k = flame.kernel { source = "__global__ void k(const float *x, float *y, int n) {\n" ..
-      "  int i = blockIdx.x * blockDim.x + threadIdx.x;\n  if (i < n) { " .. c[2] .. " }\n}",
-      block = { 256 }, grid = { (n + 255) // 256 }, shape = { n * rows } }
+    local launch = { block = { 256 }, grid = { (n + 255) // 256 } }
+    local k = flame.kernel { source = "__global__ void k(const float *x, float *y, int n) {\n" .. head
+      .. c[2] .. " }\n}", block = launch.block, grid = launch.grid, shape = { n * rows } }
+    local hand = flame.kernel { block = launch.block, grid = launch.grid, shape = { n * c[3] },
+      source = "__global__ void hand(const float *x, const float *y, const float *g, "
+      .. "float *dx, int n) {\n" .. head .. c[4] .. " }\n}" }
     local x, g = flame.randn({ n * c[3] }, { requires_grad = true }), flame.randn(n * rows)
     local plain, y = x:detach(), k(x, n)
-    flame.eval(y)
+    local values = y:detach()
+    flame.eval(y, values)
+    local function derived() return y:gradients({ x }, { seed = g, retain_graph = true })[x] end
+    local by_hand, ours = hand(plain, values, g, n), derived()
+    local off = ((by_hand - ours):abs():sum() / by_hand:abs():sum()):item()
+    assert(off < 1e-3, c[1] .. ": gradients differ by " .. off)
     compare(c[1], {
+      { name = "by hand", f = function() return hand(plain, values, g, n) end },
+      { name = "derived", f = derived },
       { name = "forward", f = function() return k(plain, n) end },
-      { name = "derived", f = function()
-        return y:gradients({ x }, { seed = g, retain_graph = true })[x]
-      end },
     })
   end
 end

@@ -207,7 +207,8 @@ fl_kexpr *fl_kad_shared_count(fl_kad_state *d, int var) {
   return bytes < 0 ? NULL : kx_op(d, FL_KO_DIV, kx_var(d, bytes), kx_int(d, fl_kt_size(x.type)));
 }
 
-void fl_kad_move(fl_kad_state *d, fl_kblock *b, int v, int kept, fl_kexpr *at, int back) {
+void fl_kad_copy(fl_kad_state *d, fl_kblock *b, int v, int to, fl_kexpr *to_at, int from,
+                 fl_kexpr *from_at) {
   const int shared = d->f->vars[v].kind == FL_KV_SHARED;
   fl_kexpr *zero = kx_int(d, 0), *one = kx_int(d, 1), *count = fl_kad_shared_count(d, v);
   const int e = shared ? fl_kad_local(d, FL_KT_I64, "e") : fl_ktemp(d->f, FL_KT_I64);
@@ -217,10 +218,14 @@ void fl_kad_move(fl_kad_state *d, fl_kblock *b, int v, int kept, fl_kexpr *at, i
   fl_kblock *in = fl_kad_for(d, b, e, part ? thread_number(d) : zero, count,
                              part ? thread_count(d) : one);
   if (!in) return;
-  fl_kexpr *x = fl_kexpr_load(d->f, back ? kept : v,
-                              kx_op(d, FL_KO_ADD, back ? at : zero, kx_var(d, e)));
-  fl_kstmt_store(d->f, in, back ? v : kept, kx_op(d, FL_KO_ADD, back ? zero : at, kx_var(d, e)), x);
+  fl_kexpr *x = fl_kexpr_load(d->f, from, kx_op(d, FL_KO_ADD, from_at, kx_var(d, e)));
+  fl_kstmt_store(d->f, in, to, kx_op(d, FL_KO_ADD, to_at, kx_var(d, e)), x);
   if (shared) barrier(d, b);
+}
+
+void fl_kad_move(fl_kad_state *d, fl_kblock *b, int v, int kept, fl_kexpr *at, int back) {
+  if (back) fl_kad_copy(d, b, v, v, kx_int(d, 0), kept, at);
+  else fl_kad_copy(d, b, v, kept, at, v, kx_int(d, 0));
 }
 
 int fl_kad_shadow(fl_kad_state *d, int v, const char *prefix) {

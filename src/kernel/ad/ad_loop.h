@@ -6,7 +6,7 @@
 #include "kernel/ad/ad_state.h"
 
 enum { FL_KLOOP_COUNTERS = 8, FL_KLOOP_SHARED = 40 << 10, FL_KLOOP_DYNAMIC = 6,
-       FL_KLOOP_UNDO = 16 };
+       FL_KLOOP_UNDO = 16, FL_KLOOP_SLOTS = 64 };
 
 /* Marks of the statements in the loop, saved to be restored later. */
 typedef struct fl_kmarks { uint8_t *at; int n, back; } fl_kmarks;
@@ -39,8 +39,17 @@ typedef struct fl_kloop {
   struct fl_kloop_undo { int32_t var, original, region, copied; fl_kexpr *at, *guard;
                          } undo[FL_KLOOP_UNDO];
   int n_undo;
-  int32_t pos, trips, k, p, m, sp;
-  int64_t slots;                 /* 0: no state */
+  /* The stored loop's variables. trips: number of iterations so far; k: the iteration that is being
+  ** reversed; stride: iterations from one snapshot of the loop itself to the next; sp: number of
+  ** snapshots; p, m: the iteration that the state is at, and how many to run from there; taken: of
+  ** the snapshots, those that the loop itself took; regular: is there room for the state of each
+  ** iteration from the last of these on? If so snapshots are one iteration apart there, else their
+  ** iterations are in the array 'pos'. on_it: the newest snapshot is that of iteration k. */
+  int32_t trips, k, stride, sp, p, m, taken, regular, pos, on_it;
+  int type;                      /* of those that count iterations */
+  int64_t slots;                 /* number of snapshots that there is room for; 0: no state */
+  int64_t first;                 /* … and how many of these the loop itself may take */
+  int whole;                     /* there is room for the snapshots of all rounds */
   int barrier;         /* 1 + the fl_kbarrier of a barrier in the loop that must be kept; 0: none */
 } fl_kloop;
 

@@ -1,10 +1,11 @@
 /*
-** Loops that must be reversed from the last iteration to the first. The forward code counts the
-** iterations, keeping a snapshot of the state before each of the first S. If there were no more
-** than S, each iteration has its snapshot. If there were more, binomial checkpointing is used: with
-** s free slots the last of l iterations is reached by running ahead and leaving snapshots so that
-** no iteration runs more than r times, r being the least with C(s + r, s) >= l. Any trip count,
-** fixed memory.
+** Loops that must be reversed from the last iteration to the first. Where the number of iterations
+** is a constant and there is room, the forward code keeps a snapshot of the state before each. Else
+** it counts the iterations, keeping a snapshot before each n-th, where n begins as 1 and doubles
+** when three quarters of the room are used up: then every second snapshot is dropped. The rest of
+** the room is for the way between two snapshots, by binomial checkpointing: with s free slots the
+** last of l iterations is reached by running ahead and leaving snapshots so that no iteration runs
+** more than r times, r being the least with C(s + r, s) >= l. Any trip count, fixed memory.
 **
 ** Integer counters that move by the same amount each time are computed from the iteration's
 ** number and are not stored.
@@ -174,43 +175,135 @@ static void note_kept(fl_kad *ad, int32_t line, int32_t bytes) {
   x->bytes += bytes;
 }
 
+/* The statement before the loop in its block, or NULL. */
+static const fl_kstmt *before_loop(const fl_kloop *l, const fl_kblock *b) {
+  const fl_kstmt *before = NULL;
+  for (const fl_kstmt *s = b->first; s; before = s, s = s->next) {
+    if (s == l->s) return before;
+    if (fl_kblock_holds(s->body, l->s)) return before_loop(l, &s->body);
+    if (fl_kblock_holds(s->other, l->s)) return before_loop(l, &s->other);
+  }
+  return NULL;
+}
+
+/* The size of a snapshot is 'bytes' of a thread and 'shared' of a block, 'dynamic': and a region of
+** dynamic shared memory. */
+static void choose_slots(fl_kloop *l, int64_t bytes, int64_t shared, int dynamic) {
+  fl_kad_state *d = l->d;
+  const int64_t room = d->r->slot_bytes > 0 ? d->r->slot_bytes : 512;
+  fl_krange range;
+  l->slots = bytes ? room / bytes : 16;
+  if (l->slots > FL_KLOOP_SLOTS) l->slots = FL_KLOOP_SLOTS;
+  if (shared && l->slots > FL_KLOOP_SHARED / 2 / shared) l->slots = FL_KLOOP_SHARED / 2 / shared;
+  if (shared && l->slots > 16) l->slots = 16;
+  if (dynamic && l->slots > FL_KLOOP_DYNAMIC) l->slots = FL_KLOOP_DYNAMIC;
+  if (l->slots < 4) l->slots = 4;
+  l->first = (l->slots - l->slots / 4) / 2 * 2;
+  const int rounds = fl_krange_of(d->f, before_loop(l, &d->body), l->s, (int)l->slots, &range);
+  l->whole = rounds > 0;
+  if (l->whole) l->slots = rounds;
+}
+
 static void make_slots(fl_kloop *l, fl_kset keep) {
   fl_kad_state *d = l->d;
   int64_t bytes = 0, shared = 0;
   int dynamic = 0;
   measure_state(l, keep, &bytes, &shared, &dynamic);
   if (!bytes && !shared && !dynamic) return;
-  const int64_t room = d->r->slot_bytes > 0 ? d->r->slot_bytes : 256;
-  l->slots = bytes ? room / bytes : 16;
-  if (shared && l->slots > FL_KLOOP_SHARED / 2 / shared) l->slots = FL_KLOOP_SHARED / 2 / shared;
-  if (shared && l->slots > 16) l->slots = 16;
-  if (dynamic && l->slots > FL_KLOOP_DYNAMIC) l->slots = FL_KLOOP_DYNAMIC;
-  if (l->slots < 4) l->slots = 4;
+  choose_slots(l, bytes, shared, dynamic);
   if (l->slots * shared > FL_KLOOP_SHARED) {
     fl_kad_refuse(d, l->s->line, "a loop that keeps so much in shared memory");
     return;
   }
-  note_kept(d->res, l->s->line, (int32_t)(l->slots * (bytes + 8)));
+  note_kept(d->res, l->s->line,
+            (int32_t)(l->slots * (bytes + (l->whole ? 0 : fl_kt_size(l->type)))));
   for (int v = 0; v < d->n0; v++)
     if (fl_kset_has(l->state, v))
       l->of[v].snap = fl_kloop_room(d, v, "slots_", l->slots, &l->of[v].snap_region);
-  l->pos = fl_kad_var(d, FL_KV_ARRAY, FL_KT_I64, "slot_of", l->slots);
+  if (!l->whole) l->pos = fl_kad_var(d, FL_KV_ARRAY, l->type, "slot_of", l->slots);
 }
 
-/* Copies the state to snapshot number 'at' (an I64 expression), or back from it ('back'). */
+static fl_kexpr *wide_var(fl_kad_state *d, int v) {
+  return fl_kexpr_cast(d->a, FL_KT_I64, kx_var(d, v));
+}
+
+/* The first element of variable v in snapshot number 'at' (an I64 expression). */
+static fl_kexpr *snapshot_of(const fl_kloop *l, int v, fl_kexpr *at) {
+  fl_kad_state *d = l->d;
+  const fl_kvar x = d->f->vars[v];
+  if (!x.dynamic) return kx_op(d, FL_KO_MUL, at, kx_int(d, x.count));
+  return fl_kloop_region(d, v, kx_op(d, FL_KO_ADD, at, kx_int(d, l->of[v].snap_region)));
+}
+
+/* Copies the state to snapshot number 'at', or back from it ('back'). */
 static void move_state(fl_kloop *l, fl_kblock *b, fl_kexpr *at, int back) {
   fl_kad_state *d = l->d;
-  at = fl_kad_atom(d, b, at);
+  at = fl_kad_atom(d, b, fl_kexpr_cast(d->a, FL_KT_I64, at));
   for (int v = 0; v < d->n0 && at; v++) {
     if (l->of[v].snap < 0) continue;
-    const fl_kvar x = d->f->vars[v];
-    fl_kexpr *slot = x.dynamic ? fl_kloop_region(d, v, kx_op(d, FL_KO_ADD, at,
-                                                             kx_int(d, l->of[v].snap_region)))
-                               : kx_op(d, FL_KO_MUL, at, kx_int(d, x.count));
-    if (x.kind != FL_KV_LOCAL) fl_kad_move(d, b, v, l->of[v].snap, slot, back);
+    if (d->f->vars[v].kind != FL_KV_LOCAL)
+      fl_kad_move(d, b, v, l->of[v].snap, snapshot_of(l, v, at), back);
     else if (back) kx_set(d, b, v, fl_kexpr_load(d->f, l->of[v].snap, at));
     else fl_kstmt_store(d->f, b, l->of[v].snap, at, kx_var(d, v));
   }
+}
+
+/* Copies snapshot number 'from' to number 'to'. */
+static void move_slot(fl_kloop *l, fl_kblock *b, int to, int from) {
+  fl_kad_state *d = l->d;
+  for (int v = 0; v < d->n0; v++) {
+    if (l->of[v].snap < 0) continue;
+    fl_kexpr *at = snapshot_of(l, v, wide_var(d, to)), *x = snapshot_of(l, v, wide_var(d, from));
+    if (d->f->vars[v].kind != FL_KV_LOCAL) fl_kad_copy(d, b, v, l->of[v].snap, at, l->of[v].snap, x);
+    else fl_kstmt_store(d->f, b, l->of[v].snap, at, fl_kexpr_load(d->f, l->of[v].snap, x));
+  }
+}
+
+/* A number of the type in which iterations, or snapshots, are counted. */
+static fl_kexpr *num(const fl_kloop *l, int64_t i) { return fl_kexpr_int(l->d->a, l->type, i); }
+static fl_kexpr *slot_num(const fl_kloop *l, int64_t i) {
+  return fl_kexpr_int(l->d->a, FL_KT_I32, i);
+}
+
+static void add_to(fl_kloop *l, fl_kblock *b, int v, int op, fl_kexpr *x) {
+  kx_set(l->d, b, v, kx_op(l->d, op, kx_var(l->d, v), x));
+}
+
+/* Adds code that drops every second snapshot; from now on half as many are taken. */
+static void halve(fl_kloop *l, fl_kblock *b) {
+  fl_kad_state *d = l->d;
+  const int to = fl_kad_local(d, FL_KT_I32, "to"), from = fl_kad_local(d, FL_KT_I32, "from");
+  fl_kblock *in = fl_kad_for(d, b, to, slot_num(l, 1), slot_num(l, l->first / 2), slot_num(l, 1));
+  if (in) {
+    kx_set(d, in, from, kx_op(d, FL_KO_MUL, kx_var(d, to), slot_num(l, 2)));
+    move_slot(l, in, to, from);
+  }
+  kx_set(d, b, l->sp, slot_num(l, l->first / 2));
+  add_to(l, b, l->stride, FL_KO_MUL, num(l, 2));
+}
+
+/* Adds code that puts the state on the stack of snapshots. */
+static void push(fl_kloop *l, fl_kblock *b) {
+  move_state(l, b, kx_var(l->d, l->sp), 0);
+  add_to(l, b, l->sp, FL_KO_ADD, slot_num(l, 1));
+}
+
+/* Adds code that takes a snapshot before iteration number 'trips', if one is due. When the slots
+** are full, 'trips' is a multiple of the doubled stride too. */
+static void take_snapshot(fl_kloop *l, fl_kblock *b) {
+  fl_kad_state *d = l->d;
+  if (l->whole) {
+    move_state(l, b, kx_var(d, l->trips), 0);
+    return;
+  }
+  fl_kexpr *mask = kx_op(d, FL_KO_SUB, kx_var(d, l->stride), num(l, 1));
+  fl_kexpr *past = kx_op(d, FL_KO_AND, kx_var(d, l->trips), mask);
+  fl_kstmt *due = fl_kstmt_if(d->f, b, kx_op(d, FL_KO_EQ, past, num(l, 0)));
+  if (!due) return;
+  fl_kexpr *is_full = kx_op(d, FL_KO_EQ, kx_var(d, l->sp), slot_num(l, l->first));
+  fl_kstmt *full = fl_kstmt_if(d->f, &due->body, is_full);
+  if (full) halve(l, &full->body);
+  push(l, &due->body);
 }
 
 static void barrier_between(fl_kloop *l, fl_kblock *b) {
@@ -223,90 +316,131 @@ static void count_pass(fl_kloop *l, fl_kset keep, fl_kblock *f) {
   fl_kloop_save_before(l, keep, f);
   for (int i = 0; i < l->n_counters; i++)
     kx_set(d, f, l->counter[i].start, kx_var(d, l->counter[i].var));
-  kx_set(d, f, l->trips, kx_int(d, 0));
+  kx_set(d, f, l->trips, num(l, 0));
+  if (l->slots && !l->whole) {
+    kx_set(d, f, l->sp, slot_num(l, 0));
+    kx_set(d, f, l->stride, num(l, 1));
+  }
   fl_kstmt *s = fl_kloop_head(l, f);
   if (!s) return;
-  if (l->slots) {
-    fl_kexpr *fits = kx_op(d, FL_KO_LT, kx_var(d, l->trips), kx_int(d, l->slots));
-    fl_kstmt *c = fl_kstmt_if(d->f, &s->body, fits);
-    if (!c) return;
-    move_state(l, &c->body, kx_var(d, l->trips), 0);
-    fl_kstmt_store(d->f, &c->body, l->pos, kx_var(d, l->trips), kx_var(d, l->trips));
-  }
+  if (l->slots) take_snapshot(l, &s->body);
   fl_kloop_keep_round(l, &s->body);
   fl_kad_primal(d, &l->s->body, &s->body);
   fl_kad_primal(d, &l->s->other, &s->other);
-  kx_set(d, &s->body, l->trips, kx_op(d, FL_KO_ADD, kx_var(d, l->trips), kx_int(d, 1)));
+  add_to(l, &s->body, l->trips, FL_KO_ADD, num(l, 1));
 }
 
-/* Adds code that sets l->m to the number of iterations to run from p on before the next snapshot,
-** on the way to iteration k. */
-static void choose_step(fl_kloop *l, fl_kblock *b) {
+/* Adds code that sets 'reach' to the least C(s + r, s) of at least 'left', with s free slots. */
+static void find_reach(fl_kloop *l, fl_kblock *b, int s, int left, int reach, int r) {
   fl_kad_state *d = l->d;
-  const int left = fl_kad_local(d, FL_KT_I64, "left"), s = fl_kad_local(d, FL_KT_I64, "free");
-  const int reach = fl_kad_local(d, FL_KT_I64, "reach"), r = fl_kad_local(d, FL_KT_I64, "runs");
-  kx_set(d, b, left, kx_op(d, FL_KO_ADD, kx_op(d, FL_KO_SUB, kx_var(d, l->k), kx_var(d, l->p)),
-                           kx_int(d, 1)));
-  kx_set(d, b, s, kx_op(d, FL_KO_SUB, kx_int(d, l->slots + 1), kx_var(d, l->sp)));
   kx_set(d, b, reach, kx_int(d, 1));
   kx_set(d, b, r, kx_int(d, 0));
   fl_kstmt *w = fl_kstmt_loop(d->f, b, kx_op(d, FL_KO_LT, kx_var(d, reach), kx_var(d, left)));
   if (!w) return;
-  kx_set(d, &w->body, r, kx_op(d, FL_KO_ADD, kx_var(d, r), kx_int(d, 1)));
+  add_to(l, &w->body, r, FL_KO_ADD, kx_int(d, 1));
   fl_kexpr *sum = kx_op(d, FL_KO_ADD, kx_var(d, s), kx_var(d, r));
   kx_set(d, &w->body, reach, kx_op(d, FL_KO_DIV, kx_op(d, FL_KO_MUL, kx_var(d, reach), sum),
                                    kx_var(d, r)));
+}
+
+/* Adds code that sets l->m to the number of iterations to run from p on before the next snapshot,
+** on the way to iteration k, where there is no room for one at each. */
+static void choose_step(fl_kloop *l, fl_kblock *b) {
+  fl_kad_state *d = l->d;
+  const int left = fl_kad_local(d, FL_KT_I64, "left"), s = fl_kad_local(d, FL_KT_I64, "free");
+  const int reach = fl_kad_local(d, FL_KT_I64, "reach"), r = fl_kad_local(d, FL_KT_I64, "runs");
+  kx_set(d, b, left, kx_op(d, FL_KO_ADD, kx_op(d, FL_KO_SUB, wide_var(d, l->k), wide_var(d, l->p)),
+                           kx_int(d, 1)));
+  kx_set(d, b, s, kx_op(d, FL_KO_SUB, kx_int(d, l->slots + 1), wide_var(d, l->sp)));
+  find_reach(l, b, s, left, reach, r);
   /* right: the number of iterations after the next snapshot, C(s + r - 1, s - 1). At least one
   ** iteration must remain before it. */
+  fl_kexpr *sum = kx_op(d, FL_KO_ADD, kx_var(d, s), kx_var(d, r));
   fl_kexpr *right = fl_kad_atom(d, b, kx_op(d, FL_KO_DIV, kx_op(d, FL_KO_MUL, kx_var(d, reach),
                                                                 kx_var(d, s)), sum));
   fl_kexpr *most = kx_op(d, FL_KO_SUB, kx_var(d, left), kx_int(d, 1));
-  kx_set(d, b, l->m, kx_op(d, FL_KO_SUB, kx_var(d, left),
-                           fl_kexpr_select(d->a, kx_op(d, FL_KO_LT, right, most), right, most)));
+  right = fl_kexpr_select(d->a, kx_op(d, FL_KO_LT, right, most), right, most);
+  kx_set(d, b, l->m, fl_kexpr_cast(d->a, l->type, kx_op(d, FL_KO_SUB, kx_var(d, left), right)));
 }
 
 /* Adds code that undoes the stores of iterations k down to p: the last first, since an iteration
 ** may have overwritten what an earlier one wrote. */
 static void undo_rounds(fl_kloop *l, fl_kblock *b) {
   fl_kad_state *d = l->d;
-  const int q = fl_kad_local(d, FL_KT_I64, "back");
+  const int q = fl_kad_local(d, l->type, "back");
   if (q < 0) return;
   kx_set(d, b, q, kx_var(d, l->k));
   fl_kstmt *s = fl_kstmt_loop(d->f, b, kx_op(d, FL_KO_GE, kx_var(d, q), kx_var(d, l->p)));
   if (!s) return;
   set_counters(l, &s->body, q);
   fl_kloop_undo_round(l, &s->body);
-  kx_set(d, &s->other, q, kx_op(d, FL_KO_SUB, kx_var(d, q), kx_int(d, 1)));
+  add_to(l, &s->other, q, FL_KO_SUB, num(l, 1));
+}
+
+static fl_kexpr *is_irregular(fl_kloop *l) {
+  return kx_op(l->d, FL_KO_EQ, kx_var(l->d, l->regular), fl_kexpr_zero(l->d->a, FL_KT_BOOL));
+}
+
+/* Adds code that sets p to the iteration of the newest snapshot, number 'top'. When the one on top
+** is again one that the loop itself took, 'taken' and 'regular' are set as well: there is room for
+** the state of each iteration from it on if these are at most one more than the free slots. */
+static void find_newest(fl_kloop *l, fl_kblock *b, fl_kexpr *top) {
+  fl_kad_state *d = l->d;
+  fl_kstmt *c = fl_kstmt_if(d->f, b, kx_op(d, FL_KO_LE, kx_var(d, l->sp), kx_var(d, l->taken)));
+  if (!c) return;
+  kx_set(d, &c->body, l->taken, kx_var(d, l->sp));
+  kx_set(d, &c->body, l->regular,
+         kx_op(d, FL_KO_LE, kx_var(d, l->stride),
+               fl_kexpr_cast(d->a, l->type, kx_op(d, FL_KO_SUB, slot_num(l, l->slots + 2),
+                                                  kx_var(d, l->sp)))));
+  fl_kexpr *from = kx_op(d, FL_KO_SUB, kx_var(d, l->taken), slot_num(l, 1));
+  fl_kexpr *base = kx_op(d, FL_KO_MUL, fl_kexpr_cast(d->a, l->type, from), kx_var(d, l->stride));
+  fl_kexpr *by = kx_op(d, FL_KO_SUB, kx_var(d, l->sp), kx_var(d, l->taken));
+  kx_set(d, b, l->p, kx_op(d, FL_KO_ADD, base, fl_kexpr_cast(d->a, l->type, by)));
+  fl_kexpr *later = kx_op(d, FL_KO_GT, kx_var(d, l->sp), kx_var(d, l->taken));
+  c = fl_kstmt_if(d->f, b, kx_op(d, FL_KO_LAND, later, is_irregular(l)));
+  if (c) kx_set(d, &c->body, l->p, fl_kexpr_load(d->f, l->pos, top));
+}
+
+/* Adds code that runs on from iteration p, up to k, and takes a snapshot. */
+static void run_on(fl_kloop *l, fl_kblock *b, fl_kexpr *short_of) {
+  fl_kad_state *d = l->d;
+  kx_set(d, b, l->m, num(l, 1));
+  fl_kstmt *c = fl_kstmt_if(d->f, b, is_irregular(l));
+  if (c) choose_step(l, &c->body);
+  fl_kstmt *run = fl_kstmt_loop(d->f, b, kx_op(d, FL_KO_GT, kx_var(d, l->m), num(l, 0)));
+  if (!run) return;
+  fl_kad_primal(d, &l->s->body, &run->body);
+  fl_kad_primal(d, &l->s->other, &run->body);
+  add_to(l, &run->other, l->p, FL_KO_ADD, num(l, 1));
+  add_to(l, &run->other, l->m, FL_KO_SUB, num(l, 1));
+  if (!(c = fl_kstmt_if(d->f, b, short_of))) return;
+  b = &c->body;
+  if ((c = fl_kstmt_if(d->f, b, is_irregular(l))))
+    fl_kstmt_store(d->f, &c->body, l->pos, kx_var(d, l->sp), kx_var(d, l->p));
+  push(l, b);
 }
 
 /* Adds code that brings the state to the start of iteration k, from the newest snapshot. */
 static void approach(fl_kloop *l, fl_kblock *b) {
   fl_kad_state *d = l->d;
-  fl_kexpr *top = kx_op(d, FL_KO_SUB, kx_var(d, l->sp), kx_int(d, 1));
   barrier_between(l, b);
+  if (l->whole) {
+    move_state(l, b, kx_var(d, l->k), 1);
+    return;
+  }
+  fl_kexpr *top = fl_kad_atom(d, b, kx_op(d, FL_KO_SUB, kx_var(d, l->sp), slot_num(l, 1)));
   move_state(l, b, top, 1);
-  kx_set(d, b, l->p, fl_kexpr_load(d->f, l->pos, top));
+  find_newest(l, b, top);
   fl_kexpr *short_of = kx_op(d, FL_KO_LT, kx_var(d, l->p), kx_var(d, l->k));
+  kx_set(d, b, l->on_it, kx_op(d, FL_KO_EQ, kx_var(d, l->p), kx_var(d, l->k)));
   if (l->n_counters) {
     fl_kstmt *c = fl_kstmt_if(d->f, b, short_of);
     if (c && l->n_undo) undo_rounds(l, &c->body);
     if (c) set_counters(l, &c->body, l->p);
   }
   fl_kstmt *w = fl_kstmt_loop(d->f, b, short_of);
-  if (!w) return;
-  choose_step(l, &w->body);
-  fl_kexpr *more = kx_op(d, FL_KO_GT, kx_var(d, l->m), kx_int(d, 0));
-  fl_kstmt *run = fl_kstmt_loop(d->f, &w->body, more);
-  if (!run) return;
-  fl_kad_primal(d, &l->s->body, &run->body);
-  fl_kad_primal(d, &l->s->other, &run->body);
-  kx_set(d, &run->other, l->p, kx_op(d, FL_KO_ADD, kx_var(d, l->p), kx_int(d, 1)));
-  kx_set(d, &run->other, l->m, kx_op(d, FL_KO_SUB, kx_var(d, l->m), kx_int(d, 1)));
-  fl_kstmt *c = fl_kstmt_if(d->f, &w->body, short_of);
-  if (!c) return;
-  move_state(l, &c->body, kx_var(d, l->sp), 0);
-  fl_kstmt_store(d->f, &c->body, l->pos, kx_var(d, l->sp), kx_var(d, l->p));
-  kx_set(d, &c->body, l->sp, kx_op(d, FL_KO_ADD, kx_var(d, l->sp), kx_int(d, 1)));
+  if (w) run_on(l, &w->body, short_of);
 }
 
 static void reverse_pass(fl_kloop *l, fl_kblock *r) {
@@ -318,12 +452,9 @@ static void reverse_pass(fl_kloop *l, fl_kblock *r) {
   d->taken_back = fl_kset_copy(d, inner);
   fl_kloop_sweep(l, inner, l->reads, &fb, &rb);
   d->taken_back = taken;
-  kx_set(d, r, l->k, kx_op(d, FL_KO_SUB, kx_var(d, l->trips), kx_int(d, 1)));
-  if (l->slots)
-    kx_set(d, r, l->sp, fl_kexpr_select(d->a, kx_op(d, FL_KO_LE, kx_var(d, l->trips),
-                                                    kx_int(d, l->slots)),
-                                        kx_var(d, l->trips), kx_int(d, 1)));
-  fl_kstmt *s = fl_kstmt_loop(d->f, r, kx_op(d, FL_KO_GE, kx_var(d, l->k), kx_int(d, 0)));
+  kx_set(d, r, l->k, kx_op(d, FL_KO_SUB, kx_var(d, l->trips), num(l, 1)));
+  if (l->slots && !l->whole) kx_set(d, r, l->taken, kx_var(d, l->sp));
+  fl_kstmt *s = fl_kstmt_loop(d->f, r, kx_op(d, FL_KO_GE, kx_var(d, l->k), num(l, 0)));
   if (!s) return;
   if (l->slots) approach(l, &s->body);
   else barrier_between(l, &s->body);
@@ -331,28 +462,51 @@ static void reverse_pass(fl_kloop *l, fl_kblock *r) {
   fl_kloop_undo_round(l, &s->body);
   fl_kblock_append(&s->body, fb);
   fl_kblock_append(&s->body, rb);
-  if (l->slots) {
-    fl_kexpr *top = kx_op(d, FL_KO_SUB, kx_var(d, l->sp), kx_int(d, 1));
-    fl_kstmt *c = fl_kstmt_if(d->f, &s->body, kx_op(d, FL_KO_EQ, fl_kexpr_load(d->f, l->pos, top),
-                                                    kx_var(d, l->k)));
-    if (c) kx_set(d, &c->body, l->sp, top);
+  if (l->slots && !l->whole) {
+    fl_kstmt *c = fl_kstmt_if(d->f, &s->body, kx_var(d, l->on_it));
+    if (c) add_to(l, &c->body, l->sp, FL_KO_SUB, slot_num(l, 1));
   }
-  kx_set(d, &s->other, l->k, kx_op(d, FL_KO_SUB, kx_var(d, l->k), kx_int(d, 1)));
+  add_to(l, &s->other, l->k, FL_KO_SUB, num(l, 1));
   barrier_between(l, r);
+}
+
+static void make_stack(fl_kloop *l) {
+  fl_kad_state *d = l->d;
+  l->stride = fl_kad_local(d, l->type, "stride");
+  l->p = fl_kad_local(d, l->type, "p");
+  l->m = fl_kad_local(d, l->type, "ahead");
+  l->sp = fl_kad_local(d, FL_KT_I32, "held");
+  l->taken = fl_kad_local(d, FL_KT_I32, "taken");
+  l->regular = fl_kad_local(d, FL_KT_BOOL, "regular");
+  l->on_it = fl_kad_local(d, FL_KT_BOOL, "on_it");
+}
+
+static int is_at_least(const fl_kexpr *x, int64_t least) {
+  x = fl_kuncast(x);
+  return x->kind == FL_KX_SPECIAL ? least < 1 : fl_kexpr_is_int(x) && x->value.i >= least;
+}
+
+/* Is the loop one for (v = first; v < bound; v += by), for an int v from 0 or more, with a constant
+** step? Then it has less than 2^31 iterations. */
+static int has_few_rounds(const fl_kloop *l) {
+  const fl_kfunc *f = l->d->f;
+  const fl_kstmt *before = before_loop(l, &l->d->body);
+  fl_kcount c;
+  return before && before->kind == FL_KS_ASSIGN && fl_kcount_of(f, l->s, &c) && c.step.exact &&
+         c.direct && c.step.var == before->var && f->vars[before->var].type == FL_KT_I32 &&
+         is_at_least(before->x[0], 0) && c.step.op == FL_KO_ADD && is_at_least(c.step.by, 1) &&
+         (c.op == FL_KO_LT || c.op == FL_KO_NE) && !fl_kassigned(&l->s->body, c.step.var, NULL);
 }
 
 void fl_kloop_stored_loop(fl_kloop *l, fl_kset keep, fl_kblock *f, fl_kblock *r) {
   fl_kad_state *d = l->d;
   look_for_counters(l, &l->s->body);
   look_for_counters(l, &l->s->other);
-  l->trips = fl_kad_local(d, FL_KT_I64, "trips");
-  l->k = fl_kad_local(d, FL_KT_I64, "k");
+  l->type = has_few_rounds(l) ? FL_KT_I32 : FL_KT_I64;
+  l->trips = fl_kad_local(d, l->type, "trips");
+  l->k = fl_kad_local(d, l->type, "k");
   make_slots(l, keep);
-  if (l->slots) {
-    l->p = fl_kad_local(d, FL_KT_I64, "p");
-    l->m = fl_kad_local(d, FL_KT_I64, "ahead");
-    l->sp = fl_kad_local(d, FL_KT_I64, "held");
-  }
+  if (l->slots && !l->whole) make_stack(l);
   if (fl_kad_dead(d)) return;
   reverse_pass(l, r);
   fl_kloop_move_marks(&l->outer, l, 1);

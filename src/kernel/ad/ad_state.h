@@ -147,8 +147,12 @@ void fl_kad_roles(fl_kad_state *d, int n_params, int tangent);
 /* The variable for the derivative of v, which is no pointer: a new one or, for dynamic shared
 ** memory, v itself (fl_kad_at), unless it is of halves; -1: no memory. */
 int fl_kad_shadow(fl_kad_state *d, int v, const char *prefix);
-/* Copies array v to the array 'kept', from its element 'at' on, or from there back. A shared array
-** is copied by all threads of the block, between barriers. */
+/* Copies as many elements as array v has, from element from_at of array 'from' to element to_at of
+** 'to', both of v's kind. A shared array is copied by all threads of the block, between
+** barriers. */
+void fl_kad_copy(fl_kad_state *d, fl_kblock *b, int v, int to, fl_kexpr *to_at, int from,
+                 fl_kexpr *from_at);
+/* Copies array v to the array 'kept', from its element 'at' on, or from there back. */
 void fl_kad_move(fl_kad_state *d, fl_kblock *b, int v, int kept, fl_kexpr *at, int back);
 int fl_kad_shared_bytes(fl_kad_state *d);     /* the variable of the FL_KAD_SHARED parameter */
 fl_kexpr *fl_kad_shared_count(fl_kad_state *d, int var);    /* elements of an array, as launched */

@@ -17,50 +17,6 @@ typedef struct unroller {
   int done, statements;
 } unroller;
 
-/* ---- rounds ---------------------------------------------------------------------------------- */
-
-typedef struct counting { int32_t var; int64_t first, bound, step; int op; } counting;
-
-static int is_var(const fl_kexpr *x, int32_t v) { return x->kind == FL_KX_VAR && x->var == v; }
-static int is_const(const fl_kexpr *x) { return x->kind == FL_KX_CONST && fl_kt_is_int(x->type); }
-
-/* Is s, after the statement 'before', a loop for (v = first; v op bound; v += step) where all three
-** are numbers? */
-static int counts(const fl_kfunc *f, const fl_kstmt *before, const fl_kstmt *s, counting *c) {
-  fl_kcount n;
-  if (!before || before->kind != FL_KS_ASSIGN || !is_const(before->x[0]) ||
-      !fl_kcount_of(f, s, &n) || n.step.var != before->var || !n.step.exact || !n.direct ||
-      !is_const(n.bound) || !is_const(n.step.by))
-    return 0;
-  const int64_t by = n.step.by->value.i;
-  *c = (counting){ n.step.var, before->x[0]->value.i, n.bound->value.i,
-                   n.step.op == FL_KO_ADD ? by : -by, n.op };
-  return !fl_kassigned(&s->body, c->var, NULL);
-}
-
-static int goes_on(const counting *c, int64_t v) {
-  switch (c->op) {
-  case FL_KO_LT: return v < c->bound;
-  case FL_KO_LE: return v <= c->bound;
-  case FL_KO_GT: return v > c->bound;
-  case FL_KO_GE: return v >= c->bound;
-  case FL_KO_NE: return v != c->bound;
-  default: return v == c->bound;
-  }
-}
-
-/* The number of iterations; -1: too many, or the counter would overflow. */
-static int rounds(const counting *c, int is_signed) {
-  int64_t v = c->first;
-  for (int n = 0; n <= MOST_ROUNDS; n++, v += c->step) {
-    if (v > INT32_MAX || v < (is_signed ? INT32_MIN : 0) || c->step > INT32_MAX ||
-        c->step < INT32_MIN)
-      return -1;
-    if (!goes_on(c, v)) return n;
-  }
-  return -1;
-}
-
 /* ---- the counter's value substituted ----------------------------------------------------- */
 
 static fl_kexpr *put_logic(unroller *u, fl_kexpr *x, fl_kexpr *l, fl_kexpr *r) {
@@ -89,7 +45,7 @@ static fl_kexpr *build(unroller *u, fl_kexpr *x, fl_kexpr *const *k) {
 /* x with the counter's value substituted; its loads get new site numbers. */
 static fl_kexpr *put(unroller *u, fl_kexpr *x) {
   fl_kexpr *k[FL_K_MAX_ARGS] = {0};
-  if (!x || is_var(x, u->counter)) return x ? u->value : NULL;
+  if (!x || (x->kind == FL_KX_VAR && x->var == u->counter)) return x ? u->value : NULL;
   if (!x->n) return x;
   for (int i = 0; i < x->n; i++)
     if (!(k[i] = put(u, x->x[i]))) return NULL;
@@ -150,13 +106,13 @@ static int32_t *fresh_variables(unroller *u, const fl_kblock *body) {
   return map;
 }
 
-static void set_counter(unroller *u, fl_kblock *out, const counting *c, int64_t v) {
+static void set_counter(unroller *u, fl_kblock *out, const fl_krange *c, int64_t v) {
   fl_kstmt_assign(u->f, out, c->var, fl_kexpr_int(u->f->arena, u->f->vars[c->var].type, v));
 }
 
 /* Writes out one iteration. The counter is set too, since it may be read after a jump out of the
 ** loop. */
-static void round_of(unroller *u, fl_kblock *out, const fl_kstmt *s, const counting *c, int64_t v,
+static void round_of(unroller *u, fl_kblock *out, const fl_kstmt *s, const fl_krange *c, int64_t v,
                      int32_t all) {
   const fl_kvisitor see = {put_statement, NULL, u};
   int32_t *map = fresh_variables(u, &s->body);
@@ -176,7 +132,7 @@ static void round_of(unroller *u, fl_kblock *out, const fl_kstmt *s, const count
   b->body = copy;
 }
 
-static void expand(unroller *u, fl_kblock *out, const fl_kstmt *s, const counting *c, int n) {
+static void expand(unroller *u, fl_kblock *out, const fl_kstmt *s, const fl_krange *c, int n) {
   fl_kblock *to = out;
   int32_t all = -1;
   u->done = 1;
@@ -196,7 +152,7 @@ static fl_kblock unroll(unroller *u, fl_kblock b);
 static void settle(unroller *u, fl_kblock *out, fl_kstmt *s) {
   s->body = unroll(u, s->body);
   s->other = unroll(u, s->other);
-  if (s->kind == FL_KS_IF && is_const(s->x[0])) {
+  if (s->kind == FL_KS_IF && fl_kexpr_is_int(s->x[0])) {
     fl_kblock_append(out, s->x[0]->value.i ? s->body : s->other);
     return;
   }
@@ -207,9 +163,8 @@ static fl_kblock unroll(unroller *u, fl_kblock b) {
   fl_kblock out = {0};
   const fl_kstmt *before = NULL;
   for (fl_kstmt *s; !u->f->arena->failed && (s = fl_kblock_take(&b));) {
-    counting c;
-    const int n = s->kind == FL_KS_LOOP && counts(u->f, before, s, &c)
-                ? rounds(&c, fl_ktypes[u->f->vars[c.var].type].is_signed) : -1;
+    fl_krange c;
+    const int n = fl_krange_of(u->f, before, s, MOST_ROUNDS, &c);
     const int more = n < 0 ? 0 : n * fl_kblock_length(s->body);
     if (n >= 0 && u->statements + more <= MOST_STATEMENTS) {
       fl_kblock all = {0};

@@ -206,3 +206,42 @@ int fl_kcount_of(const fl_kfunc *f, const fl_kstmt *loop, fl_kcount *out) {
   }
   return 0;
 }
+
+/* ---- numbers of rounds ---------------------------------------------------------------------- */
+
+int fl_kexpr_is_int(const fl_kexpr *x) { return x->kind == FL_KX_CONST && fl_kt_is_int(x->type); }
+
+static int goes_on(const fl_krange *c, int64_t v) {
+  switch (c->op) {
+  case FL_KO_LT: return v < c->bound;
+  case FL_KO_LE: return v <= c->bound;
+  case FL_KO_GT: return v > c->bound;
+  case FL_KO_GE: return v >= c->bound;
+  case FL_KO_NE: return v != c->bound;
+  default: return v == c->bound;
+  }
+}
+
+static int rounds(const fl_krange *c, int most, int is_signed) {
+  int64_t v = c->first;
+  if (c->step > INT32_MAX || c->step < INT32_MIN) return -1;
+  for (int n = 0; n <= most; n++, v += c->step) {
+    if (v > INT32_MAX || v < (is_signed ? INT32_MIN : 0)) return -1;
+    if (!goes_on(c, v)) return n;
+  }
+  return -1;
+}
+
+int fl_krange_of(const fl_kfunc *f, const fl_kstmt *before, const fl_kstmt *s, int most,
+                 fl_krange *out) {
+  fl_kcount n;
+  if (s->kind != FL_KS_LOOP || !before || before->kind != FL_KS_ASSIGN ||
+      !fl_kexpr_is_int(before->x[0]) || !fl_kcount_of(f, s, &n) || n.step.var != before->var ||
+      !n.step.exact || !n.direct || !fl_kexpr_is_int(n.bound) || !fl_kexpr_is_int(n.step.by) ||
+      fl_kassigned(&s->body, n.step.var, NULL))
+    return -1;
+  const int64_t by = n.step.by->value.i;
+  *out = (fl_krange){ n.step.var, before->x[0]->value.i, n.bound->value.i,
+                      n.step.op == FL_KO_ADD ? by : -by, n.op };
+  return rounds(out, most, fl_ktypes[f->vars[out->var].type].is_signed);
+}

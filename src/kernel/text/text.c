@@ -359,12 +359,16 @@ static void put_param_name(fl_kwriter *w, const fl_kparam *p) {
   if (!p->is_pointer && (by_bytes(p) || fl_kt_is_half(p->type))) fl_text_puts(w->t, "__in");
 }
 
+/* The arrays of a launch that a kernel writes are all apart from each other and from what it reads,
+** so its text may say __restrict__; a checked kernel's text is as its author wrote it. */
 static void put_params(fl_kwriter *w) {
+  const char *apart = w->check || w->saved ? "" : "__restrict__ ";
   for (int i = 0; i < w->f->n_params; i++) {
     const fl_kparam *p = &w->f->params[i];
     if (i) fl_text_puts(w->t, ", ");
     if (p->is_pointer)
-      fl_text_printf(w->t, "%s%s *", p->is_const ? "const " : "", fl_kput_memory_type(p->type));
+      fl_text_printf(w->t, "%s%s *%s", p->is_const ? "const " : "", fl_kput_memory_type(p->type),
+                     apart);
     else if (by_bytes(p)) fl_text_printf(w->t, "%s__%s__t ", w->f->name, p->name);
     else fl_text_printf(w->t, "%s ", fl_kput_memory_type(p->type));
     put_param_name(w, p);

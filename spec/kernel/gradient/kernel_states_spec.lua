@@ -1,0 +1,126 @@
+--- Loops that are reversed from their last round, which reads the state of every round: at all
+-- numbers of rounds where another way of keeping states begins. The oracle is the same recurrence in
+-- Lua, with its derivatives carried along. Runs on the default device.
+local flame = require "flame"
+
+-- As long as nothing is left out: 48 (36) of 64 states of 8 bytes, 12 of 16, 2 of 4.
+local ROUNDS <const> = { 0, 1, 2, 3, 4, 5, 7, 8, 11, 12, 13, 16, 17, 21, 24, 25, 31, 32, 33, 47, 48,
+  49, 64, 65, 97, 400, 769, 1300 }
+
+--- What the kernels below compute from v and w with 'width' elements of state: the result and its
+-- derivatives by v and w.
+local function oracle(v, w, width, n)
+  local q, dv, dq = {}, { 1, 0 }, {}
+  for e = 1, width do q[e], dq[e] = e / width, { 0, 0 } end
+  for j = 0, n - 1 do
+    local e = j % width + 1
+    local s, c, d, dd = math.sin(w * v), math.cos(w * v), {}, {}
+    for i = 1, 2 do
+      d[i] = c * (w * dv[i] + (i == 2 and v or 0)) + dq[e][i] * v * v / 8 + q[e] * v * dv[i] / 4
+      dd[i] = -math.sin(v) * dv[i] / 2 + dq[e][i] / 4
+    end
+    v, q[e], dv, dq[e] = s + q[e] * v * v / 8, math.cos(v) / 2 + q[e] / 4, d, dd
+  end
+  return v, dv
+end
+
+-- name, head of the loop, end of its body
+local LOOPS <const> = {
+  { "counted", "for (int j = 0; j < n; ++j)", "" },
+  { "counted in 64 bits", "for (long long j = 0; j < n; ++j)", "" },
+  { "counted down", "for (int m = n, j = 0; m > 0; --m, ++j)", "" },
+  { "left by a condition", "int j = 0; while (j < n)", "++j;" },
+  { "of a constant number of rounds", "for (int j = 0; j < N; ++j)", "" },
+}
+
+--- The kernel with that loop. n: its constant number of rounds.
+local function kernel(loop, width, n)
+  return flame.kernel { block = 2, grid = 1, shape = { 2 }, source = ([[
+#define N %d
+#define WIDTH %d
+__global__ void k(const double *x, double w, double *y, int n) {
+  double v = x[threadIdx.x], q[WIDTH];
+  for (int e = 0; e < WIDTH; ++e) q[e] = (e + 1) / (double)WIDTH;
+  %s {
+    double u = v;
+    v = sin(w * v) + q[j %% WIDTH] * v * v / 8;
+    q[j %% WIDTH] = cos(u) / 2 + q[j %% WIDTH] / 4;
+    %s
+  }
+  y[threadIdx.x] = v;
+}]]):format(n, width, loop[2], loop[3]) }
+end
+
+local function check(k, width, n)
+  local x = flame.tensor({ 0.7, -0.4 }, { dtype = "f64", requires_grad = true })
+  local w = flame.tensor(1.3, { dtype = "f64", requires_grad = true })
+  local y = k(x, w, n)
+  y:sum():backward()
+  local a, da = oracle(0.7, 1.3, width, n)
+  local b, db = oracle(-0.4, 1.3, width, n)
+  local near = { rtol = 1e-9, atol = 1e-13 }
+  assert.allclose(y:totable(), { a, b }, near)
+  assert.allclose(x.grad:totable(), { da[1], db[1] }, near)
+  assert.allclose({ w.grad:item() }, { da[2] + db[2] }, near)
+end
+
+describe("the states of a loop", function()
+  for _, loop in ipairs(LOOPS) do
+    for _, width in ipairs { 1, 3, 15, 40 } do
+      it(("%s, %d elements and a number"):format(loop[1], width), function()
+        local constant = loop[2]:find "N"
+        local k = not constant and kernel(loop, width, 0)
+        for _, n in ipairs(ROUNDS) do check(k or kernel(loop, width, n), width, n) end
+      end)
+    end
+  end
+end)
+
+--- What the ring below computes: thread t's element after n rounds, and its derivative by w.
+local function ring(x, w, n)
+  local s, d, size = table.move(x, 1, #x, 1, {}), {}, #x
+  for t = 1, size do d[t] = 0 end
+  for _ = 1, n do
+    local r, dr = {}, {}
+    for t = 1, size do
+      local next = t % size + 1
+      r[t] = math.sin(w * s[next]) / 2 + s[t] * s[t] / 4
+      dr[t] = math.cos(w * s[next]) * (s[next] + w * d[next]) / 2 + s[t] * d[t] / 2
+    end
+    s, d = r, dr
+  end
+  local sum = 0
+  for t = 1, size do sum = sum + d[t] end
+  return s, sum
+end
+
+describe("the states of a loop in shared memory", function()
+  local X <const> = { 0.3, -0.7, 0.9, 0.2, -0.1, 0.8 }
+  for _, how in ipairs { { "of a fixed size", "__shared__ double s[6];" },
+      { "of the launch", "extern __shared__ double s[];", 48 } } do
+    it(how[1], function()
+      local k = flame.kernel { block = 6, grid = 1, shape = { 6 }, shared = how[3], source = [[
+__global__ void k(const double *x, double w, double *y, int n) {
+  ]] .. how[2] .. [[
+  int t = threadIdx.x;
+  s[t] = x[t];
+  __syncthreads();
+  for (int j = 0; j < n; ++j) {
+    double r = sin(w * s[(t + 1) % 6]) / 2 + s[t] * s[t] / 4;
+    __syncthreads();
+    s[t] = r;
+    __syncthreads();
+  }
+  y[t] = s[t];
+}]] }
+      for _, n in ipairs(ROUNDS) do
+        local w = flame.tensor(1.3, { dtype = "f64", requires_grad = true })
+        local y = k(flame.tensor(X, { dtype = "f64" }), w, n)
+        y:sum():backward()
+        local values, dw = ring(X, 1.3, n)
+        assert.allclose(y:totable(), values, { rtol = 1e-9 })
+        assert.allclose({ w.grad:item() }, { dw }, { rtol = 1e-9, atol = 1e-13 })
+      end
+    end)
+  end
+end)
