@@ -197,3 +197,46 @@ __global__ void k(const float *x, float *y, int count) {
     assert.same({ 2, 0, 0 }, { a.plain, a.atomics, a.gathers })
   end)
 end)
+
+-- A body of thread i, and whether all elements of x and y that it reaches are of its row, 8 (m)
+-- elements from 8 * i (m * i) on; nil: they are, which is not proven (without the launch).
+local ROWS <const> = {
+  { "y[8 * i] = x[8 * i]; for (int j = 1; j < 8; j++) y[8 * i + j] = y[8 * i + j - 1] * x[8 "
+    .. "* i + j];", true },
+  { "for (int j = 1; j < 8; j++) y[8 * i + j] = x[8 * i + j] * x[8 * i]; y[8 * i] = x[8 * "
+    .. "i];", true },
+  { "y[8 * i] = x[8 * i]; for (int j = 2; j < 9; j++) y[8 * i + j - 1] = x[8 * i + j - 1] * "
+    .. "x[8 * i];" },
+  { "y[m * i] = x[m * i]; for (int j = 1; j < m; j++) y[m * i + j] = y[m * i + j - 1] * x[m "
+    .. "* i + j];" },
+  { "y[8 * i + 7] = x[8 * i + 7]; for (int j = 6; j >= 0; j--) y[8 * i + j] = x[8 * i + j] * "
+    .. "x[8 * i + 7];" },
+  -- the row after, or before, is read or written as well
+  { "y[8 * i] = x[8 * i]; for (int j = 1; j < 8; j++) y[8 * i + j] = x[8 * i + j] * x[8 * i "
+    .. "+ j + 1];", false },
+  { "y[8 * i] = x[8 * i]; for (int j = 1; j < 8; j++) y[8 * i + j] = x[8 * i + j - 2 + (i == "
+    .. "0)] * x[8 * i];", false },
+  { "y[8 * i] = x[8 * i] * x[m]; for (int j = 1; j < 8; j++) y[8 * i + j] = x[8 * i + j];", false },
+  { "int k = m; y[k * i] = x[k * i]; k -= 3; for (int j = 1; j < k; j++) y[(k + 3) * i + j] "
+    .. "= x[k * i + j] * x[k * i];", false },
+  { "y[m * i] = x[m * i]; m -= 3; for (int j = 1; j < m; j++) y[(m + 3) * i + j] = x[m * i + "
+    .. "j] * x[m * i];", false },
+}
+
+describe("elements that stay in the row of a thread", function()
+  for _, row in ipairs(ROWS) do
+    it(row[1], function()
+      local k = flame.kernel { block = 4, grid = 2, shape = { 64 }, source = [[
+__global__ void k(const double *x, double *y, int m) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  ]] .. row[1] .. "\n}" }
+      local x = (flame.arange(65, { dtype = "f64" }) * 0.7):sin():requires_grad_(true)
+      assert.is_true(flame.gradcheck(function(v) return k(v, 8) end, { x }))
+      if row[2] ~= nil then
+        k(x, 8):sum():backward()
+        local a = k:report().adjoint
+        assert.equal(row[2], a.atomics + a.gathers == 0)
+      end
+    end)
+  end
+end)

@@ -1,6 +1,6 @@
 --- Loops that are reversed from their last round, which reads the state of every round: at all
--- numbers of rounds where another way of keeping states begins. The oracle is the same recurrence in
--- Lua, with its derivatives carried along. Runs on the default device.
+-- numbers of rounds where another way of keeping states begins. The oracle is the same recurrence
+-- in Lua, with its derivatives carried along. Runs on the default device.
 local flame = require "flame"
 
 -- As long as nothing is left out: 48 (36) of 64 states of 8 bytes, 12 of 16, 2 of 4.

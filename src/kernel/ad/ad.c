@@ -207,7 +207,7 @@ fl_kexpr *fl_kad_shared_count(fl_kad_state *d, int var) {
   return bytes < 0 ? NULL : kx_op(d, FL_KO_DIV, kx_var(d, bytes), kx_int(d, fl_kt_size(x.type)));
 }
 
-void fl_kad_copy(fl_kad_state *d, fl_kblock *b, int v, int to, fl_kexpr *to_at, int from,
+void fl_kad_copy_between(fl_kad_state *d, fl_kblock *b, int v, int to, fl_kexpr *to_at, int from,
                  fl_kexpr *from_at) {
   const int shared = d->f->vars[v].kind == FL_KV_SHARED;
   fl_kexpr *zero = kx_int(d, 0), *one = kx_int(d, 1), *count = fl_kad_shared_count(d, v);
@@ -224,8 +224,8 @@ void fl_kad_copy(fl_kad_state *d, fl_kblock *b, int v, int to, fl_kexpr *to_at, 
 }
 
 void fl_kad_move(fl_kad_state *d, fl_kblock *b, int v, int kept, fl_kexpr *at, int back) {
-  if (back) fl_kad_copy(d, b, v, v, kx_int(d, 0), kept, at);
-  else fl_kad_copy(d, b, v, kept, at, v, kx_int(d, 0));
+  if (back) fl_kad_copy_between(d, b, v, v, kx_int(d, 0), kept, at);
+  else fl_kad_copy_between(d, b, v, kept, at, v, kx_int(d, 0));
 }
 
 int fl_kad_shadow(fl_kad_state *d, int v, const char *prefix) {

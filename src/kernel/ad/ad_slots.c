@@ -254,8 +254,9 @@ static void move_slot(fl_kloop *l, fl_kblock *b, int to, int from) {
   for (int v = 0; v < d->n0; v++) {
     if (l->of[v].snap < 0) continue;
     fl_kexpr *at = snapshot_of(l, v, wide_var(d, to)), *x = snapshot_of(l, v, wide_var(d, from));
-    if (d->f->vars[v].kind != FL_KV_LOCAL) fl_kad_copy(d, b, v, l->of[v].snap, at, l->of[v].snap, x);
-    else fl_kstmt_store(d->f, b, l->of[v].snap, at, fl_kexpr_load(d->f, l->of[v].snap, x));
+    const int snap = l->of[v].snap;
+    if (d->f->vars[v].kind != FL_KV_LOCAL) fl_kad_copy_between(d, b, v, snap, at, snap, x);
+    else fl_kstmt_store(d->f, b, snap, at, fl_kexpr_load(d->f, snap, x));
   }
 }
 
@@ -481,9 +482,11 @@ static void make_stack(fl_kloop *l) {
   l->on_it = fl_kad_local(d, FL_KT_BOOL, "on_it");
 }
 
+/* Is x, of type int, a number from 'least' on, or an index or a size of the launch ('least' 0)? */
 static int is_at_least(const fl_kexpr *x, int64_t least) {
-  x = fl_kuncast(x);
-  return x->kind == FL_KX_SPECIAL ? least < 1 : fl_kexpr_is_int(x) && x->value.i >= least;
+  if (x->kind == FL_KX_CAST && x->type == FL_KT_I32) x = x->x[0];
+  if (x->kind == FL_KX_SPECIAL) return least < 1;
+  return fl_kexpr_is_int(x) && x->value.i >= least && x->value.i <= INT32_MAX;
 }
 
 /* Is the loop one for (v = first; v < bound; v += by), for an int v from 0 or more, with a constant
@@ -495,7 +498,7 @@ static int has_few_rounds(const fl_kloop *l) {
   return before && before->kind == FL_KS_ASSIGN && fl_kcount_of(f, l->s, &c) && c.step.exact &&
          c.direct && c.step.var == before->var && f->vars[before->var].type == FL_KT_I32 &&
          is_at_least(before->x[0], 0) && c.step.op == FL_KO_ADD && is_at_least(c.step.by, 1) &&
-         (c.op == FL_KO_LT || c.op == FL_KO_NE) && !fl_kassigned(&l->s->body, c.step.var, NULL);
+         c.op == FL_KO_LT && !fl_kassigned(&l->s->body, c.step.var, NULL);
 }
 
 void fl_kloop_stored_loop(fl_kloop *l, fl_kset keep, fl_kblock *f, fl_kblock *r) {

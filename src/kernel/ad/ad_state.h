@@ -150,7 +150,7 @@ int fl_kad_shadow(fl_kad_state *d, int v, const char *prefix);
 /* Copies as many elements as array v has, from element from_at of array 'from' to element to_at of
 ** 'to', both of v's kind. A shared array is copied by all threads of the block, between
 ** barriers. */
-void fl_kad_copy(fl_kad_state *d, fl_kblock *b, int v, int to, fl_kexpr *to_at, int from,
+void fl_kad_copy_between(fl_kad_state *d, fl_kblock *b, int v, int to, fl_kexpr *to_at, int from,
                  fl_kexpr *from_at);
 /* Copies array v to the array 'kept', from its element 'at' on, or from there back. */
 void fl_kad_move(fl_kad_state *d, fl_kblock *b, int v, int kept, fl_kexpr *at, int back);

@@ -74,6 +74,14 @@ int fl_kindex_owned(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *ind
 ** element that both reach accessed by one thread of the block (of the launch) only? */
 typedef struct fl_kaccess_at { const fl_kstmt *s; const fl_kexpr *index; } fl_kaccess_at;
 int fl_kindex_owned_by_one(const fl_kindices *k, const fl_kaccess_at *p, const fl_kaccess_at *q);
+/* The row of its thread that an index stays in: the index is m * u + e, where u is the index of the
+** thread in the launch, or of the thread or its block along one axis, m is positive and the same in
+** all threads, and 0 <= e < m. 'number' stands for m * u (0: there is no such row), 'owned' is
+** FL_KI_OWNED_… of u. So an element that two accesses with one number reach is of one row, and is
+** accessed by one thread of the block (of the launch) only.
+**   y[64 * i] = 0; for (j = 1; j < 64; j++) y[64 * i + j] = y[64 * i + j - 1] + x[i]; */
+typedef struct fl_krow { int32_t number; int owned; } fl_krow;
+fl_krow fl_kindex_row(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *index);
 /* An index written as core + rest, where core is a multiple of mod (mod 0: there is no core; mod 1,
 ** rest 0: nothing is known). Indices with the same number 'core' (not 0) have equal cores while no
 ** variable changes; with the same number 'alike' (not 0) their cores are one function of the thread

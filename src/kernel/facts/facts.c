@@ -16,15 +16,22 @@ typedef struct classify {
   uint8_t *inside;
 } classify;
 
+/* The threads among which an element of the array must have one owner: those that share it. */
+static int needed(const fl_kfacts *x, int var) {
+  return x->f->vars[var].kind == FL_KV_SHARED ? FL_KI_OWNED_IN_BLOCK : FL_KI_OWNED_IN_GRID;
+}
+
 /* Fills in the facts about the index of an access (site). An index that is computed before the loop
 ** and used in it may differ between threads, and is the same in all iterations of one thread
 ** ('own'). */
-static void classify_index(classify *c, int site, const fl_kexpr *index) {
+static void classify_index(classify *c, int var, int site, const fl_kexpr *index) {
   if (site < 0 || site >= c->x->n) return;
   fl_kfact *fact = &c->x->at[site];
   const fl_kindex class = fl_kindex_class(c->k, c->s, index);
   fact->class = (uint8_t)class;
   fact->shape = fl_kindex_shape(c->k, c->s, index);
+  const fl_krow row = fl_kindex_row(c->k, c->s, index);
+  if (row.owned & needed(c->x, var)) fact->row = row.number;
   if (c->loop) fact->rounds = fl_kindex_rounds(c->k, c->s, index);
   fact->own = class == FL_KI_INJECTIVE
       || (c->loop && c->before && !fl_kreads_of(index, c->inside)
@@ -32,7 +39,7 @@ static void classify_index(classify *c, int site, const fl_kexpr *index) {
 }
 
 static int see_load(void *arg, fl_kexpr *x) {
-  if (x->kind == FL_KX_LOAD) classify_index(arg, x->site, x->x[0]);
+  if (x->kind == FL_KX_LOAD) classify_index(arg, x->var, x->site, x->x[0]);
   return 1;
 }
 
@@ -42,7 +49,7 @@ static void classify_block(classify *c, const fl_kblock *b) {
   for (fl_kstmt *s = b->first; s; s = s->next) {
     const int outermost = s->kind == FL_KS_LOOP && !c->loop;
     c->s = s;
-    if (fl_kwrites(s)) classify_index(c, s->site, s->x[0]);
+    if (fl_kwrites(s)) classify_index(c, s->var, s->site, s->x[0]);
     fl_kwalk_operands(&loads, s);
     if (outermost) {
       memset(c->inside, 0, (size_t)c->x->f->n_vars);
@@ -74,10 +81,6 @@ typedef struct stores {
   int n;
 } stores;
 
-static int enough(const stores *m, const fl_kstmt *s) {
-  return m->x->f->vars[s->var].kind == FL_KV_SHARED ? FL_KI_OWNED_IN_BLOCK : FL_KI_OWNED_IN_GRID;
-}
-
 static int see_store(void *arg, fl_kstmt *s) {
   stores *m = arg;
   if (s->kind != FL_KS_STORE || s->accumulate || s->site < 0 || s->site >= m->x->n) return 1;
@@ -85,14 +88,14 @@ static int see_store(void *arg, fl_kstmt *s) {
   if (kind != FL_KV_SHARED && kind != FL_KV_POINTER) return 1;
   fl_kfact *fact = &m->x->at[s->site];
   fact->stored = 1;
-  fact->owned = (fl_kindex_owned(m->k, s, s->x[0]) & enough(m, s)) != 0;
+  fact->owned = (fl_kindex_owned(m->k, s, s->x[0]) & needed(m->x, s->var)) != 0;
   if (fact->owned && m->n < MOST_STORES) m->own[m->n++] = s;
   return 1;
 }
 
 static void see_pair(stores *m, const fl_kstmt *s, const fl_kstmt *t) {
   const fl_kaccess_at p = {s, s->x[0]}, q = {t, t->x[0]};
-  if (s->var != t->var || !(fl_kindex_owned_by_one(m->k, &p, &q) & enough(m, s))) return;
+  if (s->var != t->var || !(fl_kindex_owned_by_one(m->k, &p, &q) & needed(m->x, s->var))) return;
   fl_kpair *one = fl_karena_new(m->a, sizeof *one);
   if (!one) return;
   *one = (fl_kpair){s->site, t->site, m->x->pairs};
@@ -111,7 +114,7 @@ static void find_owners(fl_karena *a, fl_kfacts *x, const fl_kindices *k) {
 int fl_kfacts_are_paired(const fl_kfacts *x, int32_t site, int32_t other) {
   for (const fl_kpair *p = x ? x->pairs : NULL; p; p = p->next)
     if ((p->site == site && p->other == other) || (p->site == other && p->other == site)) return 1;
-  return 0;
+  return fl_kfact_is_one_row(fl_kfact_of(x, site), fl_kfact_of(x, other));
 }
 
 /* ---- two accesses ----------------------------------------------------------------------- */

@@ -19,6 +19,8 @@ typedef struct fl_kfact {
                              ** has after the loop: fl_kindex_is_behind holds for all stores to its
                              ** array */
   fl_kshape shape;
+  int32_t row;               /* number of the row (fl_krow) of the one thread that may access it; 0:
+                             ** unknown */
 } fl_kfact;
 
 /* Two stores such that, if both write an element, one thread does both. */
@@ -53,6 +55,11 @@ int fl_kfact_is_apart(const fl_kfact *a, const fl_kfact *b);
 /* Are the two indices the same function of the thread and of the counters around them? */
 static inline int fl_kfact_is_one(const fl_kfact *a, const fl_kfact *b) {
   return a->shape.alike && a->shape.core == b->shape.core && a->shape.rest == b->shape.rest;
+}
+/* Do both stay in one row of elements that only one thread accesses (of a block, in shared
+** memory)? */
+static inline int fl_kfact_is_one_row(const fl_kfact *a, const fl_kfact *b) {
+  return a->row && a->row == b->row;
 }
 /* Are the two indices the same function, except that equal counters may have different names? If
 ** so, and both indices differ between threads, both are numbers in mixed radix with the thread

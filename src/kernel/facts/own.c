@@ -395,19 +395,33 @@ static void gather_sums(search *w, const fl_kexpr *index, fl_ksame same) {
   w->n_given = w->n_sums;
 }
 
-int fl_kown_prove(search *w, const fl_kexpr *index, const fl_ksame step[2]) {
+/* FL_KI_OWNED_… by the sums that are given, or 0. */
+static int prove_given(search *w, int in_block) {
   const fl_kindices *k = w->r.k;
-  for (int in_block = 0; in_block < 2; in_block++) {
-    const int bits = in_block ? FL_KI_OWNED_IN_BLOCK : FL_KI_OWNED_IN_BLOCK | FL_KI_OWNED_IN_GRID;
+  const int bits = in_block ? FL_KI_OWNED_IN_BLOCK : FL_KI_OWNED_IN_BLOCK | FL_KI_OWNED_IN_GRID;
+  if (prove(w, in_block, NULL)) return bits;
+  if (!k->launched) return 0;
+  fl_klimits more = *k->used;
+  if (!prove(w, in_block, &more)) return 0;
+  *k->used = more;
+  return bits;
+}
+
+int fl_kown_prove(search *w, const fl_kexpr *index, const fl_ksame step[2]) {
+  int bits = 0;
+  for (int in_block = 0; in_block < 2 && !bits; in_block++) {
     gather_sums(w, index, step[in_block]);
-    if (prove(w, in_block, NULL)) return bits;
-    if (!k->launched) continue;
-    fl_klimits more = *k->used;
-    if (!prove(w, in_block, &more)) continue;
-    *k->used = more;
-    return bits;
+    bits = prove_given(w, in_block);
   }
-  return 0;
+  return bits;
+}
+
+int fl_kown_prove_sum(search *w, const fl_kpoly *p) {
+  w->n_sums = 0;
+  add_sum(w, p);
+  w->n_given = w->n_sums;
+  const int bits = prove_given(w, 0);
+  return bits ? bits : prove_given(w, 1);
 }
 
 int fl_kindex_owned(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *index) {

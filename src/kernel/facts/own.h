@@ -23,4 +23,6 @@ typedef struct fl_kown_search {
 /* Returns FL_KI_OWNED_…. step[0], step[1]: which values are equal in the threads that are compared,
 ** for the proof in a grid and for that in a block. */
 int fl_kown_prove(fl_kown_search *w, const fl_kexpr *index, const fl_ksame step[2]);
+/* The same where the threads that are compared agree in the sum p, and nothing else is known. */
+int fl_kown_prove_sum(fl_kown_search *w, const fl_kpoly *p);
 #endif

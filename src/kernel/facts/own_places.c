@@ -1,7 +1,8 @@
 /*
 ** One element accessed at two places. The proof of own.c for one place holds for both if both
 ** indices are the same function of the thread and of counters that begin and step alike, and if it
-** uses only conditions that hold at both.
+** uses only conditions that hold at both. Two indices that stay in one row of a thread need not be
+** the same function: the row is the thread's.
 */
 #include "kernel/facts/own.h"
 
@@ -101,4 +102,90 @@ int fl_kindex_owned_by_one(const fl_kindices *k, const fl_kaccess_at *p, const f
   }
   a.r.n = n;
   return fl_kown_prove(&a, p->index, any);
+}
+
+/* ---- rows ------------------------------------------------------------------------------- */
+
+/* Is symbol s a size of the launch, or a parameter that nothing assigns? */
+static int is_fixed(const fl_kindices *k, int32_t s) {
+  return !fl_ksym_is_number(s) && is_no_counter(k->f, s) &&
+         (s < FL_KSYM_VAR || fl_kdef_is_given(k->defs, s - FL_KSYM_VAR));
+}
+
+/* Splits p into *head, the one term with an index of the thread or its block, *unit, and the rest,
+** which stays in p. The other factors of the head must be the same in all threads, always. */
+static int take_head(const search *w, fl_kpoly *p, fl_kterm *head, int32_t *unit) {
+  int found = 0;
+  *unit = -1;
+  for (int i = p->n - 1; i >= 0; i--) {
+    int numbers = 0, sizes = 1;
+    for (int j = 0; j < p->t[i].n; j++) {
+      const int32_t s = p->t[i].s[j];
+      if (fl_ksym_is_number(s)) numbers++, *unit = s;
+      else sizes &= is_fixed(w->r.k, s);
+    }
+    if (!numbers) continue;
+    if (found++ || numbers > 1 || !sizes) return 0;
+    *head = p->t[i];
+    p->t[i] = p->t[--p->n];
+  }
+  return found;
+}
+
+/* Is m at least 1: a positive number times sizes of the launch and positive parameters? */
+static int is_positive(const search *w, const fl_kterm *m) {
+  for (int i = 0; i < m->n; i++)
+    if ((m->s[i] < FL_KSPECIAL_BDIM_X || m->s[i] > FL_KSPECIAL_GDIM_Z) &&
+        !fl_kroute_is_positive(&w->r, m->s[i])) return 0;
+  return m->c > 0;
+}
+
+static int is_constant(const fl_kpoly *p, int64_t *c) {
+  *c = p->n ? p->t[0].c : 0;
+  return !p->bad && (!p->n || (p->n == 1 && !p->t[0].n));
+}
+
+/* Is 0 <= e < m, for a number e, or the sum of a number and a symbol that is below a bound? */
+static int stays_in_row(const search *w, fl_kpoly e, const fl_kterm *m) {
+  fl_kpoly first, step;
+  int64_t from, by;
+  const int64_t c = fl_kpoly_take_constant(&e);
+  if (!e.n) return c >= 0 && c < m->c;
+  if (e.n > 1 || e.t[0].n != 1 || e.t[0].c != 1 || (c > 0 && (m->n || c >= m->c))) return 0;
+  const int32_t s = e.t[0].s[0];
+  if (c < -INT32_MAX || m->c > INT32_MAX) return 0;
+  const fl_kterm left = { m->c - c, 0, { 0 } };
+  if (!fl_kroute_stays_below(&w->r, s, m->n ? m : &left)) return 0;
+  return c >= 0 || (fl_kroute_counts(&w->r, s, &first, &step) && is_constant(&first, &from) &&
+                    is_constant(&step, &by) && by > 0 && from >= -c);
+}
+
+static int find_row(search *w, const fl_kpoly *p, fl_klimits *used, fl_krow *row) {
+  fl_kpoly e = *p;
+  fl_kterm m;
+  int32_t unit;
+  w->r.used = used;
+  if (!take_head(w, &e, &m, &unit)) return 0;
+  fl_kpoly head = { 0 };
+  fl_kpoly_add(&head, m);
+  fl_kterm_drop(&m, unit);
+  if (!is_positive(w, &m) || !stays_in_row(w, e, &m)) return 0;
+  search u = { .r = w->r };
+  u.r.n = 0;
+  const fl_kpoly one = fl_kpoly_symbol(unit);
+  row->owned = fl_kown_prove_sum(&u, &one);
+  row->number = row->owned ? fl_kpolys_number(w->r.k->seen, &head) : 0;
+  return row->number != 0;
+}
+
+fl_krow fl_kindex_row(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *index) {
+  search w = { .r = { .k = k, .goal = s } };
+  fl_krow row = { 0 };
+  if (!fl_kroute_is_place(&w.r)) return row;
+  const fl_kpoly p = fl_kpoly_of(k, &w.r.at, index);
+  if (p.bad || find_row(&w, &p, NULL, &row) || !k->launched) return row;
+  fl_klimits more = *k->used;
+  if (find_row(&w, &p, &more, &row)) *k->used = more;
+  else row = (fl_krow){ 0 };
+  return row;
 }
