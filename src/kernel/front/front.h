@@ -403,18 +403,14 @@ fl_kdevice *fl_member_functions(const fl_ctype *t, const char *name);     /* NUL
 int fl_member_made(const fl_ctype *t);           /* does an object of type t need fl_member_make? */
 int fl_member_has_maker(const fl_ctype *t);
 void fl_member_make(fl_front *p, fl_cvalue place, const fl_cvalue *args, int n, int32_t line);
-/* initialises field i, which has no initialiser */
-void fl_member_default(fl_front *p, fl_cvalue place, int64_t i, int32_t line);
-/* adds the names of the struct to the current scope */
-void fl_member_open(fl_front *p, const fl_kdevice *d, const fl_cvalue *self);
-/* is 'from' the type t itself, or a base of it? */
-int fl_member_derives(const fl_ctype *t, const fl_ctype *from);
+void fl_member_default(fl_front *p, fl_cvalue place, int64_t i, int32_t line);   /* inits field i */
+void fl_member_open(fl_front *p, const fl_kdevice *d, const fl_cvalue *self);  /* in the scope */
+int fl_member_derives(const fl_ctype *t, const fl_ctype *from);   /* from: a base of t, or t? */
 /* that base of v, or v itself */
 fl_cvalue fl_member_as(fl_front *p, fl_cvalue v, const fl_ctype *base, int32_t line);
 /* a field of v or of one of its bases */
 fl_cvalue fl_member_part(fl_front *p, fl_cvalue v, const char *name, int32_t n, int32_t line);
-/* into a new object */
-void fl_member_copy(fl_front *p, fl_cvalue to, fl_cvalue from, int32_t line);
+void fl_member_copy(fl_front *p, fl_cvalue to, fl_cvalue from, int32_t line);   /* to: new */
 /* the constructor that converts to t; NULL: none */
 fl_kdevice *fl_member_makes(fl_front *p, const fl_ctype *t, const fl_cvalue *from);
 /* the only conversion operator of t to a number; NULL: none */
