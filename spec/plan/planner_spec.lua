@@ -384,6 +384,10 @@ describe("a position out of range that no value needs", function()
       return z
     end,
     ["no element of a row"] = function(i) return flame.zeros(6, 0)[i] * 1 end,
+    ["products over no element"] = function(i) return (flame.zeros(6, 0)[i] * 2):prod(2) * 3 end,
+    ["a matrix without columns"] = function(i)
+      return (flame.zeros(6, 0)[i] + 1):matmul(flame.zeros(0, 3))
+    end,
   }
   for title, f in pairs(cases) do
     it("is told: of " .. title, function()
