@@ -250,6 +250,23 @@ describe("the derived gradient of a kernel with", function()
     end)
   end
 
+  it("elements that functions change in a loop, by their own names for the index", function()
+    local k = flame.kernel { source = [[
+      struct Parts { double *x, *v; const double *m; };
+      __device__ void kick(Parts p, int i, double dt) { p.v[i] += dt * -sin(p.x[i]) / p.m[i]; }
+      __device__ void drift(double *x, const double *v, int j, double dt) { x[j] += dt * v[j]; }
+      __device__ void move(Parts &p, int k, double dt) { drift(p.x, p.v, k, dt); kick(p, k, dt / 2); }
+      __global__ void leap(double *x, double *v, const double *m, double *e, int n, int steps) {
+        const int i = threadIdx.x;
+        Parts p{x, v, m};
+        if (i >= n) return;
+        for (int s = 0; s < steps; ++s) { kick(p, i, 0.05); move(p, i, 0.1); }
+        e[i] = m[i] * v[i] * v[i] - cos(x[i]);
+      }]], block = { 8 }, grid = { 1 }, inout = { "x", "v" }, shape = { 4 } }
+    proof.check(function(x, v, m) return k(x, v, m, 4, 5) end,
+      { f64(wave(4)), f64(wave(4)) * 0.5, f64(wave(4)) + 2 })
+  end)
+
   it("shuffles up, down, across and by index", function()
     for _, shuffle in ipairs { "__shfl_up_sync(~0u, v, 3)", "__shfl_down_sync(~0u, v, 1, 8)",
       "__shfl_xor_sync(~0u, v, 5)", "__shfl_sync(~0u, v, 7)",

@@ -165,20 +165,64 @@ static void try_array(fl_kad_state *d, fl_kstmt *s, int v, const uint8_t *assign
   for (int i = 0; ok && i < p.n; i++) hold_place(&p.at[i], s, before, after);
 }
 
+/* ---- indices that are copies ---- */
+
+typedef struct copies { const fl_kdefs *defs; const fl_kfunc *f; const uint8_t *assigned; } copies;
+
+/* The variable of which 'var' only ever is a copy, as a parameter "int i" of a function that a loop
+** calls is, and which has one value in the whole kernel; -1: there is none. */
+static int32_t original(const fl_kdefs *defs, int32_t var) {
+  for (int depth = 0; depth < 64 && var < defs->n_vars; depth++) {
+    const fl_kexpr *x = fl_kdef_only(defs, var);
+    if (!x || x->kind != FL_KX_VAR || x->var >= defs->n_vars) return -1;
+    var = x->var;
+    const fl_kdef *v = &defs->var[var];
+    if (fl_kdef_is_given(defs, var) || (v->count == 1 && !v->param && !v->in_loop)) return var;
+  }
+  return -1;
+}
+
+static int rename_copy(void *arg, fl_kexpr *x) {
+  const copies *c = arg;
+  const int32_t of = x->kind == FL_KX_VAR && c->assigned[x->var] ? original(c->defs, x->var) : -1;
+  if (of >= 0) x->var = of;
+  return 1;
+}
+
+static int see_access(void *arg, fl_kexpr *x) {
+  const copies *c = arg;
+  const fl_kvisitor v = {NULL, rename_copy, arg};
+  if (x->kind == FL_KX_LOAD && c->f->vars[x->var].kind == FL_KV_POINTER) fl_kwalk_expr(&v, x->x[0]);
+  return 1;
+}
+
+static int see_store(void *arg, fl_kstmt *s) {
+  const copies *c = arg;
+  const fl_kvisitor v = {NULL, rename_copy, arg};
+  if (s->kind == FL_KS_STORE && c->f->vars[s->var].kind == FL_KV_POINTER)
+    fl_kwalk_expr(&v, s->x[0]);
+  return 1;
+}
+
 /* Walks block b and tries to hold elements of arrays in registers around its loops. loaded: which
 ** of the first n_vars variables are read anywhere. */
-static fl_kblock walk(fl_kad_state *d, fl_kblock b, const uint8_t *loaded, int n_vars) {
+static fl_kblock walk(fl_kad_state *d, fl_kblock b, const uint8_t *loaded, const fl_kdefs *defs) {
+  const int n_vars = defs->n_vars;
   fl_kblock out = {NULL, NULL};
   for (fl_kstmt *s; !d->a->failed && (s = fl_kblock_take(&b));) {
     fl_kblock after = {NULL, NULL};
     uint8_t *assigned = s->kind == FL_KS_LOOP ? fl_karena_new(d->a, (size_t)d->f->n_vars + 1)
                                               : NULL;
-    if (assigned) fl_kassigned_by(s, assigned);
+    copies c = {defs, d->f, assigned};
+    if (assigned) {
+      fl_kassigned_by(s, assigned);
+      fl_kwalk_stmt(&(fl_kvisitor){see_store, see_access, &c}, s);
+    }
     for (int v = 0; assigned && v < n_vars; v++)
       if (d->f->vars[v].kind == FL_KV_POINTER && !d->f->vars[v].is_const && loaded[v])
         try_array(d, s, v, assigned, &out, &after);
-    s->body = walk(d, s->body, loaded, n_vars);
-    s->other = walk(d, s->other, loaded, n_vars);
+    s->body = walk(d, s->body, loaded, defs);
+    s->other = walk(d, s->other, loaded, defs);
     fl_kblock_put(&out, s);
     fl_kblock_append(&out, after);
   }
@@ -186,9 +230,9 @@ static fl_kblock walk(fl_kad_state *d, fl_kblock b, const uint8_t *loaded, int n
 }
 
 void fl_kad_hold_elements(fl_kad_state *d) {
-  const int n = d->f->n_vars;
-  uint8_t *loaded = fl_karena_new(d->a, (size_t)n + 1);
-  if (!loaded) return;
+  const fl_kdefs *defs = fl_kdefs_new(d->a, d->f, d->body);
+  uint8_t *loaded = fl_karena_new(d->a, (size_t)d->f->n_vars + 1);
+  if (!loaded || !defs) return;
   fl_kaccessed(d->body, loaded, NULL);
-  d->body = walk(d, d->body, loaded, n);
+  d->body = walk(d, d->body, loaded, defs);
 }
