@@ -118,3 +118,67 @@ describe("a kernel that is a template", function()
     end
   end)
 end)
+
+describe("a template that is an argument of a template", function()
+  if flame.default_device() ~= "cpu" then return end             -- a GPU runs the text
+  local judged = dofile("spec/kernel/kernel_judged.lua")
+  local TEMPLATES <const> = [[
+    template <class T> struct Sum { static constexpr T none = 0; __device__ T operator()(T a, T b) const { return a + b; } };
+    template <typename T> struct Product { static constexpr T none = 1;
+      __device__ T operator()(T a, T b) const { return a * b; } };
+    template <template <typename> class Op, typename T> __device__ T fold(const T *x, int n) {
+      T r = Op<T>::none;
+      for (int i = 0; i < n; ++i) r = Op<T>()(r, x[i]);
+      return r;
+    }
+    template <template <class> class Op = Sum> struct Two {
+      template <class T> __device__ T of(T a, T b) const { T w[2] = {a, b}; return Op<T>()(a, b) * fold<Op, T>(w, 2); } };
+    template <class T, template <class> class Op> struct Total { Op<T> op; T now; __device__ void add(T v) { now = op(now, v); } };
+    template <template <class> class Op> struct Kind; template <> struct Kind<Sum> { enum { is = 1 }; };
+    template <> struct Kind<Product> { enum { is = 2 }; };
+    template <template <class> class Op, class F> __device__ double use(F f, double a) { return f(Op<double>{}, a); }
+    template <class T> using Same = T; template <template <class> class A> __device__ double whole(double v) { return A<int>(v); }
+    template <template <class> class C> __device__ double chosen(double v) { return C<int>::none + v; }
+    template <class T> __device__ double chosen(T v) { return v * v; }
+    template <int N> __device__ double chosen(double v) { return v * N; }
+  ]]
+  local KERNEL <const> = "__global__ void k(const double *x, double *y, int n) {"
+    .. "int i = threadIdx.x; if (i >= n) return; double a = x[i], b = 1.5 - a; y[i] = %s; }"
+  for _, use in ipairs {
+    "fold<Sum, double>(x, 3) + 2 * fold<Product>(x, 2)",
+    "Two<>().of(a, b) + Two<Product>{}.of(b, a)",
+    "[&] { Total<double, Product> t{{}, a}; t.add(b); return t.now; }()",
+    "a * Kind<Sum>::is + b * Kind<Product>::is", "whole<Same>(3.7 * a) + b",
+    "use<Sum>([&](auto op, double v) { return op(v, b); }, a)",
+    "chosen<Product>(a) + chosen<double>(b) + chosen<3>(a)",
+  } do
+    it("is that template: " .. use, function()
+      local source, x = TEMPLATES .. KERNEL:format(use), judged.row(judged.N, 1)
+      local k = flame.kernel(source)
+      local right = judged.values(source, { "x" }, judged.array("x", judged.numbers(judged.N, 1)))
+      if right then judged.near(k(x, judged.N):totable(), right[1], use) end
+      assert(flame.gradcheck(function(v) return k(v, judged.N) end, { x }))
+      judged.compiles(k)
+    end)
+  end
+
+  it("is refused where a call or a specialisation would have to find it, as all that is not read", function()
+    for more, why in pairs {
+      ["template <template <class> class C, class T> __device__ double f(C<T> v) { return 2; }"
+        .. "template <class T> __device__ double f(T v) { return 1; }"] =
+        "template 'C', which a call is to find",
+      ["template <class T> struct D { static constexpr int v = 1; };"
+        .. "template <template <class> class C, class T> struct D<C<T>> { static constexpr int v = 2; };"
+        .. "template <class T> __device__ double f(T v) { return D<T>::v; }"] =
+        "'D': a partial specialisation",
+      ["template <class T> struct D { static constexpr int v = 1; };"
+        .. "template <class T> struct D<Sum<T>> { static constexpr int v = 2; unknown u; };"
+        .. "template <class T> __device__ double f(T v) { return D<T>::v; }"] = "unknown",
+    } do
+      local source = TEMPLATES .. more .. KERNEL:format "f(Sum<double>{})"
+      assert.matches(why, helper.message(function()
+        flame.kernel(source)(judged.row(judged.N, 1), judged.N):totable()
+      end))
+    end
+  end)
+end)

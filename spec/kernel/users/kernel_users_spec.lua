@@ -99,7 +99,7 @@ describe("a user is told the line and the reason of", function()
     { "a texture", "cudaTextureObject_t t = 0;\ny[i] = tex1D<float>(t, x[i]);", 5,
       "textures that filter" },
     { "an overload of what is not read", "y[i] = f(x[i]);", 4,
-      "templates as arguments of templates",
+      "template 'T', which a call is to find from its arguments, is outside the language",
       "template <template <class> class T> __device__ float f(T<int> v) { return 2; }  __device__ float f(int v) { return 1; }\n" },
     { "a specialisation of no template", "y[i] = f(x[i]);", 4,
       "a specialisation of no template: write its arguments, 'f<…>'",

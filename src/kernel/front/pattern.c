@@ -68,10 +68,28 @@ const fl_kpattern *fl_pattern_find(fl_front *p, const fl_ktemplate *t, const fl_
   return p->failed ? NULL : found;
 }
 
+int fl_template_same(const fl_symbol *a, const fl_symbol *b, int n) {
+  for (int i = 0; i < n; i++) {
+    if (a[i].kind != b[i].kind) return 0;
+    if (a[i].kind == FL_SYM_TYPE) {
+      if (!fl_ctype_same(a[i].type, b[i].type)) return 0;
+    } else if (a[i].kind == FL_SYM_FUNCTION || a[i].kind == FL_SYM_TEMPLATE) {
+      if (a[i].device != b[i].device || a[i].structs != b[i].structs) return 0;
+    } else if (!a[i].v.e || !b[i].v.e || a[i].v.e->value.i != b[i].v.e->value.i) {
+      return 0;
+    }
+  }
+  return 1;
+}
+
 void fl_pattern_add(fl_front *p, fl_ktemplate *t, fl_ktparam *params, int n) {
   fl_kpattern *s = fl_karena_new(p->a, sizeof *s);
   const int angle = fl_template_angle(p, 0);
   if (!s) return;
+  for (int i = 0; i < n; i++)
+    if (params[i].is_template)
+      fl_refuse(p, fl_front_tok(p)->line, "a partial specialisation with a template as an argument "
+                "is outside the language");
   *s = (fl_kpattern){ .tparams = params, .n_tparams = n, .pattern = p->at, .at = p->at + angle,
                       .next = t->patterns };
   p->at += angle;

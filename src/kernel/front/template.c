@@ -76,8 +76,10 @@ static void template_param(fl_front *p, fl_ktparam *list, int n) {
                             ** used as given */
     p->at++;
     t->type = fl_ctype_void();
-  } else if (fl_ktok_is(fl_front_tok(p), "template")) {
-    fl_refuse(p, line, "templates as arguments of templates are outside the language");
+  } else if (fl_front_word(p, "template")) {       /* template <…> class Op: the template is used */
+    p->at += fl_template_angle(p, 0) + 1;          /* as given */
+    t->type = fl_ctype_void();
+    t->is_template = 1;
   } else {
     const fl_specifiers s = fl_decl_specifiers(p);
     t->type = s.type && s.type != fl_ctype_function() ? fl_decl_pointers(p, &s, &ref) : s.type;
@@ -120,10 +122,11 @@ static void template_arg(fl_front *p, fl_symbol *out) {
   fl_front_take(p, '&');
   const fl_ktok *t = fl_front_tok(p);
   const fl_symbol *s = fl_front_named(p, t);
-  if (s && s->kind == FL_SYM_FUNCTION &&
+  if (s && (s->kind == FL_SYM_FUNCTION || s->kind == FL_SYM_TEMPLATE) &&
       (fl_front_is_at(p, 1, ',') || fl_front_is_at(p, 1, '>') || fl_front_is_at(p, 1, FL_PU_SHR))) {
-    out->kind = FL_SYM_FUNCTION;
+    out->kind = s->kind;
     out->device = s->device;
+    out->structs = s->structs;
     p->at++;
     return;
   }
@@ -166,20 +169,6 @@ int fl_template_args(fl_front *p, fl_symbol *out) {
   return p->failed ? 0 : n;
 }
 
-int fl_template_same(const fl_symbol *a, const fl_symbol *b, int n) {
-  for (int i = 0; i < n; i++) {
-    if (a[i].kind != b[i].kind) return 0;
-    if (a[i].kind == FL_SYM_TYPE) {
-      if (!fl_ctype_same(a[i].type, b[i].type)) return 0;
-    } else if (a[i].kind == FL_SYM_FUNCTION) {
-      if (a[i].device != b[i].device) return 0;
-    } else if (!a[i].v.e || !b[i].v.e || a[i].v.e->value.i != b[i].v.e->value.i) {
-      return 0;
-    }
-  }
-  return 1;
-}
-
 /* Is the condition of the enable_if of parameter t true, so that its type exists? */
 static int holds(fl_front *p, const fl_ktparam *t, const fl_symbol *env, int n) {
   const fl_kbookmark back = fl_front_open(p, t->check, NULL);
@@ -214,6 +203,10 @@ static int bind(fl_front *p, const fl_ktparam *t, int n, fl_symbol *env) {
         fl_template_give(&env[i], &t[i], &(fl_symbol){ .kind = FL_SYM_PACK, .offset = -1 });
       continue;
     }
+    if (t[i].is_template && !env[i].name)
+      fl_refuse(p, fl_front_tok(p)->line, "template '%s', which a call is to find from its "
+                "arguments, is outside the language" FL_DO ": name it in <…>", t[i].name);
+    if ((env[i].kind == FL_SYM_TEMPLATE) != t[i].is_template) return 0;
     if (!env[i].name || (env[i].kind == FL_SYM_TYPE) != !t[i].type) return 0;
     if (t[i].type && t[i].type->kind == FL_C_SCALAR && env[i].v.e)
       env[i].v = fl_val_expr(fl_val_convert(p, env[i].v.e, t[i].type->scalar));
@@ -314,8 +307,9 @@ static const char *instance_name(fl_front *p, const fl_ktemplate *t, const fl_sy
     const char *sep = i ? ", " : "<";
     if (args[i].kind == FL_SYM_TYPE)
       s = fl_karena_printf(p->a, "%s%s%s", s, sep, fl_ctype_text(p->a, args[i].type));
-    else if (args[i].kind == FL_SYM_FUNCTION)
-      s = fl_karena_printf(p->a, "%s%s%s", s, sep, args[i].device->name);
+    else if (args[i].kind == FL_SYM_FUNCTION || args[i].kind == FL_SYM_TEMPLATE)
+      s = fl_karena_printf(p->a, "%s%s%s", s, sep,
+                           args[i].device ? args[i].device->name : args[i].structs->name);
     else s = fl_karena_printf(p->a, "%s%s%lld", s, sep, (long long)args[i].v.e->value.i);
   }
   return s ? fl_karena_printf(p->a, "%s>", s) : "?";

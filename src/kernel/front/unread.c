@@ -18,23 +18,22 @@ void fl_front_skip_declaration(fl_front *p, int64_t from) {
   }
 }
 
-/* The token after "template <…>" at 'from', or 'from' itself: parameters of a template are not
-** names of the file. */
-static int64_t behind_parameters(fl_front *p, int64_t from) {
+/* The number of tokens in the <…> at token i; 0: there is none. */
+static int angle_at(fl_front *p, int64_t i) {
   const int64_t at = p->at;
-  p->at = from + 1;
-  if (fl_ktok_is(&p->toks.at[from], "template") && fl_front_is(p, '<'))
-    from += 1 + fl_template_angle(p, 0);
+  p->at = i;
+  const int n = fl_front_is(p, '<') ? fl_template_angle(p, 0) : 0;
   p->at = at;
-  return from;
+  return n;
 }
 
-/* The name that a declaration which could not be read, from 'from' to here, would have declared:
-** the one before '(', '=', '[' or ';', or after 'struct'. */
+/* The name that a declaration which could not be read, from 'from' to here, would have declared, or
+** specialised: the one before '(', '=', '[' or ';', or after 'struct'. Parameters and arguments of
+** templates are not names of the file. */
 const fl_ktok *fl_front_unread_name(fl_front *p, int64_t from, int *is_kernel) {
   const fl_ktok *name = NULL;
   *is_kernel = 0;
-  from = behind_parameters(p, from);
+  if (fl_ktok_is(&p->toks.at[from], "template")) from += 1 + angle_at(p, from + 1);
   const int is_typedef = fl_ktok_is(&p->toks.at[from], "typedef");   /* "… (*name)(…)" */
   for (int64_t i = from; i < p->at; i++) {
     const fl_ktok *t = &p->toks.at[i];
@@ -44,7 +43,10 @@ const fl_ktok *fl_front_unread_name(fl_front *p, int64_t from, int *is_kernel) {
       i++;
       continue;
     }
-    if (t->kind == FL_TOK_NAME) name = t;
+    if (t->kind == FL_TOK_NAME) {
+      name = t;
+      i += angle_at(p, i + 1);
+    }
     const int c = t->kind == FL_TOK_PUNCT ? t->punct < 256 ? t->punct : 1 : 1;
     if (name && strchr(is_typedef ? ")[;{" : "(=[;{:", c)) break;
   }
