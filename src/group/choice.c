@@ -52,11 +52,12 @@ void fl_group_choose(fl_group *g, const uint8_t key[32], const void *data, size_
 }
 
 int fl_group_choice(fl_group *g, const uint8_t key[32], void *data, size_t bytes, char *fault) {
-  fl_choice ask = { .bytes = 0 }, got;
+  fl_choice got;
   fl_turn t = { g, fl_group_head(g, "the choice of a product", FL_COLLECT_FINE), fault };
   fault[0] = 0;
-  memcpy(ask.key, key, sizeof ask.key);
-  fl_group_send(g, 0, FL_WIRE_ASK, &ask, sizeof ask);
+  g->ask = (fl_choice){ .bytes = 0 };
+  memcpy(g->ask.key, key, sizeof g->ask.key);
+  fl_group_send(g, 0, FL_WIRE_ASK, &g->ask, sizeof g->ask);
   fl_group_receive(g, 0, FL_WIRE_ANSWER, &got, sizeof got);
   if (!fl_group_wait(&t)) return -1;
   if (got.bytes != (int64_t)bytes || memcmp(got.key, key, sizeof got.key) != 0) return 0;

@@ -170,6 +170,7 @@ typedef struct fl_group {
   struct fl_header *header;              /* of all ranks; header[rank] is what this rank sends */
   fl_letter *told;                     /* per rank: the letter that tells it that the group broke */
   struct { fl_choice *at; int64_t n, cap; } choices;     /* rank 0's */
+  fl_choice ask;               /* what this rank asks: a broken group's message may still be sent */
   fl_asker *asker;
   char broken[FL_CALL_FAULT];            /* why the group is broken; empty: it is not */
   char word[FL_CALL_FAULT];              /* what the other ranks were told when it broke, or what

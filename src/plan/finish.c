@@ -197,8 +197,8 @@ static int add_parts(fl_planner *P, fl_plan *plan, by_key *t, fl_step *s, int32_
     return ok;
   }
   for (; ok && i < n; i++) {
-    fl_step one = { .kind = FL_S_KERNEL, .count = 1, .moved = part[i].bytes,
-                    .stage = s->stage };
+    fl_step one = { .kind = FL_S_KERNEL, .count = 1, .moved = part[i].bytes, .stage = s->stage,
+                    .node = s->node };
     one.kernel = fl_alloc(P->mem, sizeof *one.kernel);
     ok = one.kernel != NULL;
     if (!ok) break;

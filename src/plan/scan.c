@@ -109,7 +109,7 @@ static int fill(fl_mem *m, const area *a, int64_t numel, int64_t byte, fl_kernel
 
 /* Makes the step that looks for a NaN in 'a', which is not empty. */
 static int look_step(fl_mem *m, const area *a, int64_t numel, int64_t byte, fl_step *s) {
-  *s = (fl_step){ .kind = FL_S_KERNEL, .looks = 1, .count = 1,
+  *s = (fl_step){ .kind = FL_S_KERNEL, .looks = 1, .count = 1, .node = -1,
                   .kernel = fl_zalloc(m, sizeof *s->kernel) };
   if (!s->kernel) return 0;
   s->moved = numel * fl_dtype_size(a->dtype);
