@@ -595,7 +595,6 @@ void fl_parse_return(fl_front *p, int32_t line);             /* behind the word 
 void fl_skip_statement(fl_front *p);                         /* one that is not read */
 void fl_parse_compound(fl_front *p);                         /* at '{', with a scope */
 fl_kstmt *fl_emit(fl_front *p, int kind, int32_t line);
-void fl_emit_here(fl_front *p, int32_t line);     /* a barrier of the lanes of the warp that
-                                                  ** reach it (FL_KBAR_HERE) */
+void fl_emit_here(fl_front *p, int32_t line);    /* FL_KBAR_HERE: of the lanes that reach it */
 fl_kblock *fl_front_into(fl_front *p, fl_kblock *b);    /* emits into b; returns the previous one */
 #endif
