@@ -350,4 +350,12 @@ describe("a kernel of many pointers", function()
     k, xs = many(97)
     assert.matches("more than 96 tensors", message(k, table.unpack(xs)))
   end)
+
+  it("are no references, which CUDA does not pass", function()
+    for _, a in ipairs { "const float &a", "float &a", "float &&a" } do
+      local text = ("__global__ void k(%s, float *y) { y[threadIdx.x] = 1; }"):format(a)
+      assert.matches("parameter a: .*a kernel takes no references", message(flame.kernel,
+        { source = text, grid = { 1 }, block = { 2 }, shape = { 2 } }))
+    end
+  end)
 end)
