@@ -189,4 +189,35 @@ function S.form(flame, views)
   end
 end
 
+--- The ops that are a step of an optimiser at each point. momentum: SGD's, which records mix; else
+-- Adam's, which records mix, mix_square and adam.
+local function steps(flame, views, momentum)
+  local optim, slope = require "flame.optim", { 0.5, -1, 2 }
+  for d, tol in pairs { f64 = 1e-14, f32 = 1e-6, f16 = 4e-3, bf16 = 4e-2 } do
+    local x, m, v = { 1, -2, 0.25 }, { 0, 0, 0 }, { 0, 0, 0 }
+    local p = flame.tensor(x, { dtype = d, requires_grad = true })
+    local options = { lr = 0.1, momentum = momentum and 0.9, dampening = momentum and 0.25 }
+    local opt = optim[momentum and "SGD" or "Adam"]({ p }, options)
+    for t = 1, 3 do
+      opt:zero_grad()
+      local c = flame.tensor(slope, { dtype = d })
+      ;(p * c):sum():backward()
+      opt:step()
+      for i, g in ipairs(slope) do
+        if momentum then
+          m[i] = t == 1 and g or 0.9 * m[i] + 0.75 * g
+          x[i] = x[i] - 0.1 * m[i]
+        else
+          m[i], v[i] = 0.9 * m[i] + 0.1 * g, 0.999 * v[i] + 0.001 * g * g
+          x[i] = x[i] - 0.1 * m[i] / (1 - 0.9 ^ t) / (math.sqrt(v[i] / (1 - 0.999 ^ t)) + 1e-8)
+        end
+      end
+      same(x, flat(views, p:detach()), tol)
+    end
+  end
+end
+function S.mix(flame, views) steps(flame, views, true) end
+function S.mix_square(flame, views) steps(flame, views) end
+S.adam = S.mix_square
+
 return S
