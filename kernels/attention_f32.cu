@@ -1,15 +1,16 @@
 /*
-** Attention and its gradients in f32 by ordinary multiply-adds; after attention.cu, where shapes
-** and definitions are described, with TYPE 1. The kernels have the names and results of those in
-** attention.cu and attention_back.cu.
+** Attention and its gradients in f32 by ordinary multiply-adds. This text follows attention.cu in
+** one program, with TYPE 1; the head of attention.cu describes shapes and definitions. The kernels
+** have the names and results of those for halves in attention.cu and attention_back.cu, which such
+** a program does not contain.
 **
 ** A block owns TILE rows of a result and walks over the other axis in tiles of TILE rows, through
 ** shared memory. Four lanes share a row: lane l has the scores of columns l, l + 4, l + 8 … of a
 ** tile, and the same columns of the result; weights go through shared memory from one product to
 ** the next. attention_keys has the scores transposed, one row per key. Launch with 4 * TILE
-** threads, TILE = HEAD > 128 ? 16 : 32, LD = HEAD + 4, ceil(n) = (n + TILE - 1) / TILE:
-**   attention_forward  ceil(t) * h * b blocks 4 * TILE * (3 * LD + TILE + 1)
-**                      bytes of dynamic shared memory
+** threads, TILE = HEAD > 128 ? 16 : 32, LD = HEAD + 4, ceil(n) = (n + TILE - 1) / TILE; kernels,
+** their blocks, and bytes of dynamic shared memory:
+**   attention_forward  ceil(t) * h * b blocks     4 * TILE * (3 * LD + TILE + 1)
 **   attention_delta    ceil(t * h * b) blocks     none
 **   attention_keys     ceil(s) * hk * b blocks    4 * TILE * (4 * LD + 2 * (TILE + 1))
 **   attention_queries  ceil(t) * h * b blocks     4 * TILE * (4 * LD + 2 * (TILE + 1))

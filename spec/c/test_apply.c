@@ -21,10 +21,8 @@ static void check(int ok, const char *text, int line) {
 typedef struct note {
   int forwards, backwards, releases;
   int mistake;
-  flame_context *other;
-  /* a tensor of another context, or one that the callback 'release' frees */
-  flame_tensor *mine;
-  flame_tensor *saved_grad;
+  flame_context *other;   /* ALIEN: of the wrong result; or what release_free tries to close */
+  flame_tensor *mine;                                                   /* release_free frees it */
 } note;
 
 static void release(void *arg) { ((note *)arg)->releases++; }

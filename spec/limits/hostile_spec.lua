@@ -11,7 +11,7 @@ local RESIDENT = sanitizer == "thread" and math.huge
 local OPTIONS = sanitizer == "address" and "ASAN_OPTIONS=$ASAN_OPTIONS:quarantine_size_mb=1 " or ""
 
 local function child(arguments)
-  -- on the CPU: what the calls of a GPU's libraries and its memory do is another list, below
+  -- On the CPU. The limit of a GPU's memory is tested apart, by the last test of this file.
   local command = OPTIONS .. "FLAME_DEVICE=cpu timeout -s KILL %d %s %s %s 2>&1"
   local pipe = assert(io.popen(command:format(sanitizer and 600 or 240, program,
     "spec/support/hostile_run.lua", arguments)))

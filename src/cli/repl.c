@@ -52,7 +52,7 @@ static int load_entry(lua_State *L, const char *text) {
   return load(L, text);
 }
 
-/* Did the parser reach the end of the text, rather than an error? */
+/* Did the load fail only because the text ended too early, so that more could complete it? */
 static int is_incomplete(lua_State *L, int status) {
   static const char mark[] = "<eof>";
   size_t n;

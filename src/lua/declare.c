@@ -56,7 +56,8 @@ static int misfit(lua_State *L) {
       fl_declare_forms(L, fl_declared_here(L), op));
 }
 
-/* The end of a call. casting: its arguments were cast for autocast, which ends here. */
+/* The end of a call: its results, or its error raised again (misfit). casting: its arguments were
+** cast for autocast, so the ops inside it cast none; the next op casts again. */
 static int results(lua_State *L, int status, lua_KContext casting) {
   if (casting) self_of(L)->inside = 0;
   return status == LUA_OK || status == LUA_YIELD ? lua_gettop(L) : misfit(L);

@@ -1,4 +1,5 @@
-# Toolchain for aarch64 on another Debian: see tools/cross/aarch64.
+# CMake toolchain file: cross-compiles for aarch64 on a Debian of another architecture. Used by
+# tools/cross/aarch64.
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
 set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)

@@ -228,7 +228,8 @@ static void clear(const fl_call_run *r) {
   if (r->call->numel) memset(r->out, 0, (size_t)(r->call->numel * fl_dtype_size(r->call->dtype)));
 }
 
-/* Has no sum of the convolution any terms? Then the result is empty or zeros. */
+/* Is the result or an input empty? Then no sum of the convolution has a term, and the result is
+** empty or zeros. */
 static int idle(const fl_call *call) {
   return call->numel == 0 || call->in_numel[0] == 0 || call->in_numel[1] == 0;
 }

@@ -12,7 +12,7 @@ typedef struct fl_linalg_one {
   const atomic_int *stop;      /* polled between the library's calls; if set, results are invalid */
 } fl_linalg_one;
 
-/* Bytes of working memory that one matrix of this kind needs at most. */
+/* Bytes of working memory that a call of this kind needs at most for one matrix. */
 int64_t fl_linalg_space(int kind, const fl_linalg_form *f);
 /* 0, or why the matrix has no result: FL_LINALG_… */
 int fl_linalg_one_run(const fl_linalg_one *o, const void *const in[2], void *const out[3],

@@ -73,8 +73,8 @@ typedef struct held {
   const void *x;
   void *a, *sel;              /* the buffer; room for k elements of it */
   int64_t *count;
-  int64_t have, kth;          /* number of elements in the buffer; position of an element with the
-                              ** k-th's key */
+  int64_t have, kth;          /* number of elements in the buffer; 0-based position in x of an
+                              ** element with the key of the k-th */
   int cuts;
 } held;
 

@@ -156,8 +156,8 @@ static void iota(int64_t *y, const fl_walk *w, int64_t offset, int64_t point, in
   }
 }
 
-/* Converts the 1-based index v to the 0-based k. 'in' and 'skip' are masks: all bits are set if k
-** is in range, or if v is to be ignored. */
+/* Converts the 1-based index v (negative: from the end, if 'negative' is set) to the 0-based k.
+** Masks, with all bits set or none: 'in' if k is in range, 'skip' if v is to be ignored. */
 #define INDEX(v) \
   const int64_t skip = ignore & -(int64_t)((v) == -100), back = negative & ((v) >> 63); \
   const int64_t k = (int64_t)((uint64_t)(v) - 1 + (uint64_t)(back & (size + 1))); \

@@ -387,7 +387,8 @@ static flame_status try_disk(fl_cuda *s, fl_module *m) {
   return FLAME_OK;
 }
 
-/* Compiles those of the modules 'which' that were not found on disk. */
+/* Compiles and loads the n modules 'which' (those that were not found on disk), and stores their
+** cubins there. */
 static flame_status compile_all(fl_cuda *s, fl_module **which, fl_compile *job, int n) {
   enum { MOST = 24 };
   struct words { char arch[40], path[1024]; } *arch = fl_alloc(s->mem, sizeof *arch * (size_t)n);

@@ -64,8 +64,9 @@ static void refuse_dynamic(fl_kad_state *d) {
                   "dynamic shared memory with arrays of several types (give all but one a size)");
 }
 
-/* Refuses loads of elements that another block may have written. Blocks that wait for each other by
-** a counter may read them; the reverse code does not wait. */
+/* In a kernel that uses the result of an atomic, refuses loads of elements that another thread may
+** have written. There a block can wait by a counter until another has written them; the reverse
+** code would not wait. */
 static int see_foreign(void *arg, fl_kexpr *x) {
   fl_kad_state *d = arg;
   if (x->kind == FL_KX_LOAD && d->f->vars[x->var].kind == FL_KV_POINTER && d->active[x->var]

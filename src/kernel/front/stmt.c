@@ -534,8 +534,7 @@ static int declares_of_array(fl_front *p) {
 
 static void statement(fl_front *p) {
   skip_attributes(p);
-  if (fl_front_is(p, '}')) return;                           /* a hint may be the last statement of
-                                                             ** its block */
+  if (fl_front_is(p, '}')) return;       /* [[…]] or _Pragma(…) may be the last thing in a block */
   const fl_ktok *t = fl_front_tok(p);
   const int32_t line = t->line;
   if (skip_hint(p)) return;
