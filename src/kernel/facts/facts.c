@@ -25,6 +25,7 @@ static int needed(const fl_kfacts *x, int var) {
 ** and used in it may differ between threads, and is the same in all iterations of one thread
 ** ('own'). */
 static void classify_index(classify *c, int var, int site, const fl_kexpr *index) {
+  assert(c->x);
   if (site < 0 || site >= c->x->n) return;
   fl_kfact *fact = &c->x->at[site];
   const fl_kindex class = fl_kindex_class(c->k, c->s, index);

@@ -7,6 +7,7 @@
 ** body is read again.
 */
 #include "kernel/front/forms.h"
+#include <assert.h>
 
 typedef struct constant { fl_kexpr e; const char *name; } constant;
 
@@ -44,6 +45,7 @@ static void as_lvalue(fl_front *p, fl_cvalue *v) {
 
 /* Makes v, a const object or its member whose values are in tables, an element of one table. */
 static void in_table(fl_front *p, fl_cvalue *v) {
+  assert(p->f);
   const fl_kvar *const first = &p->f->vars[v->var];
   int64_t n;
   if (first->kind != FL_KV_TABLE || v->linear || v->idx || first->count > 1) return;

@@ -3,6 +3,7 @@
 ** intrinsics, which are conversions and arithmetic.
 */
 #include "kernel/front/forms.h"
+#include <assert.h>
 #include <string.h>
 
 static int no_block(fl_front *p, const fl_ktok *t) {
@@ -303,6 +304,7 @@ static const struct { const char *name; uint8_t kind, n, op, to; } halves[] = {
 
 static fl_kexpr *of_halves(fl_front *p, int k, fl_kexpr **x, int32_t line) {
   const int kind = halves[k].kind, op = halves[k].op, n = halves[k].n;
+  assert(n > 0 && n <= 3 && x[0]);
   const int in = kind == ROUND && x[0]->type == FL_KT_F64 ? FL_KT_F64 : FL_KT_F32,
             to = kind == COMPUTE ? x[0]->type : halves[k].to;
   if (kind == CONVERT) return fl_val_convert(p, x[0], to);
@@ -321,7 +323,8 @@ int fl_call_half(fl_front *p, const fl_ktok *t, const fl_cvalue *args, int n,
   if (k == COUNT) return 0;
   *out = fl_val_none();
   if (n != halves[k].n) { fl_refuse_count(p, t, halves[k].n, n); return 1; }
-  for (int i = 0; i < n; i++) x[i] = fl_val_scalar(p, args[i], t->line);
-  if (!p->failed) *out = fl_val_expr(of_halves(p, k, x, t->line));
+  int all = 1;
+  for (int i = 0; i < n; i++) all &= (x[i] = fl_val_scalar(p, args[i], t->line)) != NULL;
+  if (all && !p->failed) *out = fl_val_expr(of_halves(p, k, x, t->line));
   return 1;
 }
