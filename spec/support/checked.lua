@@ -17,14 +17,14 @@
 local flame = require "flame"
 local T = dofile("spec/support/program_draw.lua")
 local S = dofile("spec/support/checked_steps.lua")
+local ordered = require "spec.support.ordered"
 local M = { ops = {} }
 local ROWS <const>, COLUMNS <const>, KEPT <const> = 6, 4, 8
 local FAILED, map = S.FAILED, S.map
 
 local function sorted(t)
   local names = {}
-  for name in pairs(t) do names[#names + 1] = name end
-  table.sort(names)
+  for name in ordered(t) do names[#names + 1] = name end
   return names
 end
 local VALUES, WRITES = sorted(S.value), sorted(S.write)

@@ -124,3 +124,64 @@ __global__ void k(const double *x, double w, double *y, int n) {
     end)
   end
 end)
+
+--- v after n rounds, each of which runs an inner loop of (5 j + 3) % m rounds, left when v passes a
+--- bound; with its derivatives by v and w.
+local function nested_oracle(v, w, n, m)
+  local dv, dw = 1, 0
+  for j = 0, n - 1 do
+    for l = 0, (5 * j + 3) % m - 1 do
+      local s, c = math.sin(w * v), math.cos(w * v)
+      v, dv, dw = s + 0.01 * l, c * w * dv, c * (v + w * dw)
+      if v > 0.85 then break end
+    end
+    v, dv, dw = v * v + 0.2, 2 * v * dv, 2 * v * dw
+  end
+  return v, dv, dw
+end
+
+describe("the states of nested loops", function()
+  for _, constant in ipairs { "", "inner", "outer" } do
+    it("left by a break, with a constant number of rounds: " .. constant, function()
+      for _, m in ipairs { 1, 2, 9, 70 } do
+        for _, n in ipairs { 0, 1, 5, 33, 90 } do
+          local k = flame.kernel { block = 2, grid = 1, shape = { 2 }, source = ([[
+__global__ void k(const double *x, double w, double *y, int n, int m) {
+  double v = x[threadIdx.x];
+  for (int j = 0; j < %s; ++j) {
+    for (int l = 0; l < %s; ++l) {
+      if (l >= (5 * j + 3) %% m) break;
+      v = sin(w * v) + 0.01 * l;
+      if (v > 0.85) break;
+    }
+    v = v * v + 0.2;
+  }
+  y[threadIdx.x] = v;
+}]]):format(constant == "outer" and n or "n", constant == "inner" and m or "m") }
+          local x = flame.tensor({ 0.7, -0.4 }, { dtype = "f64", requires_grad = true })
+          local w = flame.tensor(1.3, { dtype = "f64", requires_grad = true })
+          local y = k(x, w, n, m)
+          y:sum():backward()
+          local a, da, wa = nested_oracle(0.7, 1.3, n, m)
+          local b, db, wb = nested_oracle(-0.4, 1.3, n, m)
+          local near = { rtol = 1e-9, atol = 1e-13 }
+          assert.allclose(y:totable(), { a, b }, near)
+          assert.allclose(x.grad:totable(), { da, db }, near)
+          assert.allclose({ w.grad:item() }, { wa + wb }, near)
+        end
+      end
+    end)
+  end
+end)
+
+describe("second derivatives through the states of a loop", function()
+  it("are those of differences", function()
+    for _, n in ipairs { 1, 12, 65, 130 } do
+      local k = kernel(LOOPS[1], 3, 0)
+      local w = flame.tensor(1.1, { dtype = "f64" })
+      local x = flame.tensor({ 0.7, -0.4 }, { dtype = "f64", requires_grad = true })
+      local function f(v) return k(v, w, n) end
+      assert.is_true(flame.gradcheck(f, { x }, { order = 2 }))
+    end
+  end)
+end)

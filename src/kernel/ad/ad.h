@@ -32,6 +32,8 @@ enum {
                         ** (an output that is not an argument): never also INPUT */
 };
 
+enum { FL_KAD_SLOT_BYTES = 512 };
+
 typedef struct fl_kad_request {
   const uint8_t *want;       /* n_params entries */
   int geometry;             /* FL_KONE_… of access.h: which extents of the launch are certainly 1 */
@@ -39,7 +41,7 @@ typedef struct fl_kad_request {
                                   ** result); NULL: none */
   int deterministic;         /* 1: sums in a fixed order (FL_KM_ORDERED); 0: in any (FL_KM_FREE) */
   int32_t slot_bytes;        /* bytes per thread for the snapshots of one loop (at least 4 snapshots
-                             ** are kept in any case); 0: 256 */
+                             ** are kept in any case); 0: FL_KAD_SLOT_BYTES */
 } fl_kad_request;
 
 /* What a parameter of the derived kernel is. "tangent:", "adjoint:" and "gather:" name the kind of

@@ -190,7 +190,7 @@ static const fl_kstmt *before_loop(const fl_kloop *l, const fl_kblock *b) {
 ** dynamic shared memory. */
 static void choose_slots(fl_kloop *l, int64_t bytes, int64_t shared, int dynamic) {
   fl_kad_state *d = l->d;
-  const int64_t room = d->r->slot_bytes > 0 ? d->r->slot_bytes : 512;
+  const int64_t room = d->r->slot_bytes > 0 ? d->r->slot_bytes : FL_KAD_SLOT_BYTES;
   fl_krange range;
   l->slots = bytes ? room / bytes : 16;
   if (l->slots > FL_KLOOP_SLOTS) l->slots = FL_KLOOP_SLOTS;

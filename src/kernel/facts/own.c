@@ -212,8 +212,7 @@ static int split_all(const search *w, fl_kpoly p, fl_kdigit *d, int *n) {
 
 /* ---- conclusions ----------------------------------------------------------------------- */
 
-/* Is t certainly not 0: a number times sizes of the launch and positive parameters? */
-static int is_nonzero(const search *w, const fl_kterm *t) {
+int fl_kown_is_nonzero(const search *w, const fl_kterm *t) {
   for (int i = 0; i < t->n; i++)
     if ((t->s[i] < FL_KSPECIAL_BDIM_X || t->s[i] > FL_KSPECIAL_GDIM_Z) &&
         !fl_kroute_is_positive(&w->r, t->s[i])) return 0;
@@ -226,7 +225,8 @@ static void use_sum(search *w, int i) {
   fl_kdigit d[FL_KPOLY_TERMS];
   int n;
   if (w->used[i] || !split_all(w, w->sum[i], d, &n)) return;
-  if (n && !(n == 1 && is_nonzero(w, &d[0].stride)) && !fl_kroute_is_chain(&w->r, d, n)) return;
+  if (n && !(n == 1 && fl_kown_is_nonzero(w, &d[0].stride)) && !fl_kroute_is_chain(&w->r, d, n))
+    return;
   w->used[i] = 1;
   for (int j = 0; j < n; j++) {
     if (d[j].kind == FL_KDIGIT_REM) add_rest(w, d[j].unit, &d[j].low, &d[j].high);
@@ -441,7 +441,7 @@ static int32_t loop_of(const search *w, int32_t s) {
     return -1;
   const fl_kdef *v = &w->r.k->defs->var[s - FL_KSYM_VAR];
   const fl_kpoly step = fl_kroute_step(&w->r, s - FL_KSYM_VAR);
-  const int moves = !step.bad && step.n == 1 && is_nonzero(w, &step.t[0]);
+  const int moves = !step.bad && step.n == 1 && fl_kown_is_nonzero(w, &step.t[0]);
   return moves || fl_kroute_counter(&w->r, s - FL_KSYM_VAR) != -2 ? v->step_loop : -1;
 }
 
@@ -564,7 +564,7 @@ static int keeps_off(const search *w, const search *other, const moving *m, cons
   if (ok && fl_kroute_stays_below(&w->r, m->counter, &bound) &&
       fl_kroute_stays_below(&other->r, m->counter, &bound))
     return 1;
-  if (e->n || m->times.n || !is_nonzero(w, &m->step) ||
+  if (e->n || m->times.n || !fl_kown_is_nonzero(w, &m->step) ||
       __builtin_mul_overflow(m->times.c, m->step.c, &move))
     return 0;
   return move != INT64_MIN && llabs(e->c) < llabs(move);

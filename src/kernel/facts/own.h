@@ -20,6 +20,8 @@ typedef struct fl_kown_search {
   int changed;
 } fl_kown_search;
 
+/* Is t certainly not 0: a number times sizes of the launch and positive parameters? */
+int fl_kown_is_nonzero(const fl_kown_search *w, const fl_kterm *t);
 /* Returns FL_KI_OWNED_…. step[0], step[1]: which values are equal in the threads that are compared,
 ** for the proof in a grid and for that in a block. */
 int fl_kown_prove(fl_kown_search *w, const fl_kexpr *index, const fl_ksame step[2]);

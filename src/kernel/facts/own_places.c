@@ -132,14 +132,6 @@ static int take_head(const search *w, fl_kpoly *p, fl_kterm *head, int32_t *unit
   return found;
 }
 
-/* Is m at least 1: a positive number times sizes of the launch and positive parameters? */
-static int is_positive(const search *w, const fl_kterm *m) {
-  for (int i = 0; i < m->n; i++)
-    if ((m->s[i] < FL_KSPECIAL_BDIM_X || m->s[i] > FL_KSPECIAL_GDIM_Z) &&
-        !fl_kroute_is_positive(&w->r, m->s[i])) return 0;
-  return m->c > 0;
-}
-
 static int is_constant(const fl_kpoly *p, int64_t *c) {
   *c = p->n ? p->t[0].c : 0;
   return !p->bad && (!p->n || (p->n == 1 && !p->t[0].n));
@@ -169,7 +161,7 @@ static int find_row(search *w, const fl_kpoly *p, fl_klimits *used, fl_krow *row
   fl_kpoly head = { 0 };
   fl_kpoly_add(&head, m);
   fl_kterm_drop(&m, unit);
-  if (!is_positive(w, &m) || !stays_in_row(w, e, &m)) return 0;
+  if (m.c < 1 || !fl_kown_is_nonzero(w, &m) || !stays_in_row(w, e, &m)) return 0;
   search u = { .r = w->r };
   u.r.n = 0;
   const fl_kpoly one = fl_kpoly_symbol(unit);
