@@ -121,6 +121,18 @@ describe("a choice of two lvalues", function()
     end)
   end
 
+  -- operator= takes its object by reference: it is read after the left side has changed it
+  for _, body in ipairs {
+    "P m[2] = {{1, a}, {2, b}}; m[(int)(m[1].x -= 1)] = m[1]; y[i] = m[0].sum() + 7 * m[1].sum();",
+    "(((u.x += 1) > 1.5) ? u : w) = u; y[i] = u.sum() + 7 * w.sum();",
+    "struct A { int n; double v[2]; }; A m[2] = {{1, {a, b}}, {1, {b, 3}}}; m[--m[1].n] = m[1]; "
+      .. "y[i] = m[0].v[1] * a + m[0].n + m[0].v[0];",
+  } do
+    it("is changed by the side that it is assigned to: " .. body, function()
+      agrees(HEAD .. body .. "\n}\n", body)
+    end)
+  end
+
   -- members are assigned one after another: what the index or the choice reads is as it was before
   for _, body in ipairs {
     "double *p = c ? &u.x : &w.x; (d ? u : w) = !(*p > 0.2) ? w : u; y[i] = u.sum() + 5 * w.sum();",

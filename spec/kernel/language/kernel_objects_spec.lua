@@ -105,3 +105,50 @@ __global__ void k(float *y, int n) { if (threadIdx.x < n) y[threadIdx.x] = one(1
     assert(why:find("a specialisation of no template", 1, true), why)
   end)
 end)
+
+describe("what stands in a list", function()
+  local judged = dofile("spec/kernel/kernel_judged.lua")
+  local HEAD <const> = [[
+struct C { double a; __device__ C() : a(5) {} __device__ C(double x) : a(x * 2) {} };
+struct D { double a, b, c;
+           __device__ D(double x, double y = 7, double z = 9) : a(x), b(y), c(z) {} };
+struct P { double x, y; };
+struct H { C c; double d; };
+struct L { D q; P p; };
+template <class... T> __device__ int one_more(T... v) { double w[] = {v..., 1.}; return sizeof w / 8; }
+template <class... T> __device__ int two_more(T... v) { double w[] = {(v + 1) ..., 3., 4.}; return sizeof w / 8; }
+template <class... T> __device__ double in_turn(T... v) { double s = 0; ((s = s * 2 + v), ...); return s; }
+__global__ void k(const double *x, double *y, int n) {
+  int i = threadIdx.x;
+  if (i >= n) return;
+  double a = x[i], b = x[0] + 1;
+]]
+  for _, body in ipairs {
+    "C q[2] = {a, 3.}; y[i] = q[0].a + 10 * q[1].a;", "C q[3] = {a}; y[i] = q[0].a + q[2].a;",
+    "H h = {a, b}; y[i] = h.c.a + 10 * h.d;", "D q[2] = {a, b}; y[i] = q[0].a + q[0].b * q[1].a;",
+    "D q[2] = {a, {b, 1}}; y[i] = q[0].a + q[1].b * q[1].a + q[1].c;",
+    "L q = {a, b, 1}; y[i] = q.q.a + q.q.b + q.p.x * q.p.y;",
+    "y[i] = one_more() + 10 * one_more(a, b) + 100 * two_more() + 1000 * two_more(a);",
+    "y[i] = in_turn(a, b, 3., a * b);",
+  } do
+    it("makes objects by their constructors, and counts packs: " .. body, function()
+      local source = HEAD .. body .. "\n}\n"
+      local right = judged.values(source, { "x" }, judged.array("x", judged.numbers(judged.N, 1)))
+      local k, x = flame.kernel(source), judged.row(judged.N, 1)
+      if right then judged.near(k(x, judged.N):totable(), right[1], body) end
+      judged.compiles(k)
+    end)
+  end
+  it("is refused as a fold over an assignment, and as an object in a table", function()
+    for op, text in pairs { ["v += ..."] = "fold over", ["v ? ..."] = "fold over",
+      ["a += ... += v"] = "fold over" } do
+      local why = refusal("template <class... T> __device__ float f(float a, T... v) { return (" .. op
+        .. "); }\n__global__ void k(float *y, int n) { if (threadIdx.x < n) y[threadIdx.x] = f(1.f, 2.f, 3.f); }")
+      assert(why:find(text, 1, true), op .. ": " .. why)
+    end
+    local why = refusal("struct C { float a; __device__ constexpr C(float x) : a(x) {} };\n"
+      .. "__constant__ C t[1] = {1.f};\n"
+      .. "__global__ void k(float *y, int n) { if (threadIdx.x < n) y[threadIdx.x] = t[0].a; }")
+    assert(why:find("constructors", 1, true), why)
+  end)
+end)

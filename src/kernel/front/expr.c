@@ -443,7 +443,8 @@ static fl_cvalue right_side(fl_front *p, const fl_kmark *m, fl_cvalue to, int32_
   const fl_kmark middle = { m->b, m->b ? m->b->last : NULL, m->vars };
   if (!left.first) return from;
   fl_kblock_append(m->b, left);
-  fl_order_before(p, &from, 1, &middle, 0, line);
+  /* operator= takes an object by reference */
+  fl_order_before(p, &from, 1, &middle, from.kind == FL_V_PLACE && fl_val_is_object(from), line);
   return from;
 }
 

@@ -197,6 +197,12 @@ static int more(fl_front *p) {
   return !p->failed;
 }
 
+/* Initialises 'place', an object with constructors, from one value of another type. */
+static void make_of(fl_front *p, fl_cvalue place, const fl_cvalue *v, int32_t line) {
+  if (p->table) fl_refuse(p, line, "constructors in a table of constants");
+  else fl_member_make(p, place, v, 1, line);
+}
+
 /* Initialises the parts of 'place' (fields or elements) from initialisers that have no separate
 ** braces around them, as in {1, 2, 3} for a struct of an int[2] and an int. first: an initialiser
 ** that has been read and is not used yet. */
@@ -214,8 +220,8 @@ static void fill_bare(fl_front *p, fl_cvalue place, fl_cvalue *first, int32_t li
       put(p, sub, *first, line);
       first->type = NULL;
     } else if (fl_member_has_maker(sub.type)) {
-      fl_refuse(p, line, "'%s' has constructors" FL_DO ": write it out",
-                fl_ctype_text(p->a, sub.type));
+      make_of(p, sub, first, line);
+      first->type = NULL;
     } else {
       fill_bare(p, sub, first, line);
     }
@@ -234,6 +240,8 @@ static void fill_clause(fl_front *p, fl_cvalue place, int32_t line) {
   if (p->failed) return;
   if (is_one(place.type) || fl_ctype_same(place.type, v.type))
     put(p, place, v, line);
+  else if (place.type->kind == FL_C_STRUCT && fl_member_has_maker(place.type))
+    make_of(p, place, &v, line);
   else if (place.type->kind == FL_C_ARRAY || place.type->kind == FL_C_STRUCT)
     fill_bare(p, place, &v, line);
 }
@@ -299,11 +307,11 @@ static int64_t more_of_pack(fl_front *p, int k) {
 /* Number of initialisers in the list {…} at the tokens, for "int a[] = {…}". */
 static int64_t count_clauses(fl_front *p) {
   int64_t n = 0;
-  int depth = 0;
+  int depth = 0, begun = 0;
   for (int k = 0; fl_front_ahead(p, k)->kind != FL_TOK_END; k++) {
     const fl_ktok *t = fl_front_ahead(p, k);
     const int c = fl_ktok_punct(t);
-    if (depth == 1 && n == 0 && c != '}') n = 1 + more_of_pack(p, k);
+    if (depth == 1 && !begun && c != '}') begun = 1, n = 1 + more_of_pack(p, k);
     depth += fl_ktok_depth(t);
     if (c == ',' && depth == 1 && !fl_front_is_at(p, k + 1, '}')) n += 1 + more_of_pack(p, k + 1);
     if (!depth) break;

@@ -157,6 +157,10 @@ int fl_pack_fold(fl_front *p, fl_cvalue *out) {
     fl_refuse(p, line, "a fold that is not understood");
     return 1;
   }
+  if (f.kind == FL_KO_NONE && op != ',') {
+    fl_refuse(p, line, "a fold over this operator" FL_DO ": write a list or recursion");
+    return 1;
+  }
   if (left >= 0) operands(p, left, n_left, &f);
   if (right >= 0) operands(p, right, n_right, &f);
   const int n = f.n;
