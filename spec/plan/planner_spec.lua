@@ -383,6 +383,15 @@ describe("a position out of range that no value needs", function()
       z[1] = x[i][1]
       return z
     end,
+    ["no row, summed"] = function(i) return x[i][{ { 1, 0 } }]:sum() end,
+    ["no column, in products"] = function(i) return ((x[i] * 2)[{ {}, { 1, 0 } }]:prod(2)) * 3 end,
+    ["no sum of rows"] = function(i) return x[i]:sum(2)[{ { 1, 0 } }]:sum() end,
+    ["no row, joined"] = function(i) return flame.cat({ y, x[i][{ { 1, 0 } }] }, 1) * 2 end,
+    ["no row, written"] = function(i)
+      local z = flame.zeros(6, 4)
+      z[{ { 1, 0 } }] = x[i][{ { 1, 0 } }]
+      return z
+    end,
     ["no element of a row"] = function(i) return flame.zeros(6, 0)[i] * 1 end,
     ["products over no element"] = function(i) return (flame.zeros(6, 0)[i] * 2):prod(2) * 3 end,
     ["a matrix without columns"] = function(i)

@@ -190,6 +190,9 @@ value.joined = { function(a, b, s) return flame.cat({ b, a[s.ix] + 1 }, 1)[{ { 4
     local g = rows(a, s)
     return map(function(i, j) return i < 4 and b[i + 3][j] or g[i - 3][j] + 1 end)
   end }
+-- no element of what is gathered
+value.none = { function(a, b, s) return b + (a[s.ix] * 2)[{ { 1, 0 } }]:sum() end,
+  function(a, b, s) return rows(a, s) and map(function(i, j) return b[i][j] end) end }
 value.beyond = { function(a, b, s) return flame.cat({ b, a[s.ix] + 1 }, 1)[{ { 1, 6 } }] * 1 end,
   function(a, b, s) return rows(a, s) and map(function(i, j) return b[i][j] end) end }
 

@@ -301,7 +301,7 @@ static int axes_read(const fl_cell *t, const fl_node *q, int i) {
   const int own = n->op == FL_OP_gather && i == 1 && !(n->attr->flags & 1),
             at = own ? n->attr->axis : t->shape->rank - q->layout->rank;
   if (t->shape->numel == 0 || !(t->live || t->whole & READ)) return 0;
-  if (n->op == FL_OP_form) return (t->anchored ? WHOLE : t->whole) & ~(1 << n->attr->axis);
+  if (n->op == FL_OP_form) return t->anchored ? WHOLE & ~(1 << n->attr->axis) : 0;
   if (t->anchored) return WHOLE;
   if (n->op == FL_OP_cat && !(t->whole >> n->attr->axis & 1)) return 0;
   int axes = READ;
@@ -315,7 +315,7 @@ static int axes_read(const fl_cell *t, const fl_node *q, int i) {
 static int axes_covered(const fl_layout *shape, const fl_layout *view, int axes) {
   int64_t run = 1, row[FL_MAX_AXES];
   int covered = axes & READ;
-  if (!covered || shape->numel == 0) return 0;
+  if (!covered || view->numel == 0) return 0;
   for (int again = 1; again;) {
     again = 0;
     for (int a = 0; a < view->rank && !again; a++) {

@@ -5,7 +5,8 @@
 */
 #include "plan/planner.h"
 
-/* Operands of a step: an input of the node, one of its scalars, or the result of a step before. */
+/* Operands of a step: an input of the node, one of its scalars, or the result of a step before. A
+** step of one operand names it twice. */
 enum { X1, X2, X3, S0, S1, S2, STEPS };
 #define R(i) (STEPS + (i))
 enum { MOST_STEPS = 6 };

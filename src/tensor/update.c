@@ -10,7 +10,8 @@
 #include "tensor/build_util.h"
 #include <math.h>
 
-/* May operations on these be one node? */
+/* May operations on these be one node? Not where gradients, a saved program (trace), the search for
+** a NaN (scan) or for an anomaly need the single ones. */
 static int may_join(int n, fl_node *const *x) {
   const fl_node *first = x[0];
   const flame_context *c = first->ctx;
