@@ -167,10 +167,14 @@ value.steps = { function(a, b, s)
     return map(function(i, j) return (i % 2 == 1 and g or b)[i][j] end)
   end }
 
-value.line = { function(a, b, s) return b - (a[s.ix] * 2)[{ { 3, 3 } }] end,
+-- one row of what is gathered, or none
+value.line = { function(a, b, s)
+    local g = a[s.ix] * 2
+    return s.k % 2 == 0 and b + g[{ { 1, 0 } }]:sum() or b - g[{ { 3, 3 } }]
+  end,
   function(a, b, s)
     local g = rows(a, s)
-    return map(function(i, j) return b[i][j] - g[3][j] * 2 end)
+    return map(function(i, j) return b[i][j] - (s.k % 2 == 0 and 0 or g[3][j] * 2) end)
   end }
 
 value.flat = { function(a, b, s)
@@ -190,9 +194,6 @@ value.joined = { function(a, b, s) return flame.cat({ b, a[s.ix] + 1 }, 1)[{ { 4
     local g = rows(a, s)
     return map(function(i, j) return i < 4 and b[i + 3][j] or g[i - 3][j] + 1 end)
   end }
--- no element of what is gathered
-value.none = { function(a, b, s) return b + (a[s.ix] * 2)[{ { 1, 0 } }]:sum() end,
-  function(a, b, s) return rows(a, s) and map(function(i, j) return b[i][j] end) end }
 value.beyond = { function(a, b, s) return flame.cat({ b, a[s.ix] + 1 }, 1)[{ { 1, 6 } }] * 1 end,
   function(a, b, s) return rows(a, s) and map(function(i, j) return b[i][j] end) end }
 

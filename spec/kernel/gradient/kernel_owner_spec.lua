@@ -240,3 +240,62 @@ __global__ void k(const double *x, double *y, int m) {
     end)
   end
 end)
+
+describe("an array that threads write and read across barriers", function()
+  local HEAD <const> = "__global__ void k(const double *x, double *y, double *z, int n) {\n  int t = threadIdx.x;\n"
+  for _, body in ipairs {
+    "y[t] = x[t]; __syncthreads(); double a = y[t] * y[t + 1]; __syncthreads(); y[t] = a; __syncthreads(); "
+      .. "z[t] = y[t] * y[t + 1];",
+    "if (t == 0) y[0] = x[0]; __syncthreads(); double v = x[t] * y[0]; __syncthreads(); "
+      .. "if (t == 1) y[0] = v; __syncthreads(); z[t] = v * y[0];",
+    "y[t] = x[t]; __syncwarp(); double a = y[t] + y[t + 1]; __syncwarp(); y[t] = a * a; __syncwarp(); "
+      .. "z[t] = y[t + 1];",
+  } do
+    it("is not said to be written by one alone: " .. body, function()
+      local k = flame.kernel { block = 8, grid = 1, shape = { 9 },
+        source = HEAD .. body .. "\n}" }
+      for _, which in ipairs { "tangent", "adjoint" } do
+        local head = k:source(which):match "k_[vj][^(]*(%b())"
+        assert.truthy(head:find("const double *__restrict__ x", 1, true), head)
+        for parameter in head:gmatch "[^,()]+" do
+          assert(parameter:find "const" or not parameter:find("__restrict__", 1, true), parameter)
+        end
+      end
+      local x = (flame.arange(8, { dtype = "f64" }) * 0.7 + 1):sin():requires_grad_(true)
+      local function z(v) local _, r = k(v, 4) return r end
+      assert.is_true(flame.gradcheck(z, { x }))
+    end)
+  end
+  it("is where no threads meet", function()
+    local k = flame.kernel [[
+__global__ void k(const double *x, double *y, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) y[i] = x[i] * x[i];
+}]]
+    assert.truthy(k:source("adjoint"):find("double *__restrict__ grad_x", 1, true))
+  end)
+end)
+
+describe("elements that are of one thread in a launch of one block", function()
+  -- as FLAME_DEBUG=6 tells, with what the proof used of the launch
+  local SCRIPT <const> = [==[
+local flame = require "flame"
+local k = flame.kernel { block = 4, grid = 1, shape = { 32 }, source = [[
+__global__ void k(const double *x, double *y, int m) {
+  int t = threadIdx.x;
+  if (blockIdx.x == 0 && t == 2) y[m * t] = 2 * x[3];
+  if (blockIdx.x == 1 && t == 2) for (int j = 0; j < m; j++) y[m * t + j] = 2 * x[3];
+}]] }
+local x = flame.ones({ 4 }, { dtype = "f64", requires_grad = true })
+k(x, 8):sum():backward()
+print(x.grad[4]:item())]==]
+  it("are so for launches of one block alone", function()
+    local program = dofile("spec/support/interpreter.lua")
+    local p = assert(io.popen(("FLAME_DEVICE=cpu FLAME_DEBUG=6 '%s' -e '%s' 2>&1"):format(program,
+      SCRIPT)))
+    local said = p:read "a"
+    assert(p:close(), said)
+    assert.truthy(said:find("adjoint of [^\n]*, extent 9 at most 1 of"), said)
+    assert.truthy(said:find("\n2.0\n", 1, true), said)
+  end)
+end)

@@ -416,12 +416,18 @@ int fl_kown_prove(search *w, const fl_kexpr *index, const fl_ksame step[2]) {
   return bits;
 }
 
-int fl_kown_prove_sum(search *w, const fl_kpoly *p) {
+int fl_kown_prove_sum(search *w, const fl_kpoly *p, fl_klimits *used) {
   w->n_sums = 0;
   add_sum(w, p);
   w->n_given = w->n_sums;
-  const int bits = prove_given(w, 0);
-  return bits ? bits : prove_given(w, 1);
+  for (int in_block = 0; in_block < 2; in_block++) {
+    fl_klimits more = { 0 };
+    if (used) more = *used;
+    if (!prove(w, in_block, used ? &more : NULL)) continue;
+    if (used) *used = more;
+    return in_block ? FL_KI_OWNED_IN_BLOCK : FL_KI_OWNED_IN_BLOCK | FL_KI_OWNED_IN_GRID;
+  }
+  return 0;
 }
 
 int fl_kindex_owned(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *index) {

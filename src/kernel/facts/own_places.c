@@ -165,19 +165,20 @@ static int find_row(search *w, const fl_kpoly *p, fl_klimits *used, fl_krow *row
   search u = { .r = w->r };
   u.r.n = 0;
   const fl_kpoly one = fl_kpoly_symbol(unit);
-  row->owned = fl_kown_prove_sum(&u, &one);
+  row->owned = fl_kown_prove_sum(&u, &one, used);
   row->number = row->owned ? fl_kpolys_number(w->r.k->seen, &head) : 0;
   return row->number != 0;
 }
 
 fl_krow fl_kindex_row(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *index) {
   search w = { .r = { .k = k, .goal = s } };
-  fl_krow row = { 0 };
+  fl_krow row = { 0 }, of_launch = { 0 };
   if (!fl_kroute_is_place(&w.r)) return row;
   const fl_kpoly p = fl_kpoly_of(k, &w.r.at, index);
-  if (p.bad || find_row(&w, &p, NULL, &row) || !k->launched) return row;
+  if (p.bad || !find_row(&w, &p, NULL, &row)) row = (fl_krow){ 0 };
+  if (p.bad || row.owned & FL_KI_OWNED_IN_GRID || !k->launched) return row;
   fl_klimits more = *k->used;
-  if (find_row(&w, &p, &more, &row)) *k->used = more;
-  else row = (fl_krow){ 0 };
-  return row;
+  if (!find_row(&w, &p, &more, &of_launch) || of_launch.owned == row.owned) return row;
+  *k->used = more;
+  return of_launch;
 }

@@ -359,16 +359,23 @@ static void put_param_name(fl_kwriter *w, const fl_kparam *p) {
   if (!p->is_pointer && (by_bytes(p) || fl_kt_is_half(p->type))) fl_text_puts(w->t, "__in");
 }
 
+static int is_meeting(const void *none, const fl_kstmt *s) {
+  (void)none;
+  return s->kind == FL_KS_BARRIER || (s->kind == FL_KS_ATOMIC && s->result >= 0);
+}
+
 /* The arrays of a launch that a kernel writes are all apart from each other and from what it reads,
-** so its text may say __restrict__; a checked kernel's text is as its author wrote it. */
+** so its text may say __restrict__ of what is only read. Of an array that is written it would also
+** say that no other thread writes it, across barriers too: not where threads may meet. A checked
+** kernel's text is as its author wrote it. */
 static void put_params(fl_kwriter *w) {
-  const char *apart = w->check || w->saved ? "" : "__restrict__ ";
+  const int plain = w->check || w->saved, meets = fl_kblock_any(w->f->body, is_meeting, NULL);
   for (int i = 0; i < w->f->n_params; i++) {
     const fl_kparam *p = &w->f->params[i];
     if (i) fl_text_puts(w->t, ", ");
     if (p->is_pointer)
       fl_text_printf(w->t, "%s%s *%s", p->is_const ? "const " : "", fl_kput_memory_type(p->type),
-                     apart);
+                     plain || (meets && !p->is_const) ? "" : "__restrict__ ");
     else if (by_bytes(p)) fl_text_printf(w->t, "%s__%s__t ", w->f->name, p->name);
     else fl_text_printf(w->t, "%s ", fl_kput_memory_type(p->type));
     put_param_name(w, p);
