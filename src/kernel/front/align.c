@@ -2,7 +2,8 @@
 ** Alignment of wide types: in "*(float4 *)(x + i)" i may not be a multiple of 4. A GPU faults at
 ** such an address, so a check is added unless the address is known to be aligned. Memory begins at
 ** a multiple of 256 bytes. Objects of a thread are in registers, where a float2 over y and z of a
-** float3 is allowed; only an access that begins inside an element is refused there.
+** float3 is allowed; there only an access whose index counts smaller units than elements is
+** checked.
 */
 #include "kernel/front/forms.h"
 

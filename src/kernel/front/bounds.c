@@ -1,7 +1,8 @@
 /*
 ** Finds arrays and expressions that are too large for any compiler, in the tokens of the whole
 ** text. Functions that are never called are read only here, but a compiler writes out their arrays
-** too. Only names of the file are known, so a size that depends on other names is not bounded here.
+** too. Only names of file scope are known, so a size that depends on other names, such as
+** parameters of templates, is not checked here.
 */
 #include "kernel/front/front.h"
 
@@ -9,7 +10,8 @@
 ** terms */
 enum { MOST_TOKENS = 20000 };
 
-/* most "[…]" in a row, since that time grows with a higher power of the dimensions of a type */
+/* most "[…]" in a row, since the time of a compiler grows with a high power of the number of
+** dimensions */
 enum { MOST_DIMS = 64 };
 
 static int ends_statement(const fl_ktok *t) {

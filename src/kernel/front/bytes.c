@@ -1,4 +1,5 @@
-/* memcpy and memset: copied element by element, in the type of the memory. */
+/* memcpy and memset, read as assignments of one element after another. Elements are as wide as
+** those of the memory if that fits the number of bytes, else they are single bytes. */
 #include "kernel/front/front.h"
 #include <string.h>
 
@@ -62,8 +63,8 @@ static fl_cvalue as(fl_front *p, const fl_ctype *t, fl_cvalue v, int32_t line) {
   return fl_cast_to(p, fl_ctype_pointer(p->a, t, v.is_const), v, line);
 }
 
-/* Chooses the type of the elements that are copied: the type of the memory, or of the other operand
-** if that memory is bytes. */
+/* Copies 'bytes' bytes as elements of the destination's type, or of the source's type if the
+** destination is bytes; as single bytes if both are bytes, or that type does not divide 'bytes'. */
 static void copy(fl_front *p, copied *c, fl_kexpr *bytes, int32_t line) {
   const fl_ctype *t = is_byte(c->to.type) ? c->from.type : c->to.type;
   if (is_byte(t) || !divides(t, bytes)) t = fl_ctype_scalar(FL_KT_U8);

@@ -225,8 +225,8 @@ static void bind(fl_front *p, const fl_kdevice *d, const fl_kcall *c, int64_t fr
   p->frame = frame;
 }
 
-/* Appends the body of an inlined function as a block. If its only LEAVE is the last statement,
-** neither block nor LEAVE is needed. */
+/* Appends the body of an inlined function as a block, which a LEAVE (its return) ends. Without a
+** LEAVE, or with one as the last statement only, neither block nor LEAVE is needed. */
 static void append_body(fl_front *p, fl_kblock body, int label, int32_t line) {
   for (fl_kstmt *s = body.first; s; s = s->next) s->called = 1;
   const int leaves = fl_kleaves(body, label);
@@ -241,8 +241,8 @@ static void append_body(fl_front *p, fl_kblock body, int label, int32_t line) {
   s->called = 1;
 }
 
-/* The object for the result. It is made before the body, unless the result is auto or a reference:
-** then the first return determines it. */
+/* The object for the result. It is made before the body, unless the result is auto, a reference or
+** a pointer: then the first return determines it. */
 static fl_cvalue result_object(fl_front *p, const fl_kdevice *d, int32_t line) {
   if (!d->result || d->returns != FL_RETURNS_VALUE) return (fl_cvalue){ .kind = FL_V_NONE };
   if (d->result->kind == FL_C_VOID) return fl_val_none();
@@ -258,7 +258,8 @@ static void blame(fl_front *p, int64_t body, int32_t line) {
 
 static int fold_statement(fl_front *p, fl_kexpr **result);
 
-/* Reads "if (c) … else …" with a constant c; the branch not chosen is not read. */
+/* Reads "if (c) … else …" with a constant c; the branch not chosen is not read. Returns 1 if the
+** function returned or was refused. */
 static int fold_if(fl_front *p, fl_kexpr **result, int32_t line) {
   fl_front_word(p, "constexpr");
   fl_front_need(p, '(');
@@ -303,8 +304,8 @@ static int fold_statement(fl_front *p, fl_kexpr **result) {
   return done || p->failed;
 }
 
-/* Evaluates a call of a function with constant arguments where statements are not allowed, as in
-** the size of an array. */
+/* Evaluates a call with constant arguments: where statements are not allowed, as in the size of an
+** array, or where the call is a constant anyway (is_constant). */
 static fl_cvalue fold_call(fl_front *p, fl_kdevice *d, const fl_kcall *c) {
   const fl_kbookmark back = fl_front_open(p, d->body, d->scope);
   const int64_t frame = p->frame;
@@ -332,7 +333,8 @@ static fl_cvalue fold_call(fl_front *p, fl_kdevice *d, const fl_kcall *c) {
   return fl_val_expr(r);
 }
 
-/* Is the call a constant? A call of a constexpr function with constant arguments is. */
+/* Is the call a constant: is the function constexpr, is each given argument a constant, and does
+** the body begin with return? */
 static int is_constant(fl_front *p, const fl_kdevice *d, const fl_kcall *c) {
   int marked = 0;
   for (int64_t i = d->head; i < d->open; i++) marked |= fl_ktok_is(&p->toks.at[i], "constexpr");
@@ -358,7 +360,7 @@ static int cannot(fl_front *p, const fl_kdevice *d, int32_t line) {
 }
 
 /* Reads the body, with its parameters bound, into *body, and restores the parser's state for the
-** caller. */
+** caller. Returns the result; *label: the label that its returns leave. */
 static fl_cvalue read_body(fl_front *p, fl_kdevice *d, const fl_kcall *c, fl_kblock *body,
                            int *label) {
   const fl_front saved = *p;

@@ -1,10 +1,10 @@
 /*
-** "c ? x : y" of two lvalues, which is an lvalue: "float &r = c ? a : b[i];", "(c ? a : b) = v",
-** an argument that is taken by reference, "return c ? x : y;" of a function that returns one. It is
-** read as a value, with a note of its arms (fl_cvalue.either); where it is used as an lvalue it
-** becomes an element of one array, or of one of several (turn.c). For that, variables of a thread
-** become arrays of one element, and structs of numbers arrays of their numbers (view.c), and the
-** body is read again.
+** "c ? x : y" of two lvalues, which is an lvalue: "float &r = c ? a : b[i];", "(c ? a : b) = v", an
+** argument that is taken by reference, "return c ? x : y;" of a function that returns a reference.
+** It is read as a value, with a note of its arms (fl_cvalue.either); where it is used as an lvalue
+** it becomes an element of one array, or of one of several (turn.c). For that, variables of a
+** thread become arrays of one element, and structs of numbers arrays of their numbers (view.c), and
+** the body is read again.
 */
 #include "kernel/front/forms.h"
 #include <assert.h>
@@ -21,7 +21,7 @@ void fl_choose_name(fl_front *p, const char *name, const fl_kexpr *e) {
   fl_front_bind(p, name, FL_SYM_CONSTANT, v);
 }
 
-/* A table of one value, or of the values of a struct whose numbers are of one type. */
+/* Adds a variable for the constant array 'data' of n values. Returns its index; -1: no memory. */
 static int table(fl_front *p, int type, const fl_kvalue *data, int64_t n, const char *name) {
   const int var = fl_kvar_add(p->f, FL_KV_TABLE, type, name, n);
   if (var < 0) return -1;
@@ -33,7 +33,8 @@ static int table(fl_front *p, int type, const fl_kvalue *data, int64_t n, const 
   return var;
 }
 
-/* Makes an lvalue of v, the value of a const variable: one for each variable. */
+/* Makes v, the value of a const variable, the element of a constant array of one element, which is
+** made once for each variable. */
 static void as_lvalue(fl_front *p, fl_cvalue *v) {
   const fl_kvalue *const data = &v->e->value;
   int var = p->f->n_vars;
@@ -43,7 +44,8 @@ static void as_lvalue(fl_front *p, fl_cvalue *v) {
   v->idx = fl_kexpr_int(p->a, FL_KT_I64, 0);
 }
 
-/* Makes v, a const object or its member whose values are in tables, an element of one table. */
+/* If v is a const object or a member of one, with a constant array for each value: gives a scalar
+** the index 0, and puts a struct of numbers of one type into one array. Any other v stays. */
 static void in_table(fl_front *p, fl_cvalue *v) {
   assert(p->f);
   const fl_kvar *const first = &p->f->vars[v->var];
@@ -79,7 +81,7 @@ void fl_choose_note(fl_front *p, fl_cvalue *v, fl_kexpr *c, const fl_cvalue *x,
   if (c && v->kind == FL_V_PARTS) v->rvalue = 0;
 }
 
-/* Is v a variable of a thread, or one that is no part of an array? */
+/* Is v in a variable of a thread, or in a variable that is no element of an array? */
 static int is_alone(const fl_front *p, const fl_cvalue *v) {
   return p->f->vars[v->var].kind == FL_KV_LOCAL ||
          (!v->linear && (!v->idx || v->type->kind == FL_C_STRUCT));
@@ -137,8 +139,9 @@ void fl_choose_place(fl_front *p, fl_cvalue *v, int32_t line) {
   v->kind = FL_V_PLACE;
 }
 
-/* Does what v refers to keep its value while a reference to const is bound to it? An array that the
-** kernel takes as const does; v may also be a const view of a variable that others change. */
+/* Does what v refers to keep its value while a reference to const is bound to it? It does in a
+** variable that is const itself: a const v may be a view of one that others change. If 'pure' (the
+** called function writes nothing of its caller), variables of the thread do too. */
 static int stays(const fl_front *p, const fl_cvalue *v, int pure) {
   const fl_keither *e = v->either;
   if (e) return stays(p, &e->x, pure) && stays(p, &e->y, pure);

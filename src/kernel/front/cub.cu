@@ -1,6 +1,6 @@
 /*
 ** Sums, scans, loads and stores of a block or a warp as CUB has them: "cub::Name" is fl_cub_Name
-** (library.c). Every order is that of the threads, so an operator need not commute.
+** (library.c). Values are combined in the order of the threads, so an operator need not commute.
 */
 enum fl_cub_BlockReduceAlgorithm {
   fl_cub_BLOCK_REDUCE_RAKING_COMMUTATIVE_ONLY, fl_cub_BLOCK_REDUCE_RAKING,
@@ -25,7 +25,8 @@ CHOICE(Min, b < a ? b : a)
 template <class K, class V> struct fl_cub_KeyValuePair { K key; V value; };
 struct fl_cub_NullStorage { int none; };
 
-/* Threads 0 to 31 go through a share of the block each, then one through what these give. */
+/* Shared memory of BlockReduce and BlockScan: one value of each thread, then one of each of threads
+** 0 to 31, which combines the values of SHARE threads. */
 template <class T, int N> struct fl_cub_Parts {
   T at[N + 32];
   static constexpr int SHARE = (N + 31) / 32;
@@ -65,7 +66,8 @@ template <class T, int X, int A = 0, int Y = 1, int Z = 1, int P = 0> struct fl_
   using TempStorage = fl_cub_Parts<T, X * Y * Z>;
   T *fl_at;
   __device__ fl_cub_BlockScan(TempStorage &temp) : fl_at(temp.at) {}
-  /* What comes before this thread; of thread 0: v itself, which is not meant. */
+  /* The values of all threads before this one, combined; in thread 0 v itself, which callers do not
+  ** use. total: the values of all threads, combined. */
   template <class F> __device__ T fl_before(T v, F f, T &total) {
     constexpr int N = X * Y * Z, SHARE = TempStorage::SHARE;
     const int t = fl_thread(), low = t * SHARE, own = t / SHARE;

@@ -33,7 +33,7 @@ fl_cvalue fl_decl_dynamic(fl_front *p, const fl_ctype *t, const char *name, int3
 fl_cvalue fl_decl_shared(fl_front *p, const fl_ctype *t, const char *name, int32_t line) {
   fl_cvalue v;
   p->f->uses_shared = 1;
-  /* pointers to it may turn */
+  /* a pointer into one of several arrays may point into it */
   const int one = p->turning && fl_decl_numbers(p, t, FL_KV_SHARED, name, &v, line);
   if (!one) v = fl_decl_make(p, t, name, FL_KV_SHARED, line);
   if (p->failed) return fl_val_none();
@@ -59,7 +59,7 @@ static void declare_shared(fl_front *p, const fl_specifiers *s, const fl_ctype *
   fl_front_bind(p, name, FL_SYM_POINTER, v);
 }
 
-/* Is the pointer assigned again before its block ends? */
+/* Is the pointer assigned, incremented or passed as an argument before its block ends? */
 static int moves_later(fl_front *p, const char *name) {
   return fl_turn_moves(p, p->at, 1, name, 1);
 }
@@ -72,8 +72,8 @@ static void declare_null(fl_front *p, const fl_ctype *of, const char *name, fl_c
   if (s) s->type = of, s->line = line;
 }
 
-/* Makes the variable that tells whether a pointer is null, for one that is null at first and
-** assigned later. -1: no memory. */
+/* Makes the BOOL variable that is true while the pointer 'name' is not null, for a pointer that is
+** null at first and assigned later; it begins as false. -1: no memory. */
 static int null_at_first(fl_front *p, const char *name) {
   const int var = fl_kvar_add(p->f, FL_KV_LOCAL, FL_KT_BOOL, name, 1);
   if (var < 0) return -1;
@@ -203,7 +203,8 @@ fl_cvalue fl_decl_formal(fl_front *p, const fl_ctype *t, const char *name, int64
          ? v : fl_decl_object(p, t, name, line);
 }
 
-/* Makes a local object. Its scalars are one array if they are accessed by an index. */
+/* Makes a local object. Its scalars are one array if it is accessed as scalars, or if it is an
+** array into which a pointer into one of several arrays may point. */
 static fl_cvalue local_object(fl_front *p, const fl_ctype *t, const char *name, int32_t line) {
   fl_cvalue v;
   const int counted = (p->turning && t->kind == FL_C_ARRAY) || seen_as_scalars(p, p->at, name);
@@ -290,7 +291,7 @@ static void refuse_second(fl_front *p, const char *name, int32_t line) {
     fl_refuse(p, line, "'%s' is declared twice in one block", name);
 }
 
-/* Declares another name of a type that was just read; for an enumeration also its enumerators. */
+/* Makes s a name of type t, which was just read; for an enumeration s gets its enumerators too. */
 static void name_type(fl_front *p, fl_symbol *s, const fl_ctype *t) {
   s->type = t;
   if (t->kind != FL_C_SCALAR || !p->n_enumerators) return;
@@ -455,8 +456,9 @@ static void global_constant(fl_front *p, const fl_ctype *t, const char *name, in
   if (e) fl_choose_name(p, name, e);
 }
 
-/* Is the variable of file scope in device memory, which begins as zeros? The parser is after '=' or
-** at '{'. All other variables are constants, which are never written. */
+/* Is the variable of file scope in device memory? It is if it is __constant__ without a value (the
+** script sets it), or __device__, not const, with no value or zeros. Any other is a constant. With
+** a value, the parser is after '=' or at '{'. */
 static int is_memory(fl_front *p, const fl_specifiers *s, int set, int list) {
   if (s->is_constant ? set || list : !s->is_device || s->is_const) return 0;
   for (int k = 0; set || list; k++) {

@@ -34,8 +34,8 @@ static const char *operator_name(fl_front *p, int k, int *open) {
          ? fl_karena_str(p->a, name, strlen(name)) : NULL;
 }
 
-/* The name before the '(' at *open that declares a function. *special: where the <…> of an explicit
-** specialisation begins; 0: none. */
+/* The name of the function that is declared at the tokens, and *open: its '('. NULL: there is none.
+** *special: where the <…> of an explicit specialisation begins; 0: none. */
 static const char *find_name(fl_front *p, int *open, int *special) {
   *special = 0;
   for (int k = 0;; k++) {
@@ -64,7 +64,8 @@ int fl_device_skip_attribute(fl_front *p) {
   return 1;
 }
 
-/* Reads attributes, const, the type after '->' and a constructor's list, then ';' or the body. */
+/* Reads attributes, const, the type after '->' and a constructor's list, then ';', "= default", "=
+** delete" or the body, and notes in d where they are. */
 void fl_device_tail(fl_front *p, fl_kdevice *d) {
   for (;;) {
     if (fl_front_word(p, "const")) d->is_const = 1;
@@ -257,7 +258,7 @@ int fl_device_same(const fl_kdevice *a, const fl_kdevice *b) {
 }
 
 /* Was an overload of 'name' refused as outside the language? Then it is unknown which function a
-** call means. */
+** call means. 0 for members (from > 0) and operators. */
 static int has_wrong(const fl_front *p, const char *name, int64_t from) {
   if (from || !strncmp(name, "operator", 8)) return 0;
   for (int64_t i = 0; i < p->syms.n; i++)

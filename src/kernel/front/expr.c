@@ -171,7 +171,8 @@ int fl_operator_of(int punct, int *level) {
   return FL_KO_NONE;
 }
 
-/* The result of x op y. m: the place in the block at which the statements that x needs begin. */
+/* Reads the right operand y and returns x op y. m: the place in the block at which the statements
+** that x needs begin. */
 static fl_cvalue operate(fl_front *p, int op, fl_cvalue x, int level, const fl_kmark *m,
                          int32_t line) {
   const fl_kmark middle = fl_order_mark(p);
@@ -204,7 +205,7 @@ static fl_cvalue choose_null(fl_front *p, fl_kexpr *c, fl_cvalue x, fl_cvalue y)
   return v;
 }
 
-/* Reads ?: whose arms are structs or pointers. */
+/* The value of "c ? x : y" of structs or pointers, whose statements are placed already. */
 static fl_cvalue choose_other(fl_front *p, fl_kexpr *c, fl_cvalue x, fl_cvalue y,
                              int32_t line) {
   if (fl_val_is_object(x)) {
@@ -397,8 +398,8 @@ static int in_memory(fl_front *p, fl_cvalue v) {
   return p->f && p->f->vars[v.var].kind != FL_KV_LOCAL;
 }
 
-/* Assigns "to op= e". The new value is the result; it is kept in a temporary if it would otherwise
-** be read from memory again. */
+/* Assigns "to op= e" and returns the new value, in a temporary if it would otherwise be read from
+** memory again. A sum in memory whose value is unused becomes an accumulating store. */
 static fl_cvalue update(fl_front *p, fl_cvalue to, int op, fl_kexpr *e, int unused,
                        int32_t line) {
   if (p->failed || !e) return fl_val_none();

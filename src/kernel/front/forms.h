@@ -1,6 +1,6 @@
 /* Unions, operators of structs, printf, lists of arrays, textures, pointers and references to one
-** or another: the functions of union.c, operator.c, printf.c, texture.c, turn.c and choose.c, with
-** some of parameter.c, value.c and view.c. */
+** of several objects: the functions of union.c, operator.c, printf.c, texture.c, turn.c and
+** choose.c, with some of parameter.c, value.c and view.c. */
 #ifndef FL_KERNEL_FORMS_H
 #define FL_KERNEL_FORMS_H
 #include "kernel/front/front.h"
@@ -12,11 +12,11 @@ fl_kturn *fl_turn_of(const fl_front *p, int32_t var);        /* NULL: var is an 
 ** one of several arrays)? It may if 'of' is a number, or a struct of numbers of one type. */
 int fl_turn_fits(const fl_front *p, const fl_ctype *of, const fl_cvalue *v);
 /* Called if one pointer is to point where x does and where y does, into two arrays. 1: it can, as
-** the body is read with turns (such pointers); 0: not yet: the body may be read again with them. */
+** the body is read with turns; 0: it can not, but the body may be read again with turns. */
 int fl_turn_wanted(fl_front *p, const fl_cvalue *x, const fl_cvalue *y);
 /* Is pointer 'name' assigned between token 'at', 'depth' blocks deep, and the end of its block? */
 int fl_turn_later(const fl_front *p, int64_t at, int depth, const char *name);
-/* fl_turn_later that also counts ++ and +=, and with 'passed' uses as an argument by itself. */
+/* As fl_turn_later, but ++ and += count too, and with 'passed' the pointer alone as an argument. */
 int fl_turn_moves(const fl_front *p, int64_t at, int depth, const char *name, int passed);
 fl_kexpr *fl_turn_same(fl_front *p, fl_cvalue x, fl_cvalue y);   /* do they point into one array? */
 /* Makes a turn (a pointer into one of several arrays). from: where it points at first, or NULL. */
@@ -38,13 +38,13 @@ void fl_choose_name(fl_front *p, const char *name, const fl_kexpr *e);
 /* Turns the value v of a choice of two lvalues, or of a const variable, into the lvalue; any other
 ** v stays. */
 void fl_choose_place(fl_front *p, fl_cvalue *v, int32_t line);
-/* Requests arrays for variables of which x and y point to one or the other. 1: the body is read
-** again with them. */
+/* Requests that variables to which x and y point become arrays, so that one pointer can point to
+** either. 1: the body is read again with these arrays. */
 int fl_choose_arrays(fl_front *p, const fl_cvalue *x, const fl_cvalue *y);
 /* Turns v into what a reference is bound to: an lvalue that stays where it is when a pointer into
 ** one of several arrays, through which it was found, is assigned. A choice of two lvalues may stay
 ** a value if the reference is to const and nothing changes these: they are const, or variables of
-** threads that the function called (which writes only what it declares: 'pure') can not reach. */
+** the thread, and the called function writes nothing of its caller ('pure'). */
 void fl_choose_bound(fl_front *p, fl_cvalue *v, int is_const, int pure, const char *name,
                      int32_t line);
 
@@ -55,8 +55,8 @@ int fl_view_array(fl_front *p, int32_t var);
 void fl_emit_assign(fl_front *p, int32_t var, fl_kexpr *e, int32_t line);
 /* object.c. A variable for a leaf of an object; -1: no memory. */
 int fl_decl_leaf(fl_front *p, const fl_kfield *f, fl_kvkind kind, int type, int32_t line);
-/* call.c. fl_parse_arguments from after "(" or, with close = "}", after "{": there they are in
-** order. */
+/* call.c. fl_parse_arguments from after "(" or, with close = "}", after "{": there they are
+** evaluated in order. */
 int fl_parse_list(fl_front *p, fl_cvalue *args, int max, int close, const char *what);
 /* Does the function write nothing that its caller has, so that what it gets by reference to
 ** const, or as a const object, may be a copy? */
@@ -87,8 +87,8 @@ fl_kstmt *fl_val_must(fl_front *p, fl_kexpr *is, const char *what, int32_t line)
 fl_cvalue fl_turn_list(fl_front *p, fl_cvalue first, int n, fl_kexpr *at, int32_t line);
 
 /* shared.c. fl_shared_is: may v, an address in shared memory, be a number of type t?
-** fl_shared_wrong: refuses it where it is another number. fl_call_shared: 1: 'name' is
-** __cvta_generic_to_shared or an asynchronous copy; *out: its value. */
+** fl_shared_wrong: refuses a use of such an address as any other number. fl_call_shared: 1: 'name'
+** is __cvta_generic_to_shared or an asynchronous copy; *out: its value. */
 void fl_cast_address(fl_front *p, fl_cvalue *v, int32_t line);       /* v counts bytes then */
 int fl_shared_is(const fl_cvalue *v, const fl_ctype *t);
 fl_kexpr *fl_shared_wrong(fl_front *p, int32_t line);

@@ -22,15 +22,15 @@ typedef enum {
   FL_V_LIST         /* { … } at token 'at', not read yet */
 } fl_vkind;
 
-/* Where an object lies. LEAF: each leaf (scalar or array) of the declared object is a separate
-** variable; those of this part of it begin at var; idx counts elements along the dimensions that
-** are indexed so far (NULL: 0). LINEAR: all scalars are in one variable; idx counts scalars. */
+/* Where an object lies. LEAF (linear 0): each leaf (scalar or array) of the declared object is a
+** separate variable; those of this object begin at var; idx counts elements along the dimensions
+** indexed so far (NULL: 0). LINEAR (linear 1): all scalars are in one variable; idx counts them. */
 typedef struct fl_cvalue {
   uint8_t kind, linear, is_const, rvalue;
-  uint8_t null, list;   /* is it null? number of pointers in a list (from var on); 0: no list */
-  uint8_t torn;              /* PLACE or a choice (either): an argument that another one changes: x
-                             ** in f(x, x++). It may be bound to a reference; reading it gives the
-                             ** value that it had, in 'e' or 'parts'; NULL: it may not be read */
+  uint8_t null, list;   /* null: it is null; list: number of pointers in a list from var on, or 0 */
+  uint8_t torn;              /* PLACE or a choice (either): an argument that another argument
+                             ** changes, as x in f(x, x++). It may be bound to a reference; a read
+                             ** gives its old value, in 'e' or 'parts' (NULL: it is refused) */
   uint8_t unit;           /* LINEAR: the unit of idx in bytes; 0: the size of an element (view.c) */
   uint8_t member;   /* not LINEAR: a member of a struct: the next member is in another variable */
   uint8_t address;           /* POINTER: it is the number that __cvta_generic_to_shared gives, which
@@ -49,7 +49,7 @@ typedef struct fl_cvalue {
                                      ** (choose.c); NULL: it is not */
   };
 } fl_cvalue;
-/* c NULL: the arms have effects, so that the lvalue can not be had. */
+/* The two lvalues of "c ? x : y". c NULL: the arms have effects, so that it can be no lvalue. */
 typedef struct fl_keither { fl_kexpr *c; fl_cvalue x, y; } fl_keither;
 
 /* ---- names ----------------------------------------------------------------------------------- */
@@ -58,8 +58,8 @@ typedef enum {
   FL_SYM_POINTER,   /* pointer variable: v is what it points to; offset: the variable that holds its
                     ** index, or -1 (never assigned again); v.type NULL: no value yet */
   FL_SYM_REFERENCE, /* another name of v */
-  FL_SYM_CONSTANT,  /* v is a constant: of a variable, if v.named */
-  FL_SYM_TABLE,     /* a constant array or struct, values in 'data'; variables come at first use */
+  FL_SYM_CONSTANT,  /* v is a constant; if v.named, the value of a const variable */
+  FL_SYM_TABLE,     /* constant array or struct, values in 'data'; first use makes variables */
   FL_SYM_MEMORY,    /* variable of file scope: a further parameter of kernels that use it */
   FL_SYM_DYNAMIC,   /* extern __shared__ at file scope: elements of 'type' */
   FL_SYM_SHARED,    /* __shared__ at file scope */
@@ -91,7 +91,7 @@ typedef struct fl_kformal {
   const fl_ctype *type;          /* NULL: auto, or a function */
   uint8_t by_reference, is_const;
   uint8_t is_function;         /* a pointer to a function: its value is an object, as for lambdas */
-  uint8_t late;      /* the default is in the definition outside of the struct: for later calls */
+  uint8_t late;      /* its default is given outside of the struct: only later calls may use it */
   int64_t init;                  /* token of its default; 0: none */
 } fl_kformal;
 
@@ -182,7 +182,7 @@ struct fl_symbol {
   int32_t n, line;
   uint8_t kind;
   fl_cvalue v;
-  int32_t offset, may_be_null;  /* POINTER: variable of its index; 1: assigning it sets v.when */
+  int32_t offset, may_be_null;  /* POINTER: variable of its index; does assigning it set v.when? */
   const fl_ctype *type;      /* TABLE, TYPE: its type; FUNCTION: its type as a value, or NULL */
   const fl_kvalue *const *data;
   const fl_kfunc *of;        /* TABLE: variables from v.var on exist in this function */
@@ -237,7 +237,7 @@ typedef struct fl_front {
   int64_t scope;             /* first symbol of the block being read */
   int pack;                  /* 1 + the element of packs (T... v) that is being expanded; 0: none */
   fl_kstored *stored;        /* objects whose elements have another type than declared (view.c) */
-  int restored, as_declared; /* is the body read again with 'stored'? is it read as declared? */
+  int restored, as_declared; /* must the body be read again with 'stored'? is it read without? */
   int angle;            /* inside <…>, outside of brackets there: '>' and '>>' end the expression */
   int spaces;                /* there are namespaces, so a name may stand for two things */
   int bare;                  /* fl_ktype of floating literals without suffix; VOID: f64 */
@@ -264,7 +264,7 @@ void fl_front_skip(fl_front *p);                              /* skips a balance
 int fl_front_past(fl_front *p, int k);                        /* the token after one at k */
 /* Skips to the punctuator a or b, or to the end; what is in brackets does not count. */
 void fl_front_skip_to(fl_front *p, int a, int b);
-void fl_front_seek(fl_front *p, int a, int b);    /* the same, and what is in brackets does count */
+void fl_front_seek(fl_front *p, int a, int b);    /* skips to a or b, also within brackets */
 void fl_refuse(fl_front *p, int32_t line, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 /* Refuses a text that is too large for any compiler; no compiler gets it (fl_ksource.too_large). */
@@ -595,6 +595,6 @@ void fl_parse_return(fl_front *p, int32_t line);             /* behind the word 
 void fl_skip_statement(fl_front *p);                         /* one that is not read */
 void fl_parse_compound(fl_front *p);                         /* at '{', with a scope */
 fl_kstmt *fl_emit(fl_front *p, int kind, int32_t line);
-void fl_emit_here(fl_front *p, int32_t line);    /* FL_KBAR_HERE: of the lanes that reach it */
+void fl_emit_here(fl_front *p, int32_t line);    /* a barrier of the lanes that reach it */
 fl_kblock *fl_front_into(fl_front *p, fl_kblock *b);    /* emits into b; returns the previous one */
 #endif

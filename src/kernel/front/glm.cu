@@ -1,6 +1,6 @@
 /*
 ** Vectors and matrices as GLM has them: "glm::name" is fl_glm_name (library.c). A matrix of C
-** columns of R numbers is m[c][r], and m * v sums its columns.
+** columns of R numbers is m[c][r], and m * v is the sum of its columns times the numbers of v.
 */
 #define D __device__
 #define V2(E, P) E(x, P, 0) E(y, P, 1)

@@ -126,7 +126,8 @@ static const char *drop(fl_text *t, const char *from, const char *to) {
   return to;
 }
 
-/* Replaces "__has_include" (…) and similar with 1 or 0. Returns the address after it. */
+/* Replaces "__has_include(…)" with 1 if the file may be included, else 0, and similar words
+** (askers) with 0. Returns the address after it. */
 static const char *put_asked(fl_text *t, const char *s, int folders) {
   const char *at = skip(s + word_length(s));
   if (*at == '(') {

@@ -16,8 +16,9 @@ extern const char fl_kwmma_text[];           /* kernel/front/wmma.cu, embedded *
 
 static int is_letter(char c) { return isalnum((unsigned char)c) || c == '_'; }
 
-/* Is s, a name in the library's text, the name of a function that is defined there? On the line of
-** a definition no '(' precedes its name; rows of macros start with the name that they define. */
+/* Is s, a name in the library's text, the name of a function that is defined there? A definition is
+** a line that begins with __device__ and has no '(' before the name, or a row of a macro that
+** defines functions (REDUCE, PAIR1, PAIR2). */
 static int is_definition(const char *s) {
   const char *line = s;
   while (line > fl_klibrary_text && line[-1] != '\n') line--;
@@ -123,8 +124,8 @@ static int is_asked(const fl_ktoks *toks) {
 
 /* ---- namespace std ---- */
 
-/* The definitions of macros for those names of namespace std that the source uses and std.cu
-** defines; NULL: none. min and max without an argument in <…> are CUDA's. */
+/* "#define FL_STD_name" for each name of namespace std that the source uses and that std.cu defines
+** or that ends in "_v"; NULL: none. min and max without an argument in <…> are CUDA's. */
 static const char *asked_of_std(fl_karena *a, const fl_ktoks *toks) {
   const char *asked = NULL;
   for (int64_t i = 0; i + 3 < toks->n; i++) {
@@ -145,7 +146,7 @@ static const char *asked_of_std(fl_karena *a, const fl_ktoks *toks) {
   return asked;
 }
 
-/* Puts the text before the tokens, as line 0. */
+/* Puts the tokens of 'text' before 'toks', with line number 0. 0: no memory, or a wrong text. */
 static int put_before(fl_karena *a, const char *text, const char *given, fl_ktoks *toks) {
   fl_ktoks lib = { NULL, 0, 0 };
   int ok = fl_kpreprocess(a, text, strlen(text), given, &lib);

@@ -51,7 +51,7 @@ __device__ double __hiloint2double(int high, int low) {
   return __longlong_as_double((long long)high << 32 | (unsigned)low);
 }
 
-/* ---- what waits for copies that are made at once (shared.c) ---- */
+/* ---- waits for asynchronous copies: these are made at once (shared.c), so nothing is left ---- */
 __device__ void __pipeline_commit() {}
 __device__ void __pipeline_wait_prior(size_t) {}
 
@@ -306,7 +306,8 @@ struct fl_cg_coalesced_group {
     return r;
   }
 };
-/* Any of the others: a group of the block (no lanes) or of some lanes of a warp. */
+/* To this type every other group converts: all threads of the block (fl_lanes is 0), or the lanes
+** fl_lanes of a warp. */
 struct fl_cg_thread_group {
   unsigned fl_n, fl_lanes;
   __device__ fl_cg_thread_group(unsigned n, unsigned lanes) : fl_n(n), fl_lanes(lanes) {}
@@ -327,7 +328,7 @@ struct fl_cg_thread_group {
   __device__ unsigned size() const { return fl_n; }
   __device__ unsigned num_threads() const { return fl_n; }
 };
-/* Part rank / n of the threads of g; the last part of a group may have fewer. */
+/* The part of n threads of g in which this thread is; the last part may have fewer threads. */
 template <class P> __device__ fl_cg_thread_group fl_cg_tiled_partition(const P &g, unsigned n) {
   assert(n > 0u && n <= 32u && (n & (n - 1u)) == 0u && "tiles have 1, 2, 4, 8, 16 or 32 threads");
   const fl_cg_thread_group all(g);
@@ -339,7 +340,7 @@ template <class P> __device__ fl_cg_thread_group fl_cg_tiled_partition(const P &
     if ((all.fl_lanes >> l & 1u) != 0u && k++ - first < n) lanes |= 1u << l;
   return fl_cg_thread_group(have, lanes);
 }
-/* Threads of a group with the same label; those of a coalesced group alone may be fewer. */
+/* The threads of g that have the same label as this thread. */
 template <class T> __device__ fl_cg_coalesced_group fl_cg_labeled_partition(
     const fl_cg_coalesced_group &g, T label) {
   return fl_cg_coalesced_group{__match_any_sync(g.fl_mask, label)};

@@ -16,7 +16,8 @@ const char *fl_member_class(const fl_ctype *t) {
 
 static int has_field(const fl_ctype *t, const char *name, int32_t n);
 
-/* The base of t that has a field 'name'; NULL: none. Unnamed members count as bases. */
+/* The base of t that has a field 'name'; NULL: none. Unnamed structs and unions among the members
+** count as bases. */
 static const fl_ctype *base_with(const fl_ctype *t, const char *name, int32_t n) {
   for (int i = 0; i < t->s->n_fields; i++) {
     if (!t->s->fields[i].base) continue;
@@ -73,8 +74,8 @@ typedef struct body {            /* of a struct being read */
 ** in m->inner, and are not inherited. */
 static int arguments_of(const fl_kmembers *m) { return m ? m->n_args : 0; }
 
-/* Inherits from base t: types and constants (functions = 0), or the functions that no symbol of the
-** same name from 'mark' on hides. */
+/* Inherits from base t: types and constants (functions = 0), or (functions = 1) the functions that
+** no symbol of the same name from 'mark' on hides. */
 static void take_over(fl_front *p, const fl_ctype *t, int functions, int64_t mark) {
   const fl_kmembers *m = t->s->members;
   for (int64_t i = arguments_of(m); m && i < m->n_inner; i++) {
@@ -247,8 +248,9 @@ static void member(fl_front *p, body *b) {
   field_lines(p, b);
 }
 
-/* 1: the signature was read. 0: it was refused, or it is a function of the host with types of the
-** host, and was skipped. */
+/* Reads the result and the parameters of member d. 1: they were read, or are read at each call (of
+** a template). 0: they were refused, or d is a function of the host with types of the host, and was
+** skipped. */
 static int signature(fl_front *p, fl_kdevice *d, const fl_ctype *owner) {
   const fl_kattempt from = fl_front_try(p);
   d->owner = owner;
@@ -267,7 +269,7 @@ static int takes_own(const fl_ctype *t, const char *name) {
   return 0;
 }
 
-/* In a struct that is copied member by member: refuses members that define how they are copied. */
+/* Refuses members whose types define how they are copied: a struct is copied member by member. */
 static void check_copies(fl_front *p, const body *b, int32_t line) {
   for (int i = 0; i < b->n; i++) {
     const fl_ctype *t = fl_ctype_innermost(b->fields[i].type);

@@ -173,7 +173,8 @@ static void zero_array(fl_front *p, fl_cvalue place, int64_t from, int32_t line)
   fl_front_into(p, out);
 }
 
-/* Initialises the parts from number i on, for which there are no initialisers. */
+/* Initialises the parts from number i on, for which there are no initialisers, with defaults or
+** zero. */
 static void rest_from(fl_front *p, fl_cvalue place, int64_t i, int32_t line) {
   if (place.type->kind == FL_C_ARRAY && !p->table) zero_array(p, place, i, line);
   else for (; i < parts_of(place.type) && !p->failed; i++) rest(p, place, i, line);
@@ -295,7 +296,7 @@ void fl_decl_fill(fl_front *p, fl_cvalue place) {
 /* ---- tables ---------------------------------------------------------------------------------- */
 
 /* The clause k tokens ahead may be a pack expansion "f(v)...": how many initialisers it then gives
-** in addition to one; 0: it is none. */
+** in addition to one (-1 for an empty pack); 0: it is none. */
 static int64_t more_of_pack(fl_front *p, int k) {
   const int64_t at = p->at;
   p->at += k;

@@ -98,9 +98,9 @@ fl_kblock fl_order_cut(const fl_kmark *m) {
 }
 
 /* A search for effects (writes to variables). first: only variables with lower numbers count, those
-** from before the operands were read, and pointers into one of several. which: PLAIN: effects of
-** called functions are left out; ALL: they are not. meet: called for each effect; if it returns
-** true the search ends. */
+** from before the operands were read, and pointers into one of several arrays. which: PLAIN:
+** effects of called functions are left out; ALL: they are not. meet: called for each effect; if it
+** returns true the search ends. */
 enum { PLAIN = 1, ALL };
 typedef struct effects {
   const fl_front *p;
@@ -167,8 +167,9 @@ void fl_order_before(fl_front *p, fl_cvalue *v, int n, const fl_kmark *m, int ad
     const fl_cvalue before = v[i];
     v[i] = kept(p, before, address, line);
     if (!address || before.kind != FL_V_EXPR || !before.either) continue;
-    v[i].either = before.either;           /* a reference is bound to what was chosen, not to its */
-    v[i].is_const = before.is_const;       /* value at this point */
+    /* a reference is bound to the chosen lvalue, not to the value that it has at this point */
+    v[i].either = before.either;
+    v[i].is_const = before.is_const;
     v[i].torn = 1;
   }
   if (cut) fl_kblock_append(m->b, after);

@@ -142,8 +142,9 @@ static int has_default(fl_front *p, const fl_kdevice *d) {
   return is;
 }
 
-/* Has parameter i of template b the name of a parameter of a, but not of number i (other = 0: of
-** any)? Defaults, which are read among b's names, may then mean a's. */
+/* Has a parameter of template b the name of a parameter of template a? With 'other', parameters of
+** the same number do not count. Defaults, which are read with b's names, may then mean a's
+** parameter. */
 static int confused(const fl_ktparam *a, int n, const fl_ktparam *b, int m, int other) {
   int is = 0;
   for (int i = 0; i < n; i++)

@@ -25,7 +25,7 @@ fl_symbol *fl_pack_element(fl_front *p, fl_symbol *s) {
 }
 
 /* The number of elements of the packs that tokens 'from' to end - 1 name; -1: they name no pack.
-** All packs in one expansion must have the same number. */
+** All packs in one expansion must have the same number of elements. */
 static int64_t count(fl_front *p, int64_t from, int64_t end) {
   int64_t n = -1;
   for (int64_t i = from; i < end && !p->failed; i++) {

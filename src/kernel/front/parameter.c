@@ -118,7 +118,7 @@ static void place(fl_kfunc *f, fl_kparam *q, int64_t *at) {
 }
 
 /* Replaces the last parameter of f so far, a list of n arrays (a T **), by n pointers. The first of
-** them takes its place. */
+** them takes its place. n <= 0: the length is unknown, so the body is refused. */
 static void list_parameters(fl_front *p, fl_kfunc *f, const fl_ctype **types, int n, int64_t *at) {
   fl_kparam *q = &f->params[f->n_params - 1];
   const fl_ctype *t = types[f->n_params - 1];

@@ -98,7 +98,8 @@ void fl_pattern_add(fl_front *p, fl_ktemplate *t, fl_ktparam *params, int n) {
   if (fl_front_need(p, ';')) t->patterns = s;
 }
 
-/* Skips "typename std::enable_if<…>::type" as the type of a constant; returns its first token. */
+/* Skips "typename std::enable_if<…>::type" as the type of a constant; returns its first token; 0:
+** it is something else. */
 int64_t fl_pattern_condition(fl_front *p) {
   const int64_t at = p->at;
   int k = fl_ktok_is(fl_front_tok(p), "typename");

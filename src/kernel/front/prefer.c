@@ -53,7 +53,8 @@ static int is_parameter(const fl_kdevice *d, const fl_ktok *t) {
   return 0;
 }
 
-/* Is 'what' an instance of 'of', which is a formal of d? */
+/* Is 'what' an instance of 'of', which is a formal of d? list: the *n parameters of d's template
+** that earlier formals have determined. */
 static int matches(const fl_kdevice *d, const pattern *of, const pattern *what, given *list,
                    int *n) {
   int k = 0;

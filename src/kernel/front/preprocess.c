@@ -272,8 +272,8 @@ static void define(pre *p, int32_t line, span s) {
   p->macros = m;
 }
 
-/* Conditions: integers, names (0), and C's operators by precedence climbing. 'wrong': something
-** else was found, so the condition has no value. */
+/* Conditions: integers, names (0, but true is 1), and C's operators by precedence climbing.
+** 'wrong': something else was found, so the condition has no value. */
 typedef struct cond { const fl_ktok *at, *end; int depth, wrong; } cond;
 static int64_t condition(cond *c, int level);
 
@@ -381,7 +381,7 @@ static void open_ifdef(pre *p, int32_t line, span rest, int wanted) {
   open_if(p, line, known == wanted);
 }
 
-/* Handles #elif with its condition, and #else. */
+/* Handles #elif with its condition 'asked', and #else, for which 'asked' is NULL. */
 static void other_if(pre *p, int32_t line, const span *asked) {
   const int k = p->n_ifs - 1;
   if (k < 0 || p->ifs[k].last) {

@@ -79,8 +79,9 @@ static int is_idle(const char *s, size_t n) {
   return is_among(s, n, idle, sizeof idle / sizeof *idle);
 }
 
-/* Does the part belong to the name of the function for instruction s? .ca and .cg copy other sizes;
-** the parts of ldmatrix may have another order, and it must say .shared. */
+/* Does this part of instruction s's name belong to the name of its function? Parts that is_idle
+** names do not, but in cp.async, where .ca and .cg copy other sizes. The fixed parts of ldmatrix do
+** not, in any order; .shared does, so one of other memory is unknown. */
 static int in_name(const char *s, size_t n, const char *part, size_t k) {
   if (n > 9 && !memcmp(s, "cp.async.", 9) && k == 2) return 1;
   if (n < 9 || memcmp(s, "ldmatrix.", 9)) return !is_idle(part, k);

@@ -216,7 +216,7 @@ LDMATRIX1(ldmatrix_x1_trans_shared, fl_columns)
 LDMATRIX2(ldmatrix_x2_trans_shared, fl_columns)
 LDMATRIX4(ldmatrix_x4_trans_shared, fl_columns)
 
-/* ---- copies from global to shared memory (shared.c), which are made at once ---- */
+/* ---- waits for copies from global to shared memory, which shared.c makes at once ---- */
 __device__ void fl_ptx_cp_async_commit_group() {}
 __device__ void fl_ptx_cp_async_wait_group(int) {}
 __device__ void fl_ptx_cp_async_wait_all() {}

@@ -73,7 +73,8 @@ int fl_scope_prefix(fl_front *p, const fl_symbol **inner, int64_t *n) {
   return found;
 }
 
-/* Makes a name that two namespaces define mean neither of the two. */
+/* Makes each name that a symbol from number 'from' on and an earlier one define unusable: it may be
+** of two namespaces, and these are not told apart. */
 void fl_scope_tell_apart(fl_front *p, int64_t from) {
   for (int64_t i = from; i < p->syms.n && p->spaces; i++) {
     fl_symbol *s = &p->syms.at[i];

@@ -45,7 +45,7 @@ static void copy(fl_front *p, fl_cvalue to, fl_cvalue from, int64_t size, fl_kex
   const int64_t each = fl_ctype_size(t);
   align(p, &to, size, t, line);
   align(p, &from, size, t, line);
-  if (n) {                                    /* a part of an element makes n % each * 32 > size */
+  if (n) {                                    /* n % each * 32 > size if n ends inside an element */
     n = fl_val_stable(p, fl_val_convert(p, n, FL_KT_U64));
     fl_kexpr *e = fl_arith(p, FL_KO_REM, n, fl_kexpr_int(p->a, FL_KT_U64, each), line);
     e = fl_arith(p, FL_KO_MUL, e, fl_kexpr_int(p->a, FL_KT_U64, 32), line);
@@ -64,8 +64,8 @@ static void copy(fl_front *p, fl_cvalue to, fl_cvalue from, int64_t size, fl_kex
   }
 }
 
-/* The operands of a copy: to, from, size, and either how many bytes are read or (pipe) how many at
-** the end are not. least: the smallest size. */
+/* Reads the arguments of an asynchronous copy and makes it: to, from, size, and perhaps how many
+** bytes are read or (pipe) how many at the end are not. least: the smallest size allowed. */
 static void asynchronous(fl_front *p, const fl_ktok *t, const fl_cvalue *args, int n, int least,
                          int pipe) {
   const int32_t line = t->line;

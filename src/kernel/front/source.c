@@ -255,8 +255,8 @@ static void bind_pointer(fl_front *p, fl_kfunc *f, const fl_kparam *q, const fl_
   if (s) s->type = t->of, s->offset = offset;
 }
 
-/* Binds a number or struct; one whose elements are stored in another way than declared (view.c) to
-** a copy. */
+/* Binds a parameter that is a number or struct to its variables, or to a copy if its elements are
+** stored as another type than declared (view.c). */
 static void bind_number(fl_front *p, const fl_kparam *q, const fl_ctype *t) {
   fl_cvalue v = { .kind = FL_V_PLACE, .type = t, .var = q->first_var };
   const char *name = q->name;
@@ -398,7 +398,7 @@ static void read_body(fl_front *p, pending *k) {
 
 /* ---- the source ------------------------------------------------------------------------------ */
 
-/* Refuses the kernels of a text that is too large to be read. */
+/* Refuses kernel f, which was not read, since its text is too large. */
 static void refuse_unread(const fl_ksource *s, fl_kfunc *f) {
   f->has_body = 0;
   f->refusal = s->too_large;

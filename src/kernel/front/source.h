@@ -1,5 +1,5 @@
 /*
-** A source text and the kernels found in it. Every __global__ function gets an entry with its
+** A source text and the kernels found in it. Every __global__ function gets a fl_kfunc with its
 ** signature; one whose body lies outside the language (docs/kernels.md) has no body but a refusal
 ** with line and reason: it still runs on the GPU as given, without a derivative.
 */
@@ -15,8 +15,8 @@ typedef struct fl_ksource {
   fl_kfunc **kernels;        /* in the order of the text */
   int32_t n_kernels;
   int host;                  /* it has host code, which NVRTC would not read */
-  int32_t error_line;    /* line of the error in a text whose signatures cannot be found; 0: none */
-  const char *error;         /* the error; NULL: none. Kernels before that line are listed */
+  int32_t error_line;    /* line of 'error', the reason why the text has no kernel; 0: none */
+  const char *error;         /* why the text has no kernel; NULL: it has one */
   int32_t too_large_line;    /* line of something that no compiler accepts: it is too large (arrays,
                              ** nesting, length), or is a wrong directive; 0: none */
   const char *too_large;     /* what is wrong; NULL: nothing. The text is given to no compiler */
@@ -46,7 +46,7 @@ typedef struct fl_kmap {
   fl_kfunc *f;               /* its first n_args variables are the arguments; the body is empty */
   int32_t n_args;
   fl_kexpr *value;           /* NULL: see error */
-  const char *error;         /* the error, with its column; NULL: none */
+  const char *error;         /* why the text was refused; NULL: it was not */
 } fl_kmap;
 
 /* Number of names before "->", or -1 (the text has no "->" or no names). */

@@ -1,8 +1,8 @@
 /*
 ** What kernels use of the headers <limits>, <type_traits>, <utility>, <algorithm> and <array>: the
 ** text is read by the CPU's front end (library.h) and given to NVRTC inside namespace std, with
-** FL_STD_ALL. The front end knows no const types and no references as
-** arguments: their patterns fit nothing.
+** FL_STD_ALL. The front end knows no const types and no references as arguments of templates, so it
+** never chooses specialisations for const T or T &.
 */
 #define FL_T1 template <class T>
 template <class T, T v> struct integral_constant { static constexpr T value = v; };

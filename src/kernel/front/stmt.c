@@ -511,7 +511,8 @@ static void skip_attributes(fl_front *p) {
   }
 }
 
-/* Skips statements that do nothing: __builtin_assume(…), static_assert(…), a namespace alias. */
+/* Takes a statement that emits nothing: a namespace alias, a static_assert (which is checked),
+** __builtin_assume(…) and similar calls. 0: there is none. */
 static int skip_hint(fl_front *p) {
   if (fl_front_word(p, "namespace")) { fl_scope_rename(p); return 1; }
   const fl_ktok *t = fl_front_tok(p);

@@ -76,8 +76,8 @@ static void template_param(fl_front *p, fl_ktparam *list, int n) {
                             ** used as given */
     p->at++;
     t->type = fl_ctype_void();
-  } else if (fl_front_word(p, "template")) {       /* template <…> class Op: the template is used */
-    p->at += fl_template_angle(p, 0) + 1;          /* as given */
+  } else if (fl_front_word(p, "template")) {
+    p->at += fl_template_angle(p, 0) + 1;          /* "template <…> class Op": used as given */
     t->type = fl_ctype_void();
     t->is_template = 1;
   } else {
@@ -179,12 +179,13 @@ static int holds(fl_front *p, const fl_ktparam *t, const fl_symbol *env, int n) 
   return !drops;
 }
 
-/* Fills in the defaults of parameters. 0: some have neither an argument nor a default. */
+/* Fills in the defaults of parameters. 0: the arguments do not fit: one is missing or of another
+** kind than its parameter, or an enable_if has no type. */
 static int bind(fl_front *p, const fl_ktparam *t, int n, fl_symbol *env) {
   for (int i = 0; i < n && !p->failed; i++) {
     if (t[i].check && !holds(p, &t[i], env, i)) return 0;
-    if (!env[i].name && t[i].init < 0) {           /* the argument is a null pointer, from which
-                                                   ** nothing can be deduced */
+    if (!env[i].name && t[i].init < 0) {           /* the default of an enable_if is nullptr: a
+                                                   ** constant takes its place */
       const fl_symbol one = { .kind = FL_SYM_CONSTANT, .offset = -1,
                               .v = fl_val_expr(fl_kexpr_int(p->a, FL_KT_I32, 0)) };
       fl_template_give(&env[i], &t[i], &one);
@@ -449,7 +450,7 @@ static void declare_struct(fl_front *p, fl_ktparam *params, int n) {
   fl_front_need(p, ';');
 }
 
-/* Adds an alias or a constant, whose declaration is read up to ';'. */
+/* Adds the template of an alias or a constant; its declaration is skipped up to ';'. */
 static void add_template(fl_front *p, fl_ktemplate of) {
   fl_ktemplate *t = fl_karena_new(p->a, sizeof *t);
   fl_front_seek(p, ';', ';');

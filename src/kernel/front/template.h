@@ -35,7 +35,8 @@ void fl_template_give_pack(fl_front *p, fl_symbol *to, const fl_ktparam *t, cons
 void fl_template_deduce(fl_front *p, const fl_kdeduction *d, const fl_kdevice *f,
                         const fl_kcall *c);
 /* The type T if the argument v is passed to a formal "T", "T *" (pointer) or "T (&)[N]", where T is
-** the array. NULL: it does not fit. */
+** the array. ref: the formal is a reference, for which an array stays one. NULL: it does not
+** fit. */
 const fl_ctype *fl_deduce_meet(fl_front *p, const fl_cvalue *v, int pointer, int array, int ref);
 /* index of the parameter of that name, or -1 */
 int fl_deduce_index(const fl_kdeduction *d, const fl_ktok *t);

@@ -70,8 +70,8 @@ void fl_deduce_struct(fl_front *p, const fl_kdeduction *d, const fl_ktemplate *o
   }
 }
 
-/* The element type of T[A][B] when it is matched with 'type'; A and B are the tokens at size[0],
-** size[1] … */
+/* The element type of T[A][B] when it is matched with 'type', from which A and B are deduced; they
+** are the tokens at size[0], size[1] … */
 static const fl_ctype *element_of(fl_front *p, const fl_kdeduction *d, const fl_ctype *type,
                                   const int64_t *size, int n) {
   for (int k = 0; k < n; k++) {

@@ -467,7 +467,8 @@ static fl_cvalue align_of(fl_front *p) {
   return fl_val_expr(t ? fl_kexpr_int(p->a, FL_KT_U64, fl_ctype_align(t)) : NULL);
 }
 
-/* 1: the object has operator 'op', *out is its result. 0: it converts to a number, in *out. */
+/* 1: the object has operator 'op', *out is its result; or the text is refused. 0: it converts to a
+** number, in *out. */
 static int of_object(fl_front *p, fl_cvalue v, int op, fl_cvalue *out, int32_t line) {
   const char name[] = { 'o', 'p', 'e', 'r', 'a', 't', 'o', 'r', (char)op, 0 };
   if (p->failed || fl_operator(p, name, &v, 1, out, line)) return 1;

@@ -107,8 +107,9 @@ int fl_view_array(fl_front *p, int32_t var) {
   return 1;
 }
 
-/* Requests elements of 'type' for the object of 'var', since elements are set in parts, or halves
-** are set to bits that are not a number: elements of the half type would not keep these. */
+/* If the object of 'var' has other elements than declared, requests elements of 'type', which then
+** stay: elements are set in parts, or halves are set to bits that are not a number, which elements
+** of the half type would not keep. */
 static void note_bits(fl_front *p, int32_t var, int type) {
   const home *h = p->as_declared ? NULL : p->f->vars[var].note;
   const fl_kstored *s = h ? find(p, h->at, h->name) : NULL;
@@ -229,8 +230,8 @@ static fl_kexpr *field(fl_kexpr *e, int from, int type) {
   }
 }
 
-/* The bits of a constant from bit 'from' on, as a number of 'type'; NULL: they are not a real
-** number. */
+/* The bits of a constant from bit 'from' on, as a number of 'type'; NULL: they are a NaN, or the
+** constant is a half. */
 static fl_kexpr *constant_part(fl_front *p, const fl_kexpr *e, int from, int type) {
   uint64_t u = (uint64_t)e->value.i;
   const float f = (float)e->value.d;

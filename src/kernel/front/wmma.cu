@@ -22,7 +22,8 @@ template <> struct fl_wmma_columns<fl_wmma_col_major> {
   static constexpr bool known = true, is = true;
 };
 struct fl_wmma_precision { struct tf32 {}; };
-/* What is in memory, and the least number of elements; 0: matrices have no such type. */
+/* The type of a matrix's elements in memory, and the least number of elements of a fragment; 0:
+** matrices have no such type. */
 template <class T> struct fl_wmma_of { typedef T type; static constexpr int least = 0; };
 #define OF(T, TYPE, N) \
   template <> struct fl_wmma_of<T> { typedef TYPE type; static constexpr int least = N; };
