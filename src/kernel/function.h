@@ -53,8 +53,8 @@ typedef struct fl_kfunction {
   struct fl_kfunction *batched;  /* this function for a whole batch in one launch, on CUDA
                                  ** (fl_kbatch); NULL: not made yet */
   fl_kcover *cover;      /* proofs of which outputs its launches write completely; NULL: none */
-  uint32_t ready;        /* bit d: device d has compiled it … */
-  unsigned ready_for;    /* … with these FL_LANE_* checks */
+  uint32_t ready;        /* bit d: device d has compiled it with 'ready_for' */
+  unsigned ready_for;    /* the FL_LANE_* checks with which devices have compiled it */
   uint8_t sums;         /* sums do not depend on their order: 2 more parameters, 2 launches */
   uint8_t slot[FL_KP_MAX_ARGS];  /* by parameter: 1 + the number of the sum that it receives, or
                                  ** 0 */

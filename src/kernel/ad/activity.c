@@ -84,7 +84,8 @@ static void spread(fl_kad_state *d, int (*see)(void *, fl_kstmt *)) {
   }
 }
 
-/* Views of dynamic shared memory are the same memory: a mark on one of them is set on all. */
+/* Views of dynamic shared memory are the same memory: a mark on one of them is set on all that have
+** real numbers. */
 static void join_dynamic(fl_kad_state *d, uint8_t *set) {
   int any = 0;
   for (int i = 0; i < d->n0; i++) any |= d->f->vars[i].dynamic && set[i];

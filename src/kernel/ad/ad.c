@@ -175,7 +175,7 @@ static void barrier(fl_kad_state *d, fl_kblock *b) {
   if (s) s->op = FL_KBAR_BLOCK;
 }
 
-/* The shadow of v: array[e] = 0 for e = first, first + by, … below count */
+/* Adds code that clears the shadow of v: array[e] = 0 for e = first, first + by, … below count. */
 static void clear(fl_kad_state *d, fl_kblock *b, int v, fl_kexpr *first, fl_kexpr *count,
                   fl_kexpr *by) {
   const int array = d->shadow[v];

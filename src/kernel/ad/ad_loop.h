@@ -46,9 +46,9 @@ typedef struct fl_kloop {
   ** iteration from the last of these on? If so snapshots are one iteration apart there, else their
   ** iterations are in the array 'pos'. on_it: the newest snapshot is that of iteration k. */
   int32_t trips, k, stride, sp, p, m, taken, regular, pos, on_it;
-  int type;                      /* of those that count iterations */
+  int type;                      /* type of the variables that count iterations */
   int64_t slots;                 /* number of snapshots that there is room for; 0: no state */
-  int64_t first;                 /* … and how many of these the loop itself may take */
+  int64_t first;                 /* how many of the 'slots' snapshots the loop itself may take */
   int whole;                     /* there is room for the snapshots of all rounds */
   int barrier;         /* 1 + the fl_kbarrier of a barrier in the loop that must be kept; 0: none */
 } fl_kloop;
@@ -73,15 +73,15 @@ void fl_kloop_put_back(fl_kloop *l, fl_kset set, fl_kblock *b);
 /* After the loop: removes from 'keep' (variables whose old values must be restored, since reverse
 ** code reads them) what has been restored, and adds what the loop's reverse code reads. */
 void fl_kloop_update_keep(fl_kloop *l, fl_kset keep, int replayed);
-/* A loop that runs as often, with an empty body; NULL: no memory. */
+/* A loop that runs as often as l->s, with an empty body; NULL: no memory. */
 fl_kstmt *fl_kloop_head(const fl_kloop *l, fl_kblock *b);
 /* A copy of the loop that computes only those of its values that are needed later. */
 void fl_kloop_replay_loop(fl_kloop *l, fl_kblock *b);
 /* The forward and the reverse code of one iteration (fl_kad_sweep). carried: what the next one
 ** reads. */
 void fl_kloop_sweep(fl_kloop *l, fl_kset keep, fl_kset carried, fl_kblock *f, fl_kblock *r);
-/* Can the block keep a copy of shared array x? It can if the loop has a barrier, since then all
-** threads of the block run the loop. */
+/* Can the block keep a copy of shared array x? It can if the loop has a barrier of the block, so
+** that all threads run the loop, and x is dynamic or not too large. */
 int fl_kloop_can_copy_shared(const fl_kloop *l, const fl_kvar *x);
 /* A new variable with room for n values of v, which is no pointer; -1: no memory. If v is dynamic
 ** shared memory: v, and *region is the first of n new regions. */

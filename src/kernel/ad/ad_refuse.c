@@ -42,8 +42,9 @@ static int see_atomic(void *arg, fl_kstmt *s) {
   return 1;
 }
 
-/* Refuses views of dynamic shared memory of two types: a store to one may overwrite the other,
-** which the derivative does not track. */
+/* Refuses views of dynamic shared memory of two types if one of them has a derivative: a store to
+** one may overwrite the other, which the derivative does not track. Else counts the regions that
+** shadows need. */
 static void refuse_dynamic(fl_kad_state *d) {
   int n = 0, v = -1;
   uint8_t *used = fl_karena_new(d->a, (size_t)d->n0 + 1);

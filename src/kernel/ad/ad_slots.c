@@ -144,7 +144,9 @@ static int reads_final_values(const fl_kloop *l, int v) {
 }
 
 /* Sets *bytes and *shared to the size of a snapshot in registers or local memory and in shared
-** memory. Where 'keep' has a variable, its value before the loop counts as well. */
+** memory, and *dynamic to 1 if it has dynamic shared memory. Arrays that need no snapshot leave
+** l->state. Those in 'keep' need their values before the loop too, so their stores are undone if
+** possible. */
 static void measure_state(fl_kloop *l, fl_kset keep, int64_t *bytes, int64_t *shared,
                           int *dynamic) {
   fl_kad_state *d = l->d;
@@ -186,8 +188,8 @@ static const fl_kstmt *before_loop(const fl_kloop *l, const fl_kblock *b) {
   return NULL;
 }
 
-/* The size of a snapshot is 'bytes' of a thread and 'shared' of a block, 'dynamic': and a region of
-** dynamic shared memory. */
+/* Chooses the number of snapshots. One takes 'bytes' bytes of a thread, 'shared' bytes of a block
+** and, with 'dynamic', a region of dynamic shared memory. */
 static void choose_slots(fl_kloop *l, int64_t bytes, int64_t shared, int dynamic) {
   fl_kad_state *d = l->d;
   const int64_t room = d->r->slot_bytes > 0 ? d->r->slot_bytes : FL_KAD_SLOT_BYTES;
@@ -403,7 +405,8 @@ static void find_newest(fl_kloop *l, fl_kblock *b, fl_kexpr *top) {
   if (c) kx_set(d, &c->body, l->p, fl_kexpr_load(d->f, l->pos, top));
 }
 
-/* Adds code that runs on from iteration p, up to k, and takes a snapshot. */
+/* Adds code that runs iterations from p on, at most up to k, and then takes a snapshot unless k is
+** reached. */
 static void run_on(fl_kloop *l, fl_kblock *b, fl_kexpr *short_of) {
   fl_kad_state *d = l->d;
   kx_set(d, b, l->m, num(l, 1));

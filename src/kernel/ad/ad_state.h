@@ -1,8 +1,8 @@
 /*
-** What the files of AD share while one function is derived. 'f' is at once source and result:
-** a clone of the kernel, normalised (norm.c), whose body is removed, read, and replaced. Its first
-** n0 variables are the source's, later ones are made here. Expressions of the source are shared
-** freely by what is built; fl_kad_tidy copies everything once at the end.
+** What the files of AD share while one function is derived. 'f' is at once source and result: a
+** clone of the kernel, normalised (norm.c), whose body is removed, read, and replaced. Its first n0
+** variables are those of the normalised source, later ones are made here. Expressions of the source
+** are shared freely by what is built; fl_kad_tidy copies everything once at the end.
 */
 #ifndef FL_KERNEL_AD_STATE_H
 #define FL_KERNEL_AD_STATE_H
@@ -69,8 +69,9 @@ typedef struct fl_kad_state {
   int32_t n_cap;             /* of res->params */
   int32_t shared_offset;     /* variable of the FL_KAD_SHARED parameter, or -1 */
   int32_t regions;           /* number of regions of dynamic shared memory, each as large as in the
-                             ** original launch: for the source's data, for shadows (1 and 2: of
-                             ** halves; 3: of what was the shadow of halves), for copies */
+                             ** original launch: 0 for the source's data, 1 (of halves 1 and 2) for
+                             ** its shadow, 3 for that of an array that is a shadow of halves
+                             ** itself, the next ones for copies */
   fl_kad_gone gone[FL_KAD_GONE];
   int32_t n_gone;
   uint8_t leave;             /* some threads may have returned: shared work is done by the others */

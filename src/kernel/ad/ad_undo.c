@@ -100,7 +100,8 @@ static int see_store(void *arg, fl_kstmt *s) {
   return 1;
 }
 
-/* The launch's argument. */
+/* Takes the old elements from the launch's argument, for which a parameter is added (zeros of a
+** fresh output need none). 0: no memory. */
 static int from_argument(fl_kloop *l, const undo *u, int first) {
   fl_kad_state *d = l->d;
   const int v = u->var, fresh = d->r->want[d->f->vars[v].param] & FL_KAD_FRESH;

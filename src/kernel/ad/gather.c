@@ -357,8 +357,8 @@ static fl_kad_parts turn_round(fl_karena *a, const fl_kfunc *f, const fl_kad *ad
   return parts;
 }
 
-/* f with short loops written out and indices at a border split into cases; NULL: neither applies.
-** */
+/* f with short loops written out and indices at a border split into cases; NULL: neither applies,
+** or memory is out. */
 static fl_kfunc *rewritten(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r,
                            uint8_t **positive) {
   fl_kfunc *flat = fl_kunroll(a, f), *g = flat ? flat : fl_kfunc_clone(a, f);

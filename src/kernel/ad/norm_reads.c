@@ -19,7 +19,7 @@ typedef struct reads {
   int32_t *count, next, most;  /* count: by id of a load: how often it is repeated; next: the id of
                                ** the next load of the walk; most: the number of ids */
   int n_vars, rewrite;
-  first at[MOST_READS];          /* whose index is unchanged up to here */
+  first at[MOST_READS];          /* first reads with an index that is unchanged up to here */
   int n;
 } reads;
 

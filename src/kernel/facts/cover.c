@@ -248,7 +248,7 @@ static int is_size(const void *none, int32_t s) {
 
 static int is_uniform(const poly *p) { return p && fl_kpoly_all(p, is_size, NULL); }
 
-/* The counter v of the loop for (v = …; v < to; v += by), and the loop in *l; -1: it has no other
+/* The counter v of the loop for (v = …; v < to; v += by), and the loop in *l; -1: it has another
 ** form. The start may not depend on the counter of another loop, since v would then take different
 ** values in each iteration of that loop. */
 static int32_t counter_of(walk *w, const fl_kstmt *s, const value *before, fl_kc_loop *l) {

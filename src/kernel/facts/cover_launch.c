@@ -149,7 +149,8 @@ static int limit(ask *q, digit *d, int n) {
     number a;
     int64_t b;
     if (!is_exact(q, x->b) || !constant(q, x->b, &b) || !numbers(q, x->a, &a)) return 0;
-    if (a.n > 1) continue;                               /* flat: see covered() */
+    if (a.n > 1) continue;                               /* a bound on the index itself: see
+                                                         ** limit_flat */
     if (a.n == 0) {
       if (a.c >= b) return 0;
       continue;

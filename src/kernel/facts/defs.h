@@ -16,7 +16,7 @@
 typedef struct fl_kdef {
   int32_t count;             /* statements that assign to the variable, or to an element of it */
   uint8_t param;          /* a parameter, or a member of one: it has a value before any statement */
-  uint8_t in_loop;           /* one of them is in a loop */
+  uint8_t in_loop;           /* one of these statements is in a loop */
   uint8_t zero;              /* an integer that is assigned only 0, or another such integer */
   int32_t order, until;      /* place of its first assignment; place up to which the variable keeps
                              ** the value assigned there, in one iteration of the loops around */
@@ -66,9 +66,9 @@ int fl_kreads_of(const fl_kexpr *x, const uint8_t *set);
 /* Is 'is' true for s, or for a statement inside it? */
 int fl_kstmt_any(const fl_kstmt *s, int (*is)(const void *arg, const fl_kstmt *s), const void *arg);
 int fl_kjumps(fl_kblock b);                           /* does b hold a BREAK, CONTINUE or LEAVE? */
-int fl_kis_exit(const fl_kstmt *s);                   /* is s one of these, or a RETURN? */
+int fl_kis_exit(const fl_kstmt *s);                   /* is s a BREAK, CONTINUE, LEAVE or RETURN? */
 int fl_kis_barrier(const void *none, const fl_kstmt *s);     /* of the block; for fl_kblock_any */
-int fl_kwaits(fl_kblock b);                /* is such a barrier among b's own statements? */
+int fl_kwaits(fl_kblock b);                /* is a barrier of the block among b's own statements? */
 /* Is operand i of x evaluated only if operand 0 asks for it? */
 static inline int fl_kis_lazy(const fl_kexpr *x, int i) {
   return i > 0 && (x->kind == FL_KX_SELECT ||

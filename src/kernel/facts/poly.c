@@ -63,8 +63,8 @@ int fl_kplace_agrees(const fl_kindices *k, const fl_kplace *at, const fl_kexpr *
        : at->same == FL_KSAME_IN_BLOCK && fl_kuniform_in_block(k, x);
 }
 
-/* The polynomial of an expression that is not a sum or product: one symbol, if its value is the
-** same in the threads that are compared. */
+/* The polynomial of an expression that is not a sum or product: for fl_kpoly_guess a separate
+** symbol; else FL_KSYM_SAME if its value is the same in the threads that are compared, or 'bad'. */
 static fl_kpoly expand_other(const fl_kreader *r, const fl_kexpr *x) {
   const asked *q = r->arg;
   if (q->here >= 0 && fl_kt_is_int(x->type)) return unknown(q, x);

@@ -37,8 +37,8 @@ static int see_element(void *arg, fl_kexpr *x) {
 static void look(rounds *r, const fl_kblock *b) {
   const fl_kvisitor loads = {NULL, see_element, r};
   for (const fl_kstmt *s = b->first; s && !r->bad; s = s->next) {
-    r->s = s;                                         /* accesses in an inner loop are not
-                                                      ** examined */
+    r->s = s;                                         /* for an access in an inner loop
+                                                      ** fl_kindex_in_one_round gives 0 */
     for (int i = 0; i < 4; i++) fl_kwalk_expr(&loads, s->x[i]);
     if (s->kind == FL_KS_STORE && s->var == r->var) add(r, s, s->x[0]), r->writes = 1;
     if (s->kind == FL_KS_ATOMIC && s->var == r->var) r->bad = 1;
