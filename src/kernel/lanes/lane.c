@@ -418,7 +418,8 @@ static void add_table(fl_lane_builder *b, fl_lane_array *a, const fl_kvar *v) {
   for (int64_t k = 0; k < v->count; k++) fl_lane_slot(to + k * size, a->type, v->data[k]);
 }
 
-/* Adds an array. Pointer members are numbered in the order of the parameter's variables. */
+/* Adds an array. The pointers of a parameter are numbered in the order of its variables
+** ('leaf'). */
 static void add_array(fl_lane_builder *b, int var, int32_t *leaf) {
   const fl_kvar *v = &b->f->vars[var];
   fl_lane_code *c = b->code;

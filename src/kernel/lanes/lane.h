@@ -33,7 +33,7 @@ enum {
                         ** lanes that shuffles read are always checked) */
   FL_LANE_RACE = 2,     /* two threads access one element, one of them writing, with no barrier in
                         ** between */
-  FL_LANE_UNINIT = 4    /* variables, arrays and shared memory read before they are written */
+  FL_LANE_UNINIT = 4    /* variables, local arrays and shared memory read before they are written */
 };
 
 typedef struct fl_lane_code fl_lane_code;
@@ -57,7 +57,8 @@ typedef struct fl_lane_launch {
   int32_t n_args;
   unsigned checks;
   const atomic_int *stop;         /* not 0: stop soon (kind STOPPED); may be NULL */
-  int64_t max_steps;              /* most instructions of one block (kind STEPS); 0: no limit */
+  int64_t max_steps;              /* most instructions of one block in iterations of loops (kind
+                                  ** STEPS); 0: no limit */
   atomic_llong *used;        /* counts the instructions of all blocks; NULL: they are not counted */
   int64_t most;                   /* with 'used': most instructions of all blocks (kind STOPPED) */
   void (*print)(void *arg, const char *text, size_t n);   /* printf; NULL: dropped */
@@ -73,7 +74,8 @@ typedef enum {
 
 typedef struct fl_lane_place {
   int64_t block;                  /* x + grid.x * (y + grid.y * z) */
-  int32_t thread, line;           /* likewise in the block */
+  int32_t thread, line;           /* thread: its number in the block, likewise; line: of the
+                                  ** source */
   uint8_t write, atomic;
 } fl_lane_place;
 
@@ -84,8 +86,9 @@ typedef struct fl_lane_report {
   int32_t rank;                   /* rank of the array: 'index' is flat, 'dims' are as declared */
   int64_t dims[FL_K_MAX_RANK];
   int64_t index, size;            /* elements */
-  fl_lane_place at, other;   /* RACED: the place of the other thread. BARRIER: that of a thread that
-                             ** does not reach it */
+  fl_lane_place at, other;   /* RACED: the place of the other thread. BARRIER: of a thread that does
+                             ** not reach it. LANE: of a lane that is needed but not active, or 'at'
+                             ** itself if its mask lacks it */
   uint32_t grid[3], block[3];     /* of the launch */
 } fl_lane_report;
 
@@ -116,7 +119,8 @@ int fl_lane_block(const fl_lane_code *c, const fl_lane_launch *l, int64_t block,
 ** are kept, up to FL_LANE_GRID_MB; fl_lane_launch_ok refuses more. */
 enum { FL_LANE_GRID_MB = 256 };
 int fl_lane_meets(const fl_lane_code *c);
-int64_t fl_lane_copies(const fl_lane_code *c, const fl_lane_launch *l);     /* else 1 */
+int64_t fl_lane_copies(const fl_lane_code *c, const fl_lane_launch *l);     /* blocks of the grid if
+                                                                            ** they meet, else 1 */
 int fl_lane_grid(const fl_lane_code *c, const fl_lane_launch *l, void *scratch,
                  fl_lane_report *report);
 void fl_lane_report_join(fl_lane_report *r, const fl_lane_report *other);

@@ -7,7 +7,8 @@
 /* A value that is in a register. An expression with an equal key uses that register as long as the
 ** versions are current, that is, none of its operands has been assigned since. */
 typedef struct fl_lane_known {
-  int32_t key[4], version[3];   /* the function (or ~op), its operands; their versions */
+  int32_t key[4], version[3];   /* the function (of FL_LI_INDEX and FL_LI_LOAD: ~ of the operation
+                                ** with its class or variable), its operands; their versions */
   int32_t reg, reg_version;
 } fl_lane_known;
 
@@ -17,7 +18,8 @@ typedef struct fl_lane_builder {
   fl_lane_code *code;
   fl_lane_shape shape;
   struct { fl_lane_known *at; int64_t n, cap; } known;
-  struct { int32_t *at; int64_t n, cap; } version;    /* by register; 0 for temporaries */
+  struct { int32_t *at; int64_t n, cap; } version;    /* by register: time of its last assignment;
+                                                      ** 0: it is computed once */
   struct { int32_t *at; int64_t n, cap; } info;       /* by register: info of an index, or -1 */
   int32_t *var_reg;           /* by variable */
   int32_t *var_track;         /* by variable; -1 */
@@ -29,15 +31,16 @@ typedef struct fl_lane_builder {
   struct fl_lane_place_ctx *around;
 } fl_lane_builder;
 
-fl_lane_ins *fl_lane_emit(fl_lane_builder *b, int op);     /* never NULL: an unused instruction if
-                                                           ** memory is out */
-/* An instruction on registers; -1: none. */
+fl_lane_ins *fl_lane_emit(fl_lane_builder *b, int op);     /* never NULL: if memory is out, 'failed'
+                                                           ** is set, and the first instruction is
+                                                           ** given again */
+/* Emits an instruction with the result dst and the operands x, y, z: registers, or -1: none. */
 fl_lane_ins *fl_lane_emit_on(fl_lane_builder *b, int op, int32_t dst, int32_t x, int32_t y,
                              int32_t z);
 int32_t fl_lane_reg_new(fl_lane_builder *b, int uniform, int wide, int temporary);
 /* The register that holds x. It is valid until a value that x reads changes. */
 int32_t fl_lane_expr(fl_lane_builder *b, const fl_kexpr *x);
-/* The same as a vector. */
+/* The value of x as a vector: one that is uniform is copied to all lanes. */
 int32_t fl_lane_vector(fl_lane_builder *b, const fl_kexpr *x);
 int32_t fl_lane_splat(fl_lane_builder *b, int32_t reg);
 /* The register of an index. *info: number of its fl_lane_info, which FL_LI_INDEX computes; -1: the

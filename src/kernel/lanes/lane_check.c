@@ -4,8 +4,9 @@
 ** unless a barrier (__syncthreads, or __syncwarp within a warp) lies between them; only a barrier
 ** of the grid separates threads of two blocks. Atomics do not race with each other, nor with loads
 ** that only guess what an atomicCAS will find (facts/guess.h); a write of the value that is already
-** there does not race with accesses before it. A kernel with fences (__threadfence) may order its
-** blocks itself: accesses of different blocks are then not compared.
+** there does not race with accesses before it nor, if another thread wrote that value, with reads
+** after it. A kernel with fences (__threadfence) may order its blocks itself: accesses of different
+** blocks are then not compared.
 **
 ** An access is recorded as a stamp, a number that grows with time. From its highest bits: the
 ** block, the barriers that it has met so far, the instruction, 'same' (a write: other threads wrote
@@ -172,8 +173,8 @@ static void record_all(fl_lane_state *s, const fl_lane_ins *p, int64_t first, in
   else s->table->stamp_read(m.read, m.reader, n, now, s->order.block);
 }
 
-/* Records accesses whose indices rise by 1 in each row of the block. Rows of a write must not
-** overlap. 0: nothing was recorded. */
+/* Records accesses whose indices rise by 1 in each row of the block. 0: nothing was recorded, since
+** an access may be a fault, or rows of a write are not in order and apart. */
 static int all_rows(fl_lane_state *s, const fl_lane_ins *p, int how) {
   const int64_t *at = fl_lane_starts(s, p), w = s->width, rows = s->rows;
   int same = 1, apart = 1;
@@ -189,7 +190,8 @@ static int all_rows(fl_lane_state *s, const fl_lane_ins *p, int how) {
   return 1;
 }
 
-/* Records and checks accesses by each thread to one element of its local array. */
+/* Records and checks accesses by each thread to one element of its local array. 0: it must be done
+** lane by lane (indices differ, not all lanes write, or a lane reads what may not be set). */
 static int all_local(fl_lane_state *s, const fl_lane_ins *p, int how) {
   if (p->x >= 0) return 0;
   uint8_t *set = local_flag(s, &s->code->arrays[p->var], *(const int64_t *)s->reg[p->a], 0);
@@ -200,7 +202,7 @@ static int all_local(fl_lane_state *s, const fl_lane_ins *p, int how) {
 }
 
 /* Records that each row of lanes reads one element: only the last two readers of an element are
-** kept. */
+** kept. 0: nothing was recorded, since it is a write, or may be a fault. */
 static int all_flat(fl_lane_state *s, const fl_lane_ins *p, int how) {
   const int64_t *at = fl_lane_starts(s, p), w = s->width;
   int same = 1;

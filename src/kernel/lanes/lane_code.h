@@ -105,7 +105,8 @@ typedef enum {
   FL_LI_EVAL_STORE,  /* EVAL whose result the next instruction stores, and nothing else reads it: it
                      ** may be written to memory at once */
   FL_LI_INDEX,       /* computes fl_lane_info x (what is known of an index over all lanes) of the
-                     ** index in register a, of type 'type'; dst: the index as I64, if needed */
+                     ** index in register a, of class 'type' (fl_lane_class); dst: the index as I64,
+                     ** if needed */
   FL_LI_LOAD,        /* dst = var[a]; x: its fl_lane_info, -1: a is uniform (I64); sub: it guesses
                      ** what an atomicCAS finds (facts/guess.h); fn: dst need not be copied: 1: dst
                      ** may point to the memory, 2: also to rows of it (fl_lane_rows), 3: to rows,
@@ -117,7 +118,7 @@ typedef enum {
   FL_LI_UNLESS,      /* jumps to x if the uniform a is 0; sub: if it is not 0 */
   FL_LI_IF,          /* masks[m] = current; sub 1: also masks[m + 1] = current & ~a; current &= a
                      ** (sub 2: & ~a); if no lane is left, jumps to x */
-  FL_LI_AND,         /* current &= a; none: x */
+  FL_LI_AND,         /* current &= a; if no lane is left, jumps to x */
   FL_LI_SAVE,        /* masks[m] = current */
   FL_LI_BACK,        /* current = masks[m]; if no lane is in it, jumps to x */
   FL_LI_REMOVE,      /* removes the current lanes from masks[m] */
@@ -126,7 +127,8 @@ typedef enum {
   FL_LI_GRID,        /* a barrier of the block, which then waits for the other blocks of the grid */
   FL_LI_SHUFFLE,   /* dst = b of another lane; sub: fl_kshuffle; a mask, c lane, m width: vectors */
   FL_LI_VOTE,        /* dst = result; sub: fl_kvote; a mask or -1, b BOOL */
-  FL_LI_PRINTF,      /* x: statement in 'texts' */
+  FL_LI_PRINTF,      /* x: statement in 'texts'; a: -1 - the number of its operands, which begin at
+                     ** m in 'operands' */
   FL_LI_ASSERT,      /* a: BOOL; x: in 'texts' */
   FL_LI_BEGIN,       /* 'var' has no value yet; m: number of its flags, -1: it is an array */
   FL_LI_SET,         /* the variable whose flags have number m has a value */
@@ -139,7 +141,7 @@ typedef struct fl_lane_ins {
   uint8_t op, type, sub;
   uint8_t uni;             /* EVAL: which operands are uniform */
   uint8_t once;            /* the result is uniform: only one lane is computed */
-  uint8_t masked, wide;    /* see above; of dst */
+  uint8_t masked, wide;    /* masked: see above; wide: dst has slots of 8 bytes */
   uint8_t lazy;            /* bits 0 to 3: a, b, c, m may be linear values that are not written to
                            ** registers yet */
   uint8_t linear;          /* EVAL: how a linear result is computed; 0: never (lane_linear.c) */

@@ -97,7 +97,7 @@ static void fill_key(const fl_lane_builder *b, fl_lane_known *k, int fn, int x, 
 }
 
 static int32_t find(const fl_lane_builder *b, const fl_lane_known *k) {
-  const int64_t first = b->known.n > 256 ? b->known.n - 256 : 0;     /* far ones are let go */
+  const int64_t first = b->known.n > 256 ? b->known.n - 256 : 0;     /* only the last 256 count */
   for (int64_t i = b->known.n - 1; i >= first; i--)
     if (same_value(b, &b->known.at[i], k)) return b->known.at[i].reg;
   return -1;
@@ -112,7 +112,8 @@ static void remember(fl_lane_builder *b, fl_lane_known k, int32_t reg) {
 }
 
 /* Applies fn to registers (-1: none), which must be uniform, or vectors, as fn requires. The result
-** is uniform if all of them are, unless 'spread' is set. */
+** is uniform if all of them are, unless 'spread' is set. The same application is not computed again
+** while its result is known. */
 static int32_t apply(fl_lane_builder *b, int fn, int wide, int spread, int32_t x, int32_t y,
                      int32_t z) {
   if (b->failed) return 0;
@@ -166,8 +167,8 @@ void fl_lane_assign(fl_lane_builder *b, int32_t dst, int32_t reg, int blend, int
     last->masked = (uint8_t)(blend && !uniform);
     for (int64_t k = b->known.n - 1; k >= 0 && k >= b->known.n - 4; k--) {
       if (b->known.at[k].reg != reg) continue;
-      b->known.at[k].reg = dst;                       /* its value is there now, */
-      b->known.at[k].reg_version = blend ? -1 : b->version.at[dst];   /* of all lanes or not */
+      b->known.at[k].reg = dst;                       /* it has the value now */
+      b->known.at[k].reg_version = blend ? -1 : b->version.at[dst];   /* -1: not in all lanes */
     }
     return;
   }
@@ -265,7 +266,7 @@ static void guarded(fl_lane_builder *b, int32_t t, int32_t c, const fl_kexpr *x,
   if (!uniform) {
     p = fl_lane_emit(b, FL_LI_BACK);
     p->m = m;
-    p->x = (int32_t)b->code->ins.n;                   /* never empty */
+    p->x = (int32_t)b->code->ins.n;                   /* never jumps: the mask has lanes */
   }
   b->mask_depth = depth;
 }

@@ -11,14 +11,16 @@ static int64_t element_size(const fl_lane_array *a) {
   return a->kind == FL_KV_TABLE || a->kind == FL_KV_ARRAY ? (a->wide ? 8 : 4) : fl_kt_size(a->type);
 }
 
-/* The type of an element in memory; tables and local arrays hold slots. */
+/* The type of an element in memory; tables and local arrays hold slots, which are copied as
+** integers of their size. */
 static int memory_type(const fl_lane_array *a) {
   if (a->kind != FL_KV_TABLE && a->kind != FL_KV_ARRAY) return a->type;
   return a->wide ? FL_KT_I64 : FL_KT_I32;
 }
 
-/* Do the threads of each row of the block (equal y and z), at least 8, have indices that rise by 1?
-** Then the register p->dst holds the first index of each row, and *q the range of all indices. */
+/* Has the block several rows of threads (equal y and z), of at least 8 each, in which indices rise
+** by 1? Then the register p->dst holds the first index of each row, and *q the range of all
+** indices. */
 static int find_rows(const fl_lane_state *s, fl_lane_info *q, const fl_lane_ins *p) {
   const char *a = s->reg[p->a];
   int64_t *at = s->reg[p->dst];

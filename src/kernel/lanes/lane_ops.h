@@ -9,7 +9,8 @@
 #pragma clang diagnostic ignored "-Wpass-failed"
 #pragma clang diagnostic ignored "-Winitializer-overrides"
 #elif defined(__GNUC__)
-#if defined(__AVX2__) || !defined(__x86_64__)        /* others go lane by lane (CMakeLists.txt) */
+#if defined(__AVX2__) || !defined(__x86_64__)        /* the base table of x86-64 goes lane by
+                                                     ** lane */
 #pragma GCC optimize("O3")
 #endif
 #pragma GCC diagnostic ignored "-Wtype-limits"      /* abs of unsigned values */

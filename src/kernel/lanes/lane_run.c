@@ -89,7 +89,8 @@ FL_LANE_RARE static void cut_arrays(cutter *c, fl_lane_state *s, const fl_lane_c
   }
 }
 
-/* Lays out the scratch memory; the state itself comes first. */
+/* Lays out the scratch memory, of which the state itself comes first, and returns its size; with
+** scratch NULL it only counts. */
 FL_LANE_RARE static size_t layout(const fl_lane_code *k, const fl_lane_launch *l, void *scratch) {
   cutter c = { scratch, 0 };
   fl_lane_state spare = { 0 }, *s = cut(&c, sizeof spare);
@@ -138,8 +139,8 @@ FL_LANE_RARE static void set_special(fl_lane_state *s, const fl_lane_init *i) {
     out[0] = grid[i->special - FL_KSPECIAL_GDIM_X];
 }
 
-/* Finds the arrays whose accesses are checked one by one (watched), and where the accesses to their
-** elements are recorded (marks). */
+/* Finds the arrays whose accesses are recorded or checked (watched), and where the accesses to
+** their elements are recorded (marks). */
 FL_LANE_RARE static void watch(fl_lane_state *s) {
   const fl_lane_launch *l = s->launch;
   const int race = (l->checks & FL_LANE_RACE) != 0, unset = (l->checks & FL_LANE_UNINIT) != 0;
@@ -268,8 +269,8 @@ static void set_mask(fl_lane_state *s, fl_lane_mask *m, const fl_lane_mask *from
   m->at = m->own;
 }
 
-/* Narrows the current mask: now &= a, or now &= ~a if 'negated'. Returns 1 if a lane is left. a may
-** be uniform. */
+/* Narrows the current mask: now &= a, or now &= ~a if 'negated'. a may be uniform. Returns whether
+** a lane is left; if none is, the mask stays as it was. */
 static int narrow(fl_lane_state *s, const fl_lane_ins *p, int negated) {
   const int32_t *c = s->reg[p->a];
   if (s->code->regs.at[p->a].uniform) return negated ? !*c : *c;
@@ -359,7 +360,7 @@ static void *target_of(const fl_lane_state *s, const fl_lane_ins *q, int32_t a, 
   const fl_lane_view *v = &s->views[q->var];
   const int wide = s->code->arrays[q->var].wide;
   if (!i->row || v->watched || s->now.count != s->n || i->first < 0 || i->first + s->n > v->count)
-    return NULL;                       /* ('first' is known of rows only) */
+    return NULL;                       /* 'first' is known if 'row' is set */
   char *to = v->base + i->first * (wide ? 8 : 4);
   return spoils(s, to, wide, a) || spoils(s, to, wide, b) || spoils(s, to, wide, c) ? NULL : to;
 }

@@ -3,8 +3,8 @@
 ** earlier launches left in a table is older. The tables are cleared only when stamps reach their
 ** end (after thousands of launches) or a table must grow. Within a block, stamps count barriers;
 ** when the bits for barriers are used up, all stamps of the block are renumbered so that only the
-** last barriers are still distinguished. If there are more blocks than fit the bits (about 2^24),
-** the last ones count as one.
+** last barriers are still distinguished. If there are more blocks than fit the bits (2^24 in the
+** largest kernels), the last ones count as one.
 */
 #include "kernel/lanes/lane_state.h"
 #include <string.h>
@@ -120,7 +120,7 @@ void fl_lane_shadow_free(fl_lane_shadow *w) {
   fl_free(w->mem, w, sizeof *w);
 }
 
-/* Gives the launch its stamps. */
+/* Gives the launch its stamps, and clears the tables if stamps must begin again. */
 static void take_stamps(fl_lane_shadow *w, const fl_lane_code *c, const fl_lane_launch *l) {
   const int64_t blocks = fl_lane_blocks(l);
   int ins = bits_of(c->ins.n), tick;

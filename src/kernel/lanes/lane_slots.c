@@ -60,7 +60,7 @@ int fl_lane_give_slots(fl_lane_builder *b) {
       fl_lane_reg *r = &c->regs.at[k];
       if (r->uniform) { r->slot = c->n_cells++; continue; }
       int32_t *count = r->wide ? &c->n_wide : &c->n_narrow, *end = busy + (r->wide ? n : 0), s = 0;
-      if (l[k].first < 0) { r->slot = 0; continue; }              /* written over: not used */
+      if (l[k].first < 0) { r->slot = 0; continue; }              /* no instruction uses it */
       while (s < *count && end[s] >= l[k].first) s++;
       end[s] = l[k].last;
       r->slot = s;

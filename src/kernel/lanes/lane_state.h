@@ -77,7 +77,7 @@ struct fl_lane_shadow {
 typedef struct fl_lane_view {
   char *base;
   int64_t count;
-  uint8_t watched;         /* accesses to it are checked one by one */
+  uint8_t watched;         /* accesses to it are recorded or checked (lane_check.c) */
   int32_t step;            /* marks per element */
   fl_lane_marks marks;
 } fl_lane_view;
@@ -104,7 +104,7 @@ typedef struct fl_lane_state {
   int64_t *at, *starts;              /* n indices; those of the rows */
   char *shared;
   uint8_t *shared_set, *local_set;   /* UNINIT: was it set? by byte of shared memory; by element of
-                                     ** ARRAYs */
+                                     ** ARRAYs and lane */
   int32_t *tracks;                   /* n entries for each tracked variable */
   int64_t *shared_cells, n_shared_cells;      /* RACE: marks of shared memory */
   int64_t shared_bytes, block, steps, n;
@@ -120,10 +120,10 @@ int fl_lane_go_on(fl_lane_state *s);
 int fl_lane_grid_ok(const fl_lane_code *c, const fl_lane_launch *l, fl_error *e);
 /* Reports a fault of this kind at p, found in 'lane': fills the report and returns 0. */
 int fl_lane_fault(fl_lane_state *s, const fl_lane_ins *p, int kind, int64_t lane);
-/* Reports a fault of this kind at element 'index' of p's array. */
+/* The same for a fault at element 'index' of p's array. */
 int fl_lane_fault_at(fl_lane_state *s, const fl_lane_ins *p, int kind, int64_t lane, int64_t index);
-/* Reports a fault of this kind at p: 'other' does not reach the operation, which lane 'lane' has
-** reached. */
+/* Reports a fault of this kind at p: lane 'lane' has reached it, but 'other' has not, or is a lane
+** beyond the block, or is 'lane' itself, which its own mask lacks. Returns 0. */
 int fl_lane_absent(fl_lane_state *s, const fl_lane_ins *p, int kind, int64_t lane,
                    fl_lane_place other);
 fl_lane_place fl_lane_place_of(const fl_lane_state *s, int64_t lane, int line);
@@ -155,7 +155,7 @@ void fl_lane_do_hoist(fl_lane_state *s);           /* at the start of a launch (
 /* The first index of each row, of an index with 'rows' or 'flat'. */
 const int64_t *fl_lane_starts(fl_lane_state *s, const fl_lane_ins *p);
 
-/* All return 0 on a fault. */
+/* Of these functions those that return an int return 0 on a fault, which they have reported. */
 void fl_lane_do_index(fl_lane_state *s, const fl_lane_ins *p);
 int fl_lane_do_load(fl_lane_state *s, const fl_lane_ins *p, void *out);
 /* If the register's values were left in memory (fl_lane_rows), copies them into the register. */
@@ -173,10 +173,12 @@ void fl_lane_do_set(fl_lane_state *s, const fl_lane_ins *p);
 int fl_lane_do_check(fl_lane_state *s, const fl_lane_ins *p);
 
 /* Records and checks an access of 'lane' to element 'index' (in range) of p's array. how: bits
-** FL_LANE_READ and so on; FL_LANE_SAME: the value written is already there. */
+** FL_LANE_READ and so on; FL_LANE_SAME: the value written is already there. 0: a fault, which is
+** reported. */
 int fl_lane_touched(fl_lane_state *s, const fl_lane_ins *p, int64_t lane, int64_t index, int how);
-/* fl_lane_touched for all active lanes at once, if their indices are simple (equal or consecutive
-** in each row) and there is no fault; 0: nothing was recorded. */
+/* fl_lane_touched for all active lanes at once, where their indices are simple (equal or
+** consecutive in each row) and certainly no access is a fault. 0: nothing was recorded, so the
+** caller does it lane by lane. */
 int fl_lane_touched_all(fl_lane_state *s, const fl_lane_ins *p, int how);
 
 /* Time of the race check (lane_shadow.c): fl_lane_time_begin is called when a block begins,

@@ -27,8 +27,8 @@ static int absent(fl_lane_state *s, const fl_lane_ins *p, int kind, int64_t lane
   return fl_lane_absent(s, p, kind, lane, fl_lane_place_of(s, other, 0));
 }
 
-/* With checks: active lanes must be in the mask, and lanes in the mask must be active or have
-** returned. */
+/* With FL_LANE_BOUNDS: active lanes must be in the mask that they give, and lanes in it must be
+** active or have returned. 0: a fault. */
 static int mask_holds(fl_lane_state *s, const fl_lane_ins *p) {
   if (p->a < 0 || !(s->launch->checks & FL_LANE_BOUNDS)) return 1;
   const uint32_t *mask = s->reg[p->a];

@@ -59,7 +59,8 @@ static void put_store(fl_kwriter *w, const fl_kstmt *s) {
   put_stored(w, s);
 }
 
-/* Must the sum be exact? */
+/* Must s be the same in any order of the threads (exact)? An atomic addition of f32 or f64 to an
+** array that is a parameter must, if its result is not used and its mode is not FREE. */
 static int is_ordered(const fl_kfunc *f, const fl_kstmt *s) {
   const fl_kvar *v = s->kind == FL_KS_ATOMIC ? &f->vars[s->var] : NULL;
   return v && s->op == FL_KA_ADD && s->mode != FL_KM_FREE && s->result < 0 &&

@@ -1,12 +1,14 @@
 /*
 ** Prints a tree as CUDA C++ that NVRTC compiles without headers. Compiled with the options of the
-** original source, the text does the same operations in the same order.
+** original source, the text does the same operations in the same order, except that additions to
+** one element may be combined (text_near.h).
 */
 #ifndef FL_KERNEL_TEXT_H
 #define FL_KERNEL_TEXT_H
 #include "kernel/tree/tree.h"
 
-/* Writes what all generated kernels of one text need once, before the first (half conversions). */
+/* Writes what all generated kernels of one text need once, before the first (conversions of halves,
+** sums over a block). */
 void fl_ktext_prelude(fl_text *t);
 void fl_ktext_grid(fl_text *t);       /* the barrier of a grid, for kernels that use it */
 /* Writes the functions for sums that do not depend on their order; fl_ktext_as calls it. */

@@ -63,7 +63,7 @@ static int is_return(const void *none, const fl_kstmt *s) {
 
 /* ---- indices ----------------------------------------------------------------------- */
 
-/* Does x have the same value in neighbouring lanes? */
+/* Does x have the same value in neighbouring lanes (of one row)? 0: no, or it is not known. */
 static int is_still(const fl_knear *k, const fl_kexpr *x, int chain) {
   if (x->kind == FL_KX_LOAD || !fl_kt_is_int(x->type) || chain > MAX_CHAIN) return 0;
   if (x->kind == FL_KX_SPECIAL) return x->op != FL_KSPECIAL_TID_X;

@@ -13,7 +13,8 @@
   "  return fl_in_" t "(old);\n" \
   "}\n"
 
-/* The sum of v, of type T, over the block, in thread i = 0; the block of its if is left open. */
+/* The sum of v, of type T, over the block: thread 0 has it in v, inside an if, which the user of
+** the text closes. i: the name for the thread's number in the block. */
 #define BLOCK_SUM(T, i) \
   "  __shared__ " T " part[32];\n" \
   "  const unsigned n = blockDim.x * blockDim.y * blockDim.z;\n" \
@@ -53,13 +54,14 @@ static const char prelude[] =
   "  }\n"
   "}\n";
 
-/* Sums that do not depend on the order of the threads: a first launch finds the largest
-** magnitude, a second adds integers, |v| scaled to 'bits' bits, in 128 bits. The launcher
-** prepares and reads them (cuda/call/ordered.c). low begins as 0x80 in each byte, so that it rarely
-** overflows either way. Lanes of a warp that add to one element at one time sum their integers
-** first, in three parts of 22, 22 and 20 bits: which lanes meet does not matter, as integers add in
-** any order. If the second launch has a summand far above those of the first (since another thread
-** took the cotangent of an element that several write), the sum is NaN rather than wrong. */
+/* Sums that do not depend on the order of the threads: a first launch (pass 0) finds the largest
+** magnitude of the summands; a second one scales them to integers, the largest to 'bits' bits, and
+** adds these in 128 bits. The launcher prepares and reads them (cuda/call/ordered.c). low begins as
+** 0x80 in each byte, so that it rarely overflows either way. Lanes of a warp that add to one
+** element at one time sum their integers first, in three parts of 22, 22 and 20 bits: which lanes
+** meet does not matter, as integers add in any order. If the second launch has a summand far above
+** those of the first (since another thread took the cotangent of an element that several write),
+** the sum is NaN rather than wrong. */
 static const char ordered[] =
   "struct fl_fixed { unsigned long long *low, *high, *peak; unsigned *special; long long bits; };\n"
   "FL_FN void fl_ordered_put(const fl_fixed &x, long long i, long long high,"
