@@ -267,6 +267,15 @@ describe("a group in which something is wrong", function()
       if r == 1 then print(distributed.send(flame.ones(3), 2))
       else print(distributed.receive(flame.ones(4), 1)) end]])
   end)
+  over_both("tells ranks that are no part of a send and its receive that these do not fit", function()
+    local why = "the ranks disagree: rank 1 calls send to 2 of f32 (3)"
+    fails(4, { why, why, { "barrier: " .. why }, { "receive: " .. why } }, [[
+      if r == 1 then print(distributed.send(flame.ones(3), 2))
+      elseif r == 2 then print(distributed.receive(flame.ones(4), 1))
+      elseif r == 3 then distributed.barrier()
+      else print(distributed.receive(flame.ones(4), 3)) end]],
+      { timeout = 20, with = HERE })
+  end)
   over_both("stays broken, and says since when", function()
     agree(2, "good\n", [[
       local y = distributed.all_reduce(flame.ones(r))

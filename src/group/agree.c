@@ -69,8 +69,15 @@ static const char *remedy(const fl_header *a, const fl_header *b) {
          ? "; where their backwards differ, give data_parallel half = false" : "";
 }
 
-/* Reports a disagreement. All ranks that compare see it, so none of them need be told. */
-static int disagree(fl_turn *t, const fl_header *a, int ra, const fl_header *b, int rb) {
+/* Breaks the group for t->fault. All ranks that compare see it; of a pair only the two do, so each
+** tells the ranks other than its 'peer' (-1: no pair). Returns 0. */
+static int broken(fl_turn *t, int peer) {
+  fl_group_break_beside(t->g, t->fault, peer < 0 ? NULL : t->fault, peer);
+  return 0;
+}
+
+/* Reports a disagreement of the ranks ra and rb, which are a pair if 'peer' is not -1. */
+static int disagree(fl_turn *t, const fl_header *a, int ra, const fl_header *b, int rb, int peer) {
   char x[116], y[116];
   const fl_header *h[2] = { a, b };
   const int rank[2] = { ra, rb };
@@ -79,23 +86,20 @@ static int disagree(fl_turn *t, const fl_header *a, int ra, const fl_header *b, 
       fl_group_text(h[1 - i], x, sizeof x);
       snprintf(t->fault, FL_CALL_FAULT, "rank %d has ended, and rank %d calls %s", rank[i] + 1,
                rank[1 - i] + 1, x);
-      fl_group_break(t->g, t->fault, NULL);
-      return 0;
+      return broken(t, peer);
     }
   fl_group_text(a, x, sizeof x);
   fl_group_text(b, y, sizeof y);
   snprintf(t->fault, FL_CALL_FAULT, "the ranks disagree: rank %d calls %s, rank %d %s%s%s", ra + 1,
            x, rb + 1, y, a->p[FL_COLLECT_NOTE] == b->p[FL_COLLECT_NOTE] ? "" :
            ", with other sizes or names", remedy(a, b));
-  fl_group_break(t->g, t->fault, NULL);
-  return 0;
+  return broken(t, peer);
 }
 
-static int unsound(fl_turn *t, int rank) {
+static int unsound(fl_turn *t, int rank, int peer) {
   snprintf(t->fault, FL_CALL_FAULT, "rank %d runs another version of flame than this, " FLAME_VERSION,
            rank + 1);
-  fl_group_break(t->g, t->fault, NULL);
-  return 0;
+  return broken(t, peer);
 }
 
 int fl_group_agree(fl_turn *t) {
@@ -108,10 +112,10 @@ int fl_group_agree(fl_turn *t) {
   }
   if (!fl_group_wait(t)) return 0;
   for (int r = 0; r < n; r++) if (g->header[r].form != t->mine->form || !is_sound(&g->header[r]))
-    return unsound(t, r);
+    return unsound(t, r, -1);
   for (int r = 1; r < n; r++)
     if (!same(&g->header[0], &g->header[r]))
-      return disagree(t, &g->header[0], 0, &g->header[r], r);
+      return disagree(t, &g->header[0], 0, &g->header[r], r, -1);
   return 1;
 }
 
@@ -130,8 +134,8 @@ int fl_group_agree_pair(fl_turn *t, int peer) {
   fl_group_send(g, peer, FL_WIRE_PAIR, t->mine, sizeof *t->mine);
   fl_group_receive(g, peer, FL_WIRE_PAIR, theirs, sizeof *theirs);
   if (!fl_group_wait(t)) return 0;
-  if (theirs->form != t->mine->form || !is_sound(theirs)) return unsound(t, peer);
+  if (theirs->form != t->mine->form || !is_sound(theirs)) return unsound(t, peer, peer);
   if (fit(t->mine, theirs)) return 1;
-  if (me < peer) return disagree(t, t->mine, me, theirs, peer);
-  return disagree(t, theirs, peer, t->mine, me);
+  if (me < peer) return disagree(t, t->mine, me, theirs, peer, peer);
+  return disagree(t, theirs, peer, t->mine, me, peer);
 }

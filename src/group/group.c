@@ -79,21 +79,26 @@ flame_status fl_group_open(flame_context *c, double limit) {
 
 /* ---- breaking and closing -------------------------------------------------------------------- */
 
-static void tell_all(fl_group *g, const char *word) {
+/* Tells all ranks other than 'knows'. */
+static void tell_all(fl_group *g, const char *word, int knows) {
   snprintf(g->word, sizeof g->word, "%s", word);
   for (int r = 0; r < g->launch.size; r++) {
     g->told[r] = (fl_letter){ .at = g->word, .left = sizeof g->word, .peer = r,
                               .channel = FL_WIRE_BREAK, .out = 1 };
-    if (r != g->launch.rank) g->wire->table->post(g->wire, &g->told[r]);
+    if (r != g->launch.rank && r != knows) g->wire->table->post(g->wire, &g->told[r]);
   }
 }
 
-void fl_group_break(fl_group *g, const char *why, const char *word) {
+void fl_group_break_beside(fl_group *g, const char *why, const char *word, int knows) {
   if (g->broken[0]) return;
   snprintf(g->broken, sizeof g->broken, "%s", why[0] ? why : "interrupted");
   if (g->wire) g->wire->over = 1;
-  if (g->wire && word && !g->stuck) tell_all(g, word);
+  if (g->wire && word && !g->stuck) tell_all(g, word, knows);
   if (g->gpu.abort) g->gpu.abort(g->gpu.state);
+}
+
+void fl_group_break(fl_group *g, const char *why, const char *word) {
+  fl_group_break_beside(g, why, word, -1);
 }
 
 void fl_group_interrupted(fl_group *g) {

@@ -198,6 +198,9 @@ void fl_group_begin(flame_context *c, const struct fl_plan *p);
 void fl_group_end(flame_context *c, flame_status e);
 /* Breaks the group for the reason 'why'; the other ranks are told 'word' (NULL: they know). */
 void fl_group_break(fl_group *g, const char *why, const char *word);
+/* The same, where the rank 'knows' has found the reason itself and is not told; -1: there is
+** none. */
+void fl_group_break_beside(fl_group *g, const char *why, const char *word, int knows);
 /* Like fl_group_break, for the reason that this rank was interrupted. */
 void fl_group_interrupted(fl_group *g);
 
