@@ -13,6 +13,7 @@ local objects = require "flame.base.objects"
 local parts = require "flame.autograd.parts"
 local dtypes = require "flame.base.dtypes"
 local recording = require "flame.base.recording"
+local refused = require "flame.optim.refused"
 local slips = require "flame.tools.slips"
 
 local optim = {}
@@ -240,17 +241,19 @@ local function follow(self)
 end
 
 --- Updates one parameter; returns whether backward added to a gradient that an earlier step used.
-local function update_one(self, group, p, changed, shared_out)
+local function update_one(self, group, p, taken, shared_out)
   local x, g, part = parts.take(p)
   if not g then return false end
-  local state = state_of(self, p)
+  local state, changed = state_of(self, p), taken.changed
   if part then
     parts.settle(part, state)
     shared_out[#shared_out + 1] = p
   end
+  refused.before(taken, x, state)
   state.step = state.step + 1
   local added = internal.gradient_used(g, self.seen.number)
   self.update(group, x, rawget(group, "maximize") and -g or g, state)
+  taken.at = nil
   if part then parts.use_up(part) end
   changed[#changed + 1] = x
   for _, value in pairs(state) do
@@ -262,9 +265,9 @@ local function update_one(self, group, p, changed, shared_out)
   return added
 end
 
---- Updates all parameters. Returns lists of changed tensors and of changed ones with parts.of[p].
-local function update_all(self)
-  local changed, shared_out, added = internal.room(3 * #self.groups[1].params), {}, false
+--- Updates all parameters. Returns the list of changed ones with parts.of[p].
+local function update_all(self, taken)
+  local changed, shared_out, added = taken.changed, {}, false
   follow(self)
   local run = next(parts.of) == nil and getmetatable(self).run
   for _, group in ipairs(self.groups) do
@@ -273,13 +276,13 @@ local function update_all(self)
     while params[i] ~= nil do
       if all then i, more = all(group, i, self.state, changed, self.seen.number) end
       local p = params[i]
-      if p ~= nil then more = update_one(self, group, p, changed, shared_out) or more end
+      if p ~= nil then more = update_one(self, group, p, taken, shared_out) or more end
       added, i = added or more, i + 1
     end
   end
   if added then slips.added() end
   slips.empty(self, #changed > 0)
-  return changed, shared_out
+  return shared_out
 end
 
 -- Intermediate tensors of a step are released at its end rather than by the garbage collector.
@@ -293,10 +296,10 @@ local function hold_states(self)
 end
 
 local holder = { __close = function(guard, e) if e ~= nil then hold_states(guard[1]) end end }
-local function update_in_scope(self)
+local function update_in_scope(self, taken)
   local _ <close> = flame.scope()
   local _ <close> = setmetatable({ self }, holder)
-  return update_all(self)
+  return update_all(self, taken)
 end
 
 -- ---- state that flame.warmup restores ----------------------------------------------------------
@@ -340,8 +343,10 @@ put(Optimizer, "Optimizer:step(closure?: fn) -> any", function(self, closure)
   local _ <close> = unpin
   pin()
   before_step(self)
+  local changed = internal.room(3 * #self.groups[1].params)
+  local taken <close> = refused.watch(self, changed)
   self.steps = self.steps + 1
-  local changed, shared_out = flame.no_grad(update_in_scope, self)
+  local shared_out = flame.no_grad(update_in_scope, self, taken)
   if #changed > 0 then internal.eval_list(changed) end
   if #shared_out > 0 then flame.no_grad(parts.spread, shared_out) end
   local after = rawget(internal, "after_step")                   -- set by flame-lua --watch

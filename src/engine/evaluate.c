@@ -260,7 +260,10 @@ static void settle_run(run *r, int32_t done, const char *why, uint32_t site, int
     const int have = is_out && r->plan->out[k].step < done &&
                      (rests == FL_CLEAN || (rests == FL_UNSURE && !later));
     if (later && rests == FL_REFUSED) fl_node_refuse(n);
-    else if (have || (is_out && !wait && r->plan->out[k].home >= 0)) store_out(r, k);
+    else if (have || (is_out && !wait && r->plan->out[k].home >= 0)) {
+      n->refused |= !have;
+      store_out(r, k);
+    }
     else if (is_out && !wait && why) fl_node_fail(n, why, site);
     k += is_out;
   }

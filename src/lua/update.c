@@ -98,12 +98,12 @@ static int step(lua_State *L, fl_lua *b, run *r, lua_Integer i) {
   if (lua_rawget(L, top + 2) != LUA_TNUMBER || !lua_isinteger(L, -1)) return 0;
   const lua_Integer number = lua_tointeger(L, -1) + 1;
   fl_adam_count(&r->adam, number);
+  r->added |= fl_gradient_used(grad, luaL_checkinteger(L, READER));
+  const int64_t mark = enter(L, b);
+  leave(L, b, mark, record(r, p, grad->node, x));       /* raises */
   lua_pushvalue(L, r->names + r->nfields);
   lua_pushinteger(L, number);
   lua_rawset(L, top + 2);
-  r->added |= fl_gradient_used(grad, luaL_checkinteger(L, READER));
-  const int64_t mark = enter(L, b);
-  leave(L, b, mark, record(r, p, grad->node, x));
   append(L, r, top + 1);
   for (int k = 0; k < r->nfields; k++) {
     fl_box_untrack(b, x[k]);
@@ -262,9 +262,17 @@ static int eval_list(lua_State *L) {
   return leave(L, b, m, e);
 }
 
+/* core.was_refused(x): was the last write of x refused? x then has the value of before. */
+static int was_refused(lua_State *L) {
+  const fl_box *x = fl_arg_tensor(L, 1, "step", "parameter");
+  lua_pushboolean(L, x->t->node && x->t->node->refused);
+  return 1;
+}
+
 const fl_lua_reg fl_reg_update[] = {
   { "adam", adam, 0 }, { "adam_run", adam_run, 0 }, { "sgd_run", sgd_run, 0 },
   { "square_sum", square_sum, 0 }, { "scale_grads", scale_grads, 0 },
   { "room", room, 0 }, { "clear_grads", clear_grads, 0 }, { "eval_list", eval_list, 0 },
+  { "was_refused", was_refused, 0 },
   { NULL, NULL, 0 }
 };

@@ -473,6 +473,7 @@ void fl_node_guard(fl_node *n, fl_node *before) {
 void fl_node_refuse(fl_node *n) {
   fl_node *b = n->before;
   assert(n->state == FL_PENDING && !n->base && b);
+  n->refused = 1;
   n->held++;
   b->uses++;
   forget_before(n);

@@ -85,7 +85,7 @@ typedef struct fl_node {
   uint8_t dtype, state, device, nin, mark, axes;  /* axes: bit a set: axis a is reduced (result
                                                   ** keeps it as size 1) */
   uint8_t isint;              /* NUMBER: scal[0].i holds an integer of the script */
-  uint8_t hops;               /* planner scratch */
+  uint8_t refused;            /* a write that did not happen: its value is what the target had */
   uint8_t checks;             /* PENDING: it, or a PENDING value that it is computed from, may fail
                               ** (an index out of range, a call that reports a fault); else 0 */
   uint8_t named;              /* a handle has named it: a write of another handle copies it */

@@ -1,0 +1,105 @@
+-- Steps of optimisers that are refused because a label is wrong: nothing of them remains, and a
+-- parameter whose step happened is as after that many good ones.
+local flame = require "flame"
+local optim = require "flame.optim"
+
+local good = flame.tensor({ 1, 2, 3, 1, 2, 3 }, { dtype = "i64" })
+local bad = flame.tensor({ 1, 2, 9, 1, 2, 3 }, { dtype = "i64" })
+
+local rules = { { "SGD", {} }, { "SGD", { momentum = 0.9 } }, { "Adam", {} },
+  { "Adam", { amsgrad = true } }, { "Adam", { capturable = true } }, { "AdamW", {} },
+  { "Adagrad", { lr_decay = 0.1 } }, { "RMSprop", { momentum = 0.9 } }, { "Adadelta", {} },
+  { "Adamax", {} }, { "NAdam", {} }, { "RAdam", {} }, { "Rprop", {} }, { "ASGD", { t0 = 1 } },
+  { "Lion", {} }, { "Muon", {} } }
+
+--- Trains two matrices, each with separate labels: { labels of w, labels of v } for each step.
+--- read: the loss is read before the step. Returns w, v, the optimiser and how many steps raised.
+local function train(rule, steps, read)
+  flame.seed(1)
+  local w, v = flame.randn(4, 3):requires_grad_(), flame.randn(5, 3):requires_grad_()
+  local opt, x, z = optim[rule[1]]({ w, v }, rule[2]), flame.randn(6, 4), flame.randn(6, 5)
+  local raised = 0
+  for _, labels in ipairs(steps) do
+    opt:zero_grad()
+    local loss = flame.cross_entropy(x:matmul(w), labels[1])
+      + flame.cross_entropy(z:matmul(v), labels[2])
+    loss:backward()
+    local told = not read or pcall(loss.item, loss)
+    local done, why = pcall(opt.step, opt)
+    if not (told and done) then raised = raised + 1 end
+    if not done then assert.truthy(why:find("class 9", 1, true)) end
+  end
+  return w, v, opt, raised
+end
+
+local function repeated(n)
+  local steps = {}
+  for i = 1, n do steps[i] = { good, good } end
+  return steps
+end
+
+describe("a step that is refused", function()
+  for _, read in ipairs { false, true } do
+    it("is not counted, parameter by parameter, where the loss is "
+      .. (read and "read first" or "not read"), function()
+      for _, rule in ipairs(rules) do
+        for _, start in ipairs { 0, 3 } do
+          local steps = repeated(start)
+          table.move({ { bad, bad }, { bad, good }, { good, bad }, { good, good }, { good, good } },
+            1, 5, #steps + 1, steps)
+          local w, v, opt, raised = train(rule, steps, read)
+          assert.equal(3, raised)
+          -- a step that raises at w, whose gradient has failed, does not come to v
+          local of_w, of_v = start + 3, start + (read and 2 or 3)
+          local name = rule[1] .. " after " .. start
+          assert.same({ of_w, of_v }, { opt.state[w].step, opt.state[v].step }, name)
+          assert.equal(of_w + (read and 0 or 1), opt.steps, name)
+          local same_w = train(rule, repeated(of_w))
+          local _, same_v = train(rule, repeated(of_v))
+          assert.is_true(flame.equal(same_w, w) and flame.equal(same_v, v), name)
+        end
+      end
+    end)
+  end
+
+  it("writes nothing, be it the first or a later one", function()
+    local nn, cases = require "flame.nn", { { "SGD", { momentum = 0.9 } },
+      { "SGD", { momentum = 0.9, nesterov = true } }, { "Adam", {} },
+      { "AdamW", { amsgrad = true } },
+      { "Adam", { capturable = true } }, { "RMSprop", { momentum = 0.9 } },
+      { "RMSprop", { centered = true } }, { "Adagrad", {} }, { "Adadelta", {} }, { "Adamax", {} },
+      { "NAdam", {} }, { "RAdam", {} }, { "Rprop", {} }, { "ASGD", { t0 = 1 } }, { "Lion", {} },
+      { "Muon", {} }, { "Muon", { nesterov = false } } }
+    for _, case in ipairs(cases) do
+      for _, first in ipairs { true, false } do
+        flame.seed(1)
+        local net = nn.Sequential { nn.Linear(4, 5, { bias = false }), nn.Tanh(),
+          nn.Linear(5, 3, { bias = false }) }
+        local x, opt = flame.randn(6, 4), optim[case[1]](net:parameters(), case[2])
+        local function step(labels)
+          opt:zero_grad()
+          local loss = flame.cross_entropy(net(x), labels)
+          loss:backward()
+          opt:step()
+          return loss:item()
+        end
+        local function values()
+          local all = {}
+          for k, p in ipairs(net:parameters()) do
+            all[k .. ""] = p:tolist()
+            for name, v in pairs(opt:state_of(p) or {}) do
+              if flame.is_tensor(v) and name ~= "count" then all[k .. name] = v:tolist() end
+            end
+          end
+          return all
+        end
+        if not first then for _ = 1, 7 do step(good) end end
+        local before = values()
+        assert.truthy(select(2, pcall(step, bad)):find("class 9", 1, true))
+        local after = values()
+        for name, v in pairs(before) do assert.same(v, after[name], case[1] .. " " .. name) end
+        for _ = 1, 2 do assert.is_true(step(good) < 2) end
+      end
+    end
+  end)
+end)
