@@ -115,3 +115,64 @@ describe("an element that is read twice", function()
     assert.same({ 11 }, x.grad:totable())
   end)
 end)
+
+describe("an element that each round of a loop reads at one index", function()
+  --- How often the adjoint reads x[i], and whether it stores the gradient whole.
+  local function reads(k)
+    local text, n = k:source("adjoint"):match("_vjp%(.*"), 0
+    for _ in text:gmatch("[^_]x%[") do n = n + 1 end
+    return { n, text:find("grad_x%[[^\n]* = ") ~= nil }
+  end
+  local newton = [[
+    double r = 1; while (fabs(r * r * r - x[i] * x[i] - 1) > 1e-12)
+      r -= (r * r * r - x[i] * x[i] - 1) / (3 * r * r);
+    s = r;]]
+  local series = "double t = 1; for (int j = 1; j < 5; ++j) { t *= x[i] / j; s += t; }"
+  local twice = "int j = 0; do s += j * x[i] * x[i]; while (++j < n);"
+
+  it("is read once, before the loop, and its gradient needs no zeros", function()
+    for _, body in ipairs { newton, series, twice } do
+      local k = kernel("const double *x", body, { shape = { 3 } })
+      assert.same({ 1, true }, reads(k), body)
+      local x = f64 { 0.5, 1.5, 2 }
+      assert.is_true(flame.gradcheck(function(v) return k(v, 3) end, { x }, { order = 2 }))
+      flame.eval(x)
+      local y, g = k(x:requires_grad_(true), 3), flame.ones(3, { dtype = "f64" })
+      flame.eval(y, g)
+      flame.stats("reset")
+      local dx = y:gradients({ x }, { seed = g })[x]
+      flame.eval(dx)
+      assert.equal(3 * 8 * 3, flame.stats().bytes_moved, body)        -- x, g and dx, each once
+    end
+  end)
+
+  it("is not read for a thread whose loop does not reach it", function()
+    for _, body in ipairs {
+      "for (int j = 0; j < rounds[i]; ++j) s += x[1000 * i] * x[1000 * i] * (j + 1);",
+      "for (int j = 0; j < 2; ++j) if (j < rounds[i]) s += x[1000 * i] * x[1000 * i] * (j + 1);",
+      "for (int j = 0; j < rounds[i] && x[1000 * i] > 0; ++j) s += x[1000 * i] * 6;",
+      "for (int j = 0; j < 2; ++j) { if (j >= rounds[i]) break; s += x[1000 * i] * x[1000 * i] * (j + 1); }",
+      "for (int j = 0; j < 2; ++j) { if (j >= rounds[i]) return; s += x[1000 * i] * 6; if (j) y[i] = s; }",
+      "for (int j = 0; j < 2; ++j) s += j < rounds[i] ? 6 * x[1000 * i] : 0;",
+    } do
+      local k = kernel("const double *x, const int *rounds", body, { shape = { 3 }, block = { 4 } })
+      local x = f64({ 3 }):requires_grad_(true)
+      local y = k(x, i32 { 2, 0, 0 }, 3)
+      y:sum():backward()
+      assert.same({ body:find("] * x", 1, true) and 18 or 12 }, x.grad:totable(), body)
+    end
+  end)
+
+  it("is read again where the loop, or what begins it, changes the index", function()
+    for _, body in ipairs {
+      "int e = 0; while (x[e] < 3) { s += 10 * x[e]; ++e; } s += x[e];",
+      "int e = 2; for (e = 0; e < 3; ++e) s += (e < 2 ? 10 : 1) * x[e];",
+      "int e = 2; e = 0; do { s += (e < 2 ? 10 : 1) * x[e]; } while (++e < 3);",
+    } do
+      local k = kernel("const double *x", body, { shape = { 1 } })
+      local x = f64({ 1, 2, 3 }):requires_grad_(true)
+      k(x, 1):sum():backward()
+      assert.same({ 10, 10, 1 }, x.grad:totable(), body)
+    end
+  end)
+end)

@@ -2,12 +2,14 @@
 ** Elements that a kernel only reads, and reads again: x[e] * x[e] becomes t = x[e]; t * t, so the
 ** reverse code adds to the element once, from a register. The second read uses the first one, in
 ** the same or in an enclosing block, as long as no variable of the index is assigned in between.
+** What each round of a loop reads at one index is read before the loop, if the loop reads it for
+** certain: in its condition, or in a statement of its body that the first round reaches.
 ** The body is walked twice: to count how often each first read is repeated, and to rewrite those
 ** that are.
 */
 #include "kernel/ad/ad_state.h"
 
-enum { MOST_READS = 256 };
+enum { MOST_READS = 256, MOST_ROUNDS = 4096 };
 
 typedef struct first { const fl_kexpr *load; int32_t id, temp; } first;
 
@@ -86,6 +88,41 @@ static void forget(reads *w, const fl_kstmt *s) {
   w->n = n;
 }
 
+/* ---- before loops ---- */
+
+/* Reads before the loop what x reads for certain, at indices that the loop does not assign. */
+static void hoist(reads *w, fl_kblock *out, fl_kexpr *x, int lazy) {
+  if (!x || lazy || !fl_kexpr_any(x, is_only, w)) return;
+  for (int i = 0; i < x->n; i++) hoist(w, out, x->x[i], fl_kis_lazy(x, i));
+  if (is_only(w, x) && !fl_kexpr_any(x->x[0], is_assigned, w)) (void)read(w, out, x, x, 0);
+}
+
+/* The expression of s that 'statement' rewrites; NULL: there is none. */
+static fl_kexpr **value_in(fl_kstmt *s) {
+  switch (s->kind) {
+  case FL_KS_ASSIGN: return &s->x[0];
+  case FL_KS_STORE: case FL_KS_ATOMIC: case FL_KS_SHUFFLE: return &s->x[1];
+  default: return NULL;
+  }
+}
+
+/* 'before': the statement before the loop, which comes after what is put in 'out'; NULL: none. In
+** the canonical form the first round reaches all statements of the body. */
+static void before_loop(reads *w, fl_kblock *out, const fl_kstmt *before, fl_kstmt *loop) {
+  fl_krange range;
+  const int runs = loop->post || fl_krange_of(w->d->f, before, loop, MOST_ROUNDS, &range) > 0;
+  memset(w->assigned, 0, (size_t)w->d->f->n_vars);
+  fl_kassigned_by(loop, w->assigned);
+  if (before) fl_kassigned_by(before, w->assigned);
+  hoist(w, out, loop->x[0], 0);
+  for (fl_kstmt *s = loop->body.first; runs && s; s = s->next) {
+    fl_kexpr **x = value_in(s);
+    if (x) hoist(w, out, *x, 0);
+  }
+}
+
+/* ---- the walk ---- */
+
 static fl_kblock walk(reads *w, fl_kblock b);
 
 static fl_kblock inside(reads *w, fl_kblock b) {
@@ -100,16 +137,14 @@ static fl_kblock inside(reads *w, fl_kblock b) {
 }
 
 static void statement(reads *w, fl_kblock *out, fl_kstmt *s) {
-  const int at = s->kind == FL_KS_ASSIGN ? 0 : 1;
-  switch (s->kind) {
-  case FL_KS_ASSIGN: case FL_KS_STORE: case FL_KS_ATOMIC: case FL_KS_SHUFFLE: {
-    fl_kexpr *x = s->x[at] ? value(w, out, s->x[at], 0) : NULL;
-    if (w->rewrite) s->x[at] = x;
-    break;
+  const int loop = s->kind == FL_KS_LOOP;
+  fl_kexpr **at = loop ? &s->x[0] : value_in(s);
+  if (loop) {
+    before_loop(w, out, NULL, s);
+    forget(w, s);
   }
-  case FL_KS_LOOP: forget(w, s); break;
-  default: break;
-  }
+  fl_kexpr *x = at && *at ? value(w, out, *at, loop) : NULL;
+  if (at && w->rewrite) *at = x;
   s->body = inside(w, s->body);
   s->other = inside(w, s->other);
   if (s->kind != FL_KS_STORE) forget(w, s);
@@ -118,6 +153,8 @@ static void statement(reads *w, fl_kblock *out, fl_kstmt *s) {
 static fl_kblock walk(reads *w, fl_kblock b) {
   fl_kblock out = { NULL, NULL };
   for (fl_kstmt *s; !w->d->a->failed && (s = fl_kblock_take(&b));) {
+    if (s->kind == FL_KS_ASSIGN && b.first && b.first->kind == FL_KS_LOOP)
+      before_loop(w, &out, s, b.first);
     statement(w, &out, s);
     fl_kblock_put(&out, s);
   }

@@ -50,14 +50,14 @@ static void classify_block(classify *c, const fl_kblock *b) {
   for (fl_kstmt *s = b->first; s; s = s->next) {
     const int outermost = s->kind == FL_KS_LOOP && !c->loop;
     c->s = s;
-    if (fl_kwrites(s)) classify_index(c, s->var, s->site, s->x[0]);
-    fl_kwalk_operands(&loads, s);
-    if (outermost) {
+    if (outermost) {                                      /* its condition counts as in it */
       memset(c->inside, 0, (size_t)c->x->f->n_vars);
       fl_kassigned_by(s, c->inside);
       c->loop = s;
       c->before = last;
     }
+    if (fl_kwrites(s)) classify_index(c, s->var, s->site, s->x[0]);
+    fl_kwalk_operands(&loads, s);
     classify_block(c, &s->body);
     classify_block(c, &s->other);
     if (outermost) c->loop = NULL;
