@@ -32,7 +32,7 @@ int fl_kad_flows(const uint8_t *set, const fl_kexpr *x) {
 
 static int mark(uint8_t *set, int v) { return set[v] ? 0 : (set[v] = 1); }
 
-/* Marks as useful all variables that x depends on through real numbers. */
+/* Marks in 'set' all variables that x depends on through real numbers. Returns 1 if one is new. */
 static int mark_sources(uint8_t *set, const fl_kexpr *x) {
   int changed = 0;
   if (!x || !fl_kt_is_float(x->type)) return 0;
@@ -195,8 +195,8 @@ static int mark_block(marker *m, const fl_kblock *b) {
   return marks;
 }
 
-/* Marks the statements of b and 'other' that compute a variable of the set s, and adds to s the
-** variables that they read, until nothing new is found. */
+/* Sets the marks of the statements of b and 'other', where the values of the set s are needed, and
+** adds to s what marked statements read, until nothing new is found. */
 static void mark_all(fl_kad_state *d, fl_kset s, const fl_kblock *b, const fl_kblock *other) {
   marker m = {d, s};
   fl_kset before = fl_kset_new(d);

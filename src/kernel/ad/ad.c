@@ -104,7 +104,7 @@ void fl_kad_variables(fl_kad_state *d) {
 ** access the same element, so the time grows with the square of the number of statements. */
 enum { MOST_STATEMENTS = 10000 };
 
-/* 0: see finish. */
+/* 0: f is refused, or memory is out (see finish). */
 static int set_up(fl_kad_state *d, const fl_kfunc *f) {
   fl_karena *a = d->a;
   d->source = f;
@@ -128,7 +128,7 @@ static int set_up(fl_kad_state *d, const fl_kfunc *f) {
   return 1;
 }
 
-/* Runs the passes one after the other until one refuses. */
+/* Runs the passes one after the other until one fails (fl_kad_dead). */
 static void run(fl_kad_state *d, const fl_kad_pass *pass, int n) {
   for (int i = 0; i < n && !fl_kad_dead(d); i++) {
     pass[i].run(d);
@@ -289,7 +289,8 @@ int fl_kad_find_touched(fl_kad_state *d, fl_kad_touched *t) {
   return 1;
 }
 
-/* Sets the roles of the source's own parameters, which are known only when the code is complete. */
+/* Sets the roles of the source's pointers, which are known only when the code is complete. Refuses
+** a pointer in a struct of which a writable copy would be needed. */
 void fl_kad_roles(fl_kad_state *d, int n_params, int tangent) {
   fl_kad_touched t;
   if (!fl_kad_find_touched(d, &t)) return;

@@ -118,8 +118,9 @@ typedef struct fl_kad {
   uint8_t *positive;       /* gather: if not NULL, the result is right only where the scalar
                            ** parameters of the source that are marked here are greater than 0;
                            ** otherwise run the whole adjoint */
-  int32_t unordered_line;  /* the request was deterministic, yet sums in shared memory at this line
-                           ** are atomic, in no fixed order; 0: none */
+  int32_t unordered_line;  /* the request was deterministic, yet sums at this line, into memory that
+                           ** the derivative reads again, are atomic, in no fixed order (with
+                           ** any_order: taken_line); 0: none */
   int32_t taken_line;      /* line of a store by which several threads may write one element: its
                            ** cotangent goes to the thread that takes it first; 0: none */
   /* 1: the request was deterministic, but at taken_line the order of the threads decides all the

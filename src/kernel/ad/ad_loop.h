@@ -35,7 +35,8 @@ typedef struct fl_kloop {
   struct { int32_t var, start; const fl_kexpr *by; int op; } counter[FL_KLOOP_COUNTERS];
   int n_counters;
   fl_kloop_var *of;              /* by variable */
-  /* original -1: zeros */
+  /* The stores that are undone: var[at], where 'guard' holds (NULL: always). original: the array
+  ** with the old elements (-1: zeros); copied: the forward code fills it. */
   struct fl_kloop_undo { int32_t var, original, region, copied; fl_kexpr *at, *guard;
                          } undo[FL_KLOOP_UNDO];
   int n_undo;
@@ -64,14 +65,16 @@ int fl_kloop_see_usage(void *arg, fl_kstmt *s);               /* a visitor, with
 void fl_kloop_exposed(fl_kad_state *d, const fl_kblock *b, fl_kset reads, fl_kset done, int flows);
 void fl_kloop_move_marks(fl_kmarks *m, const fl_kloop *l, int back);
 /* Marks what the reverse code of the loop runs again, and finds the sets 'writes', 'reads' and
-** 'state' of that code. Returns 0 when memory is out. */
+** 'state' of that code. With 'condition' that code tests the loop's condition too. Returns 0 when
+** memory is out. */
 int fl_kloop_look_back(fl_kloop *l, int condition);
 /* Saves the values that variables have before the loop, or restores them: those variables of 'set'
-** that the loop assigns. */
+** that the loop assigns. An array that cannot be saved is refused. */
 void fl_kloop_save_before(fl_kloop *l, fl_kset set, fl_kblock *b);
 void fl_kloop_put_back(fl_kloop *l, fl_kset set, fl_kblock *b);
 /* After the loop: removes from 'keep' (variables whose old values must be restored, since reverse
-** code reads them) what has been restored, and adds what the loop's reverse code reads. */
+** code reads them) what has been restored; with 'replayed', adds what the loop's reverse code
+** reads. */
 void fl_kloop_update_keep(fl_kloop *l, fl_kset keep, int replayed);
 /* A loop that runs as often as l->s, with an empty body; NULL: no memory. */
 fl_kstmt *fl_kloop_head(const fl_kloop *l, fl_kblock *b);

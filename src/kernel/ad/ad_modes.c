@@ -55,8 +55,8 @@ int fl_kad_steady(const fl_kad_state *d, const fl_kexpr *x) {
   return !fl_kexpr_any(x, changes, d->defs);
 }
 
-/* Can two threads access the same element by a and b, accesses of one array? (Each index alone is
-** injective.) */
+/* Can two threads access the same element by a and b, accesses of one array? (By each of them alone
+** no two can.) */
 static int may_meet(const fl_kfact *a, const fl_kfact *b) {
   if (fl_kfact_is_apart(a, b) || fl_kfact_is_one(a, b) || fl_kfact_is_one_row(a, b)) return 0;
   const int64_t apart = a->shape.rest - b->shape.rest;
@@ -71,7 +71,7 @@ typedef struct meeting meeting;
 struct meeting {
   fl_kad_state *d;
   const accesses *l;
-  uint8_t *bad;                  /* of loads */
+  uint8_t *bad;                  /* by load: may it be at one element with another one? */
   void (*pair)(meeting *m, int i, int k);    /* NULL: only 'live' is computed */
   int how;                       /* of stores: FL_KAD_MEETS… */
 };
@@ -177,7 +177,7 @@ static void load_modes(fl_kad_state *d, const accesses *l) {
 
 /* ---- elements written more than once ---------------------------------------------------- */
 
-/* The largest number of writes to 'var' on any path through the block. */
+/* The largest number of statements that write to 'var' on a path through the block. */
 static int most_writes(const fl_kblock *b, int var) {
   int n = 0;
   for (const fl_kstmt *s = b->first; s; s = s->next) {
@@ -208,7 +208,7 @@ static int are_one_index(const fl_kad_state *d, const access *p, const access *q
 
 static int is_store(const access *p) { return p->s->kind == FL_KS_STORE && !p->s->accumulate; }
 
-/* Does a store overwrite the previous value of an element? */
+/* Does a store (not +=) overwrite the previous value of an element of v? */
 static int overwrites(const accesses *stores, int v) {
   for (int i = 0; i < stores->n; i++)
     if (stores->at[i].var == v && is_store(&stores->at[i])) return 1;

@@ -54,9 +54,8 @@ static int read_after(const fl_kblock *b, const fl_kstmt *but, int v) {
   return read_after(&s->body, but, v) || read_after(&s->other, but, v);
 }
 
-/* Accesses of the array 'var' in the loop, each with an index that differs between iterations. Do
-** all these indices follow from one value that differs between iterations? That value is in
-** 'span'. */
+/* The accesses of the array 'var' in the loop. ok: the index of each differs between iterations;
+** span: do all of them follow from one value that does (fl_kspan)? */
 typedef struct same_index { const fl_kloop *l; fl_kspan span; int var, ok; } same_index;
 
 static void check_index(same_index *c, int site) {
@@ -90,7 +89,8 @@ static int own_elements(fl_kloop *l, int v) {
                               fl_kloop_bit(l->d->facts->var_rounds[v], l->s->label)));
 }
 
-/* Does the adjoint of variable v pass from one iteration to another only as a sum? */
+/* As far as variable v is concerned, may the adjoints of iterations run in any order? They may if
+** they pass nothing to each other by v but sums. */
 static int commutes(fl_kloop *l, int v, fl_kset carried) {
   fl_kad_state *d = l->d;
   const fl_kvar *x = &d->f->vars[v];
@@ -131,7 +131,8 @@ int fl_kloop_is_one_pass(fl_kloop *l) {
   return !bad;
 }
 
-/* Does anything after the loop read a variable that the loop assigns in the forward code? */
+/* May anything after the loop, or a next iteration of the loop around it, read a variable that the
+** loop assigns in the forward code? */
 static int results_read(fl_kloop *l, fl_kset head) {
   fl_kad_state *d = l->d;
   for (int v = 0; v < d->n0; v++) {

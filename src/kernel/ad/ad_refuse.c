@@ -25,8 +25,8 @@ static int see_seen(void *arg, fl_kstmt *s) {
   return 1;
 }
 
-/* Refuses real numbers that are taken apart into bits: their derivative would be lost without
-** notice. */
+/* Refuses real numbers that are taken apart into bits where bits may become real numbers again:
+** their derivative would be lost without notice. */
 static void refuse_bits(fl_kad_state *d) {
   bits b = {d, 0, 0};
   const fl_kvisitor v = {see_seen, see_bits, &b};
@@ -65,9 +65,9 @@ static void refuse_dynamic(fl_kad_state *d) {
                   "dynamic shared memory with arrays of several types (give all but one a size)");
 }
 
-/* In a kernel that uses the result of an atomic, refuses loads of elements that another thread may
-** have written. There a block can wait by a counter until another has written them; the reverse
-** code would not wait. */
+/* In the replay of a kernel that uses results of atomics (record.h), refuses loads of elements that
+** another thread may have written. There a block can wait by a counter until another has written
+** them; the reverse code would not wait. */
 static int see_foreign(void *arg, fl_kexpr *x) {
   fl_kad_state *d = arg;
   if (x->kind == FL_KX_LOAD && d->f->vars[x->var].kind == FL_KV_POINTER && d->active[x->var]

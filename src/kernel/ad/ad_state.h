@@ -134,7 +134,7 @@ typedef struct fl_kad_pass {
   void (*run)(fl_kad_state *d);
   uint8_t makes;             /* it makes a new d->body, which is then checked and may be printed */
 } fl_kad_pass;
-/* Derives f by these n passes, until one refuses. The result has the name of f with the suffix
+/* Derives f by these n passes, until one fails. The result has the name of f with the suffix
 ** 'ending'. */
 fl_kad *fl_kad_derive(fl_kad_state *d, const fl_kfunc *f, const fl_kad_pass *pass, int n,
                       const char *ending);
@@ -199,10 +199,12 @@ void fl_kad_values(fl_kset s, const fl_kexpr *x);          /* all that x reads *
 int fl_kad_uses(const fl_kexpr *x, int i, const int *active);
 void fl_kad_reads(const fl_kad_state *d, fl_kset s, const fl_kstmt *t);     /* t's adjoint reads */
 void fl_kad_modes(fl_kad_state *d);           /* site_add, zeroes */
-/* is each variable of x assigned at most once? */
+/* has each variable and array that x reads one value only? (Parameters are never assigned, others
+** once.) */
 int fl_kad_steady(const fl_kad_state *d, const fl_kexpr *x);
 int fl_kad_has_barrier(const fl_kblock *b);   /* does b hold a barrier of the block? */
-/* The operand e of v = v + e (chains of + and - with v leftmost), or NULL: s has another form. */
+/* The operand e of v = v + e (also e + v, and longer chains of + and -), or NULL: s has another
+** form. */
 fl_kexpr *fl_kad_added(fl_kad_state *d, const fl_kstmt *s);
 
 /* ad_expr.c: the adjoint of the value of x, seeded with 'seed', appended to *b */

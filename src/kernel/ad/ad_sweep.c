@@ -58,8 +58,8 @@ fl_kexpr *fl_kad_take(fl_kad_state *d, int v, fl_kblock *r) {
   return kx_var(d, t);
 }
 
-/* Adds to r the adjoint of x, the value that an assignment gives to v. The cotangent 'seed' of v
-** may be 0. */
+/* Adds to r the adjoint of x, the value that is assigned or stored to v, with the cotangent 'seed'.
+** If v is a strong_var, 0 times a slope is 0 there. */
 static void value(fl_kad_state *d, int v, const fl_kexpr *x, fl_kexpr *seed, fl_kblock *r) {
   d->strong = d->strong_var[v];
   fl_kad_expr(d, r, x, seed);
@@ -80,8 +80,9 @@ static int meets(const fl_kad_state *d, const fl_kstmt *s) {
   return fl_kad_meets_of(d, s->site);
 }
 
-/* Puts the cotangent of the element that s writes into a variable. If s overwrites the element, the
-** cotangent is then cleared: in the same atomic operation if other threads may take it too. */
+/* Puts the cotangent of the element that s writes into a variable; NULL: nothing depends on it.
+** With 'clear' (s overwrites the element) the cotangent is then cleared, in the same atomic
+** operation if other threads may take it too. */
 static fl_kexpr *take_element(fl_kad_state *d, const fl_kstmt *s, fl_kblock *r, int clear) {
   const int to = d->shadow[s->var];
   fl_kexpr *at = fl_kad_at(d, s->var, s->x[0]), *seed = NULL;
@@ -230,8 +231,8 @@ static void keep_whole(fl_kad_state *d, int v, fl_kblock *f, fl_kblock *back) {
   fl_kad_move(d, back, v, kept, at, 1);
 }
 
-/* Saves arrays before s and restores them after it: those of which several threads may write an
-** element whose old value is needed. All threads of the block reach s. */
+/* Saves whole shared arrays before s and restores them after it: those of which several threads may
+** write an element whose old value is needed. All threads of the block reach s. */
 static void keep_around(fl_kad_state *d, fl_kstmt *s, fl_kset keep, fl_kblock *f, fl_kblock *back) {
   if (s->kind == FL_KS_BARRIER || fl_kad_has_barrier(&s->body) || fl_kad_has_barrier(&s->other))
     return;

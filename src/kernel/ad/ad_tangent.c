@@ -175,7 +175,8 @@ static void of_pointer(fl_kad_state *d, int v) {
 }
 
 /* Makes the tangent of a parameter that is passed by value. The tangent of a scalar is a parameter
-** too; the tangent of an array in a struct is copied into an array. */
+** too; the tangent of an array in a struct is copied into an array. Where none is given, it begins
+** as 0. */
 static void of_value(fl_kad_state *d, int v, fl_kblock *b) {
   const fl_kvar x = d->f->vars[v];
   const int type = fl_kad_type(x.type), input = d->r->want[x.param] & FL_KAD_INPUT;

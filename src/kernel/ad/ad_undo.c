@@ -111,7 +111,8 @@ static int from_argument(fl_kloop *l, const undo *u, int first) {
   return fresh || original >= 0;
 }
 
-/* Makes the arrays from which old elements are restored; fl_kloop_keep_round fills them. */
+/* Makes the arrays from which old elements are restored; fl_kloop_keep_round fills them. 0: no
+** memory, or too many arrays. */
 static int from_copies(fl_kloop *l, const undo *u, int first) {
   fl_kad_state *d = l->d;
   for (int i = first; i < l->n_undo; i++) {

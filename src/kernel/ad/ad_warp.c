@@ -15,10 +15,10 @@ typedef struct back {
   fl_kblock *b;
   const fl_kstmt *s;
   fl_kexpr *seed, *zero;
-  fl_kexpr *here;                /* U32: who is there */
+  fl_kexpr *here;                /* U32: a bit for each lane of the warp that is active */
   fl_kexpr *self, *lane, *base;  /* I32: index of this lane in the warp; index in its group of
                                  ** 'width' lanes; first lane of the group */
-  fl_kexpr *by;                  /* I32: x[2] */
+  fl_kexpr *by;                  /* I32: the lane or distance given, x[2] */
   int width;
 } back;
 

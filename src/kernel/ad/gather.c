@@ -325,8 +325,9 @@ static int reads_inputs(fl_kgathering *g) {
   return 1;
 }
 
-/* Is the gather cheaper than the adjoint's atomics? Loops that could not be written out count as
-** too expensive: a gather would run them once per site. */
+/* Does the gather read only what the adjoint leaves as it is, and is it no dearer than the
+** adjoint's atomics? Loops that could not be written out count as too expensive: a gather would run
+** them once per site. */
 static int is_worth_it(fl_kgathering *g) {
   const measure m = measure_of(g->d.f), before = measure_of(g->src);
   int64_t atomics = 0;

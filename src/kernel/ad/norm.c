@@ -127,8 +127,9 @@ static int is_seen(const void *f, const fl_kstmt *s) {
   return s->kind == FL_KS_ATOMIC || (s->kind >= FL_KS_BARRIER && s->kind <= FL_KS_VOTE);
 }
 
-/* May this return stay in a kernel with barriers? It may if the thread has done nothing yet that
-** could have a derivative: then it takes no part in the barriers below, forward or reverse. */
+/* May this return stay in a kernel with barriers? It may if it is not inside another construct and
+** the thread has done nothing yet that others can see: then it takes no part in the barriers below,
+** forward or reverse. */
 static int kept_return(fl_kad_state *d, const fl_kstmt *s, const frame *fr, const fl_kblock *out) {
   if (!(d->f->uses_barrier || d->f->uses_warp) || fr->kind != FL_KS_RETURN || fr->skip >= 0)
     return 0;

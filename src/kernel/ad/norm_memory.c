@@ -17,7 +17,7 @@ typedef struct place {
   int32_t reg, held, changed;
   int32_t seen;                  /* site of an access */
   int32_t site, line;            /* of the first store */
-  uint8_t meets;                 /* site_meets of all */
+  uint8_t meets;                 /* site_meets of all its stores */
   int writes;
 } place;
 
@@ -30,7 +30,7 @@ typedef struct places {
 } places;
 
 /* The place that an access with this index and site refers to, a new one if needed; NULL: it may
-** overlap another place. */
+** overlap another place, or there are too many ('bad' is set). */
 static place *place_of(places *p, const fl_kexpr *index, int32_t site) {
   for (int i = 0; i < p->n; i++)
     if (fl_kexpr_same(p->at[i].index, index)) return &p->at[i];

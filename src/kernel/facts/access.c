@@ -28,8 +28,8 @@ static void forget(walk *w, int32_t var) {
   w->facts.n = n;
 }
 
-/* A visitor: forgets the facts about variables that s assigns. It runs over a loop before the body
-** is entered, since an earlier iteration may have assigned them. */
+/* A visitor: forgets the facts with an index that reads a variable which s assigns. It runs over a
+** loop before the body is entered, since an earlier iteration may have assigned them. */
 static int forget_stmt(void *arg, fl_kstmt *s) {
   if (s->kind == FL_KS_ASSIGN || s->kind == FL_KS_DECL) forget(arg, s->var);
   if (s->result >= 0) forget(arg, s->result);

@@ -16,8 +16,8 @@ typedef struct fl_kaccess {
   uint8_t reads_first;       /* in the order of the text, the first access reads (+= does, atomics
                              ** do not count as reads): the kernel reads the contents before the
                              ** launch */
-  uint8_t reads_unwritten;   /* a LOAD may read an element that its thread has not written before by
-                             ** the same index expression */
+  uint8_t reads_unwritten;   /* a LOAD or += may read an element that its thread has not written
+                             ** before by the same index expression */
   int32_t read_line, unwritten_line;               /* first such line, 0: none */
 } fl_kaccess;
 
@@ -32,7 +32,8 @@ typedef enum {
   FL_KI_OTHER,               /* nothing known */
   FL_KI_UNIFORM_GRID,        /* the same in all threads of the launch */
   FL_KI_UNIFORM_BLOCK,       /* the same in all threads of a block */
-  FL_KI_THREAD_IN_BLOCK,     /* different in all threads of a 1-D block (threadIdx.x + uniform) */
+  FL_KI_THREAD_IN_BLOCK,     /* different in all threads of a block (in one with threads along x
+                             ** only: threadIdx.x + uniform) */
   FL_KI_INJECTIVE,           /* different in all threads of the launch, and in all evaluations by
                              ** one thread (as in a grid-stride loop) */
   FL_KI_OWN                  /* different in all threads of the launch, but one thread may use one

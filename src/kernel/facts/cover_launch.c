@@ -77,7 +77,7 @@ static int constant(const ask *q, const fl_kpoly *p, int64_t *out) {
   return 1;
 }
 
-/* The largest value of a symbol. */
+/* A bound that no value of symbol s exceeds; 0: it is not known. */
 static int largest(const ask *q, int32_t s, int64_t *out) {
   if (s <= FL_KSPECIAL_TID_Z) *out = q->l->block[s - FL_KSPECIAL_TID_X] - 1;
   else if (s <= FL_KSPECIAL_BID_Z) *out = q->l->grid[s - FL_KSPECIAL_BID_X] - 1;

@@ -56,7 +56,8 @@ int fl_kdef_is_counter(const fl_kdefs *d, int32_t var);
 
 /* ---- without the table: assignments in a part of the tree ---- */
 
-/* How many statements in b assign to the variable; *last (if not NULL): one of these. */
+/* How many statements in b assign to the variable; *last (if not NULL) is set to one of these that
+** is an ASSIGN. */
 int fl_kassigned(const fl_kblock *b, int32_t var, const fl_kstmt **last);
 /* Marks in 'set' (by variable) what s, or a statement in it, assigns or declares. */
 void fl_kassigned_by(const fl_kstmt *s, uint8_t *set);

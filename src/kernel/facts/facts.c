@@ -7,8 +7,8 @@
 /* ---- indices ---------------------------------------------------------------------------- */
 
 /* loop: the outermost loop around the statement s; inside: the variables that the loop assigns;
-** before: the statement just before the loop (NULL: none), at which indices that the loop does not
-** change are classified. */
+** before: the DECL or assignment just before the loop (NULL: none), at which indices that the loop
+** does not change are classified. */
 typedef struct classify {
   fl_kfacts *x;
   const fl_kindices *k;

@@ -105,7 +105,8 @@ int fl_kpoly_all(const fl_kpoly *p, fl_kis_known *is, const void *arg) {
 
 static int is_of_threads(const void *none, int32_t s) { return (void)none, s < FL_KSYM_SAME; }
 
-/* Is p a sum of positive multiples of indices of the thread? Then it is not negative. */
+/* Has p only positive coefficients, and only indices of the thread and sizes of the launch as
+** symbols? Then it is not negative. */
 int fl_kpoly_is_natural(const fl_kpoly *p) {
   return !p->bad && !fl_kpoly_has_negative(p) && fl_kpoly_all(p, is_of_threads, NULL);
 }

@@ -80,7 +80,8 @@ void fl_kpoly_subtract(fl_kpoly *a, const fl_kpoly *b);      /* a = a - b */
 fl_kpoly fl_kpoly_product(const fl_kpoly *a, const fl_kpoly *b);
 int fl_kpoly_same(const fl_kpoly *a, const fl_kpoly *b);
 int fl_kpolys_number(fl_kpolys *all, const fl_kpoly *p);     /* from 1; 0: no memory */
-int64_t fl_kpoly_take_constant(fl_kpoly *p);                 /* p = rest + it */
+int64_t fl_kpoly_take_constant(fl_kpoly *p);                 /* the constant term, which is taken
+                                                             ** out of p; 0: none */
 int fl_kpoly_has_negative(const fl_kpoly *p);                /* a coefficient below 0 */
 int fl_kpoly_is_natural(const fl_kpoly *p);                  /* for sure not negative */
 int fl_kpoly_all(const fl_kpoly *p, fl_kis_known *is, const void *arg);    /* of all its symbols? */

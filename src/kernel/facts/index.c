@@ -77,7 +77,8 @@ static int cover(const route *r, int32_t s, coverage *c) {
 }
 
 /* Splits p into digits (indices of the thread, each with a stride) and a shift that is the same in
-** all threads. Returns 0 if a term has two digits, or one that is not an index of the thread. */
+** all threads. Returns 0 if a term has two digits, or one that is not an index of the thread, or
+** none has one. */
 static int split(const route *r, const fl_kpoly *p, digit *d, int *n, coverage *c,
                  fl_kpoly *shift) {
   *n = 0;

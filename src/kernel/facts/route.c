@@ -234,7 +234,7 @@ static int is_launched_below(const route *r, int32_t s, const fl_kterm *m) {
   return v && fl_kroute_launched(r, which, v->param, m->c);
 }
 
-/* 0 <= s < m, m a monomial. */
+/* Do the conditions, or the launch, imply 0 <= s < m? m: a monomial. */
 int fl_kroute_stays_below(const route *r, int32_t s, const fl_kterm *m) {
   if (!fl_kroute_not_negative(r, s)) return 0;
   for (int axis = 0; axis < 3; axis++) {
@@ -308,6 +308,6 @@ int32_t fl_kroute_counter(const route *r, int32_t var) {
     if (base == FL_KSPECIAL_TID_X + axis && step.t[0].c == 1 && fl_kterm_same(&step.t[0], &block))
       return base;
   }
-  /* it is j % step */
+  /* the counter j makes j % step known, which is the index at which it began */
   return fl_ksym_is_number(base) && fl_kroute_stays_below(r, base, &step.t[0]) ? base : -2;
 }

@@ -34,8 +34,8 @@ typedef struct fl_karena {
   char *at, *end;                   /* free part of the newest chunk */
   int failed;                       /* first failure, one of those below; 0: none */
   size_t bytes, most;               /* bytes taken, and the most that may be; 0: no limit */
-  const atomic_int *stop;           /* polled when memory is taken: if it is not 0, the arena fails;
-                                    ** NULL: nothing can stop it */
+  const atomic_int *stop;           /* polled when a new chunk is taken: if it is not 0, the arena
+                                    ** fails; NULL: nothing can stop it */
 } fl_karena;
 /* Why an arena has failed. DEEP: an expression deeper than FL_K_MAX_DEPTH; MISSING: an operand was
 ** NULL; LARGE: more bytes than 'most'; STOPPED: 'stop' was set. */
@@ -74,7 +74,7 @@ static inline int fl_kt_size(int t) { return fl_ktypes[t].size; }
 static inline int fl_kt_unsigned(int size) {         /* the unsigned type of that many bytes */
   return size == 8 ? FL_KT_U64 : size == 4 ? FL_KT_U32 : size == 2 ? FL_KT_U16 : FL_KT_U8;
 }
-/* The dtype of tensors that hold such elements: for unsigned types the signed one of the same
+/* The dtype of tensors that hold such elements: for U16, U32 and U64 the signed one of the same
 ** width. */
 static inline int fl_kt_held_as(int t) {
   return fl_ktypes[t == FL_KT_U16 || t == FL_KT_U32 || t == FL_KT_U64 ? t - 1 : t].dtype;
@@ -137,7 +137,7 @@ typedef enum {
 typedef enum {
   FL_KO_NONE,
   FL_KO_ADD, FL_KO_SUB, FL_KO_MUL, FL_KO_DIV, FL_KO_REM,   /* result: type of x0. Integers wrap;
-            ** DIV truncates; x / 0 is undefined in CUDA (the interpreter may report it) */
+            ** DIV truncates; x / 0 is undefined in CUDA (the lane code may report it) */
   FL_KO_SHL, FL_KO_SHR,                                    /* result: type of x0; counts >= width: 0
             ** (SHR of a negative number: -1); SHR is arithmetic for signed types */
   FL_KO_AND, FL_KO_OR, FL_KO_XOR,                          /* integers, type of the operands */
@@ -327,7 +327,7 @@ int64_t fl_kvar_offset(const fl_kvar *v, int64_t e);
 
 /* ---- constructors ------------------------------------------------------------------------
 ** The line of a node is that of its first operand (constants and variables: 0); set ->line on the
-** result if it matters. Integers are folded here where that is simple. */
+** result if it matters. Constants are folded here where that is simple. */
 
 fl_kexpr *fl_kexpr_int(fl_karena *a, int type, int64_t value);
 fl_kexpr *fl_kexpr_float(fl_karena *a, int type, double value);     /* rounded to type */

@@ -16,9 +16,9 @@ const char *fl_kverify(const fl_kfunc *f, fl_kblock body);
 ** test hooks stops the program with a message if the pass made a tree that is not well formed. */
 void fl_kpass_done(const char *pass, const fl_kfunc *f, fl_kblock body);
 
-/* Does FLAME_DEBUG=6 also print a line that says whether a kernel was read, refused or derived:
-** "kernel 'k' 0123456789abcdef: …"? The number is the hash of its tree; tools/verdicts collects and
-** compares these lines. */
+/* Is FLAME_DEBUG at least 6? Then fl_kpass_tell prints a line that says whether a kernel was read,
+** refused or derived: "kernel 'k' 0123456789abcdef: …". The number is the hash of its tree;
+** tools/verdicts collects and compares these lines. */
 int fl_kpass_is_told(void);
 uint64_t fl_ktree_hash(const fl_kfunc *f);           /* hash of the printed tree; 0: no memory */
 void fl_kpass_tell(const fl_kfunc *f, const char *what);

@@ -1,4 +1,5 @@
-/* Walks, copies and comparison of trees. Depth is bounded by FL_K_MAX_DEPTH and the nesting. */
+/* Walks, copies and comparison of trees. The recursion is bounded by FL_K_MAX_DEPTH in expressions,
+** and by the nesting of statements. */
 #include "kernel/tree/tree.h"
 #include <string.h>
 
