@@ -14,7 +14,7 @@
 #include <string.h>
 
 _Static_assert((int)FL_KTEXT_PARTS == (int)FL_KP_MAX_ARGS, "the parts of a batch");
-/* with what exact sums and checks add */
+/* 64: what exact sums and checks add */
 _Static_assert(FL_KP_MAX_ARGS * 8 + FL_KP_SCALARS * 8 + sizeof(fl_kbatch) + 64 <= 4096,
                "CUDA takes 4 KB of parameters");
 

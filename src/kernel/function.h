@@ -43,7 +43,7 @@ typedef struct fl_kfunction {
   char *text;            /* complete CUDA source, or the image of a binary */
   size_t text_bytes;     /* without the zero */
   uint8_t binary;        /* PTX or cubin given by the user */
-  uint8_t digest[32];    /* hash of text and options */
+  uint8_t digest[32];    /* hash of its name, text and options */
   fl_lane_code *lanes;   /* NULL: not compiled yet */
   struct fl_kfunction *checked;  /* the same function with checks compiled in, for CUDA; NULL: not
                                  ** made yet */
@@ -64,12 +64,14 @@ typedef struct fl_kfunction {
 /* Takes ownership of the source, also on failure (NULL: no memory). The options are copied. */
 fl_kunit *fl_kunit_new(fl_mem *m, fl_ksource *source, const char *label, int32_t first_line,
                        const char *const *option, int noption);
-/* Writes "kernel 'k', line 3: …" with the script's line: "line 3 (train.lua:8)". */
+/* Writes "kernel 'k', line 3: …" with the script's line: "line 3 (train.lua:8)". The text stays as
+** it is if it names no line or the unit's first line is unknown. */
 void fl_kunit_message(const fl_kunit *u, const char *text, char *out, size_t size);
 /* Adds the script's line to an error about the unit's text. */
 void fl_kunit_retell(const fl_kunit *u, fl_error *e);
 void fl_kunit_release(fl_kunit *u);
-/* A kernel of the source as given. */
+/* A kernel of the source. Its text is the source's own, or is printed from the tree if a device
+** could not compile that. NULL: no memory. */
 fl_kfunction *fl_kfunction_given(fl_kunit *u, fl_kfunc *f);
 /* Makes a function of the kernel that AD derived, and prints its text. exact: sums do not depend on
 ** their order (text.h). */
@@ -111,9 +113,9 @@ typedef enum {
   FL_KARG_IN_EACH            /* like IN (a = input), with a part of the input for each launch of the
                              ** batch */
 } fl_karg_kind;
-/* Argument i of a launch, two integers of the call. The first one is kind + 8 * a for IN, COPY,
-** VALUE and kind + 8 * bytes for OUT, RAW; the second one is b. In OUT, COPY and RAW of a batch the
-** bytes are those of all its launches. */
+/* Argument i of a launch, two integers of the call. The first one is kind + 8 * a for IN, IN_EACH,
+** COPY, VALUE and kind + 8 * bytes for OUT, RAW; the second one is b. In OUT, COPY and RAW of a
+** batch the bytes are those of all its launches. */
 static inline fl_karg_kind fl_karg_of(const fl_call *c, int i, int64_t *a, int64_t *b) {
   const int64_t w = c->p[FL_KP_ARGS + 2 * i];
   *a = w >> 3;
@@ -121,8 +123,8 @@ static inline fl_karg_kind fl_karg_of(const fl_call *c, int i, int64_t *a, int64
   return (fl_karg_kind)(w & 7);
 }
 /* FL_LANE_*: the checks that the context's kernels run with. In a context with limits or
-** permissions, even if these were set later, a GPU always runs the text printed from the tree,
-** whatever checks are set. */
+** permissions, even if these were set later, FL_LANE_BOUNDS is always among them, so a GPU runs the
+** text printed from the tree. */
 static inline unsigned fl_kfunction_checks(const flame_context *c) {
   return c->kernel_checks | (c->limits.any || c->limits.deny ? FL_LANE_BOUNDS : 0u);
 }

@@ -348,7 +348,7 @@ int fl_decl_numbers(fl_front *p, const fl_ctype *t, fl_kvkind kind, const char *
                     fl_cvalue *out, int32_t line);
 fl_cvalue fl_decl_make(fl_front *p, const fl_ctype *t, const char *name, fl_kvkind kind,
                        int32_t line);
-/* "a[] = {…}" counted */
+/* t, with the elements of "a[] = {…}" counted */
 const fl_ctype *fl_decl_sized(fl_front *p, const fl_ctype *t, int32_t line);
 /* Declares a constant array or struct from the list at the tokens. 0: the list is not constant;
 ** fl_decl_try_table takes no token then. */
@@ -367,9 +367,9 @@ void fl_decl_assert(fl_front *p);                            /* takes a static_a
 
 /* ---- device.c, overload.c: functions that are inlined; template.c; member.c: structs, lambdas */
 
-/* Scans a function that begins at the tokens: its name, '(' and what follows, and unless it is a
-** template its formal parameters. owner: its struct, or NULL. Returns NULL if it is not a function
-** (nothing is taken) or was refused. */
+/* Scans a function that begins at the tokens: its name, its parameters as tokens
+** (fl_device_signature reads their types) and where its body is. owner: its struct, or NULL.
+** Returns NULL if it is not a function (nothing is taken) or was refused. */
 fl_kdevice *fl_device_scan(fl_front *p, const char *owner);
 void fl_device_formals(fl_front *p, fl_kdevice *d);     /* behind '(', takes ')' */
 void fl_device_tail(fl_front *p, fl_kdevice *d);   /* reads from after ')' to the end of the body */

@@ -36,8 +36,9 @@ typedef struct fl_ktoks { fl_ktok *at; int64_t n, cap; } fl_ktoks;    /* ends wi
 /* The tokens of 'text' without preprocessing. 0: no memory. Free with FL_DROP(m, out). */
 int fl_klex(fl_karena *a, const char *text, size_t n, int32_t line, fl_ktoks *out);
 /* The tokens of 'text' after preprocessing. given: directives that are read before it ("" or the
-** #defines of options). A wrong expansion becomes a BAD token at its place. A wrong directive
-** becomes a BAD token of type 1, and the text ends there. */
+** #defines of options). A wrong expansion, or a condition of #if that is not understood, becomes a
+** BAD token at its place. Any other wrong directive becomes a BAD token of type 1, and the text
+** ends there. */
 int fl_kpreprocess(fl_karena *a, const char *text, size_t n, const char *given, fl_ktoks *out);
 
 /* The directives that a compiler's options ("-DN=4") stand for. NULL: no memory. */

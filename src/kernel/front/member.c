@@ -159,8 +159,8 @@ static void field_lines(fl_front *p, body *b) {
   fl_front_need(p, ';');
 }
 
-/* Takes a destructor "~V() {}", which does nothing, and refuses any other. 0: it is not a
-** destructor. */
+/* Takes a destructor "~V() {}", which does nothing. A __device__ one that does something is
+** refused; one of the host is skipped. 0: it is not a destructor. */
 static int destructor(fl_front *p) {
   int k = 0;
   while (fl_front_ahead(p, k)->kind == FL_TOK_NAME) k++;

@@ -76,7 +76,8 @@ fl_cvalue fl_decl_make(fl_front *p, const fl_ctype *t, const char *name, fl_kvki
   return v;
 }
 
-/* Declares structs of numbers of one type as one array of numbers; 0: they are not of one type. */
+/* Declares a struct, or an array of structs, whose numbers have one type as one array of numbers.
+** 0: it is none, and nothing is declared. */
 int fl_decl_numbers(fl_front *p, const fl_ctype *t, fl_kvkind kind, const char *name,
                     fl_cvalue *out, int32_t line) {
   int64_t n;
@@ -366,7 +367,7 @@ int fl_decl_try_table(fl_front *p, const fl_ctype *t, const char *name, int32_t 
 
 /* ---- ranges ---------------------------------------------------------------------------------- */
 
-/* v.name() */
+/* The value of v.name(). */
 static fl_cvalue ask(fl_front *p, const fl_cvalue *v, const char *name, int32_t line) {
   const fl_kcall c = { .self = v, .line = line };
   fl_kdevice *all = fl_member_functions(v->type, name),

@@ -4,7 +4,7 @@
 #include <string.h>
 
 /* Calls the operator of that name for these operands: a member of the first, a friend in the struct
-** of either, or a free function. 0: there is none. */
+** of either, or a free function. 0: there is none; 1 also if the text was refused. */
 int fl_operator(fl_front *p, const char *name, const fl_cvalue *args, int n, fl_cvalue *out,
                 int32_t line) {
   const int32_t length = (int32_t)strlen(name);

@@ -29,7 +29,7 @@ static int rank_pointer(const fl_ctype *t, const fl_cvalue *v) {
   return (place ? v->type->const_of : v->is_const) == t->const_of ? EXACT : PROMOTED;
 }
 
-/* -1: cannot be. */
+/* How well argument v suits formal f; -1: it cannot be passed. */
 static int rank(fl_front *p, const fl_kformal *f, const fl_cvalue *v) {
   const fl_ctype *t = f->type;
   if (v->kind == FL_V_LIST) return t->kind == FL_C_STRUCT ? EXACT : -1;

@@ -52,7 +52,8 @@ typedef struct fl_kmap {
 /* Number of names before "->", or -1 (the text has no "->" or no names). */
 int fl_kmap_arity(const char *text, size_t n);
 /* types[i]: fl_ktype of the i-th argument. Literals follow C's rules; but if 'result' is not VOID,
-** floating literals without suffix have that type and the value is converted to it. */
+** floating literals without suffix have that type and the value is converted to it. NULL: memory is
+** out (*e). */
 fl_kmap *fl_kmap_parse(fl_mem *m, fl_error *e, const char *text, size_t n,
                        const uint8_t *types, int n_types, int result);
 void fl_kmap_free(fl_kmap *x);

@@ -40,8 +40,8 @@ const fl_ctype *fl_union_of(fl_front *p, const fl_ctype *parts, int32_t line) {
   return t;
 }
 
-/* The member of that name, which may be inside unnamed members; *offset: where it begins, in
-** bytes. */
+/* The member of that name, which may be inside unnamed members; *offset: where it begins, in bytes.
+** NULL: there is none. */
 static const fl_cfield *find(const fl_ctype *t, const char *name, int32_t n, int64_t *offset) {
   const fl_cstruct *s = t->s->parts ? t->s->parts->s : t->s;
   for (int i = 0; i < s->n_fields; i++) {

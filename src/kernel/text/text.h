@@ -18,7 +18,7 @@ void fl_ktext_kernel(fl_text *t, const fl_kfunc *f);
 /* Finds the gradient sums of pointer parameters that do not depend on the order of threads: slot[p]
 ** is 1 + the number of p's sum, 0 for none (n_params entries). Returns how many there are. */
 int fl_ktext_sums(const fl_kfunc *f, uint8_t *slot);
-enum { FL_KTEXT_PARTS = 128 };          /* pointers of fl_kbatch */
+enum { FL_KTEXT_PARTS = 128 };          /* most parameters in fl_kbatch (kernel/function.h) */
 /* How a kernel is printed. slot: as found by fl_ktext_sums; these sums are exact (the same in any
 ** order), and the kernel has two more parameters: int fl_pass, const fl_fixed *fl_fix (one for each
 ** sum); NULL: sums depend on the order. batch: its last parameter is an fl_kbatch
