@@ -26,7 +26,7 @@ template <class K, class V> struct fl_cub_KeyValuePair { K key; V value; };
 struct fl_cub_NullStorage { int none; };
 
 /* Shared memory of BlockReduce and BlockScan: one value of each thread, then one of each of threads
-** 0 to 31, which combines the values of SHARE threads. */
+** 0 to 31, each of which combines the values of SHARE threads. */
 template <class T, int N> struct fl_cub_Parts {
   T at[N + 32];
   static constexpr int SHARE = (N + 31) / 32;

@@ -69,8 +69,8 @@ static int is_among(const char *s, size_t n, const char *const *words, size_t co
   return 0;
 }
 
-/* Is s a part of an instruction's name that only says how a load is cached or how exact a function
-** is? */
+/* Is s a part of an instruction's name that its function's name lacks? Such parts say how and in
+** which memory it accesses, how exact a function is, or that the low half of a product is meant. */
 static int is_idle(const char *s, size_t n) {
   static const char *const idle[] = {
     "ca", "cg", "cs", "cv", "lu", "nc", "wb", "wt", "volatile", "relaxed", "gpu", "global",

@@ -1,6 +1,7 @@
 /*
 ** Instructions of PTX that asm statements may have (ptx.c): name_type is fl_ptx_name_type, without
-** the parts that say how memory is cached or how exact a function is. Embedded as text.
+** the parts that say which memory it accesses, how that is cached or how exact a function is.
+** Embedded as text.
 */
 #define PTX0(NAME, E) __device__ unsigned fl_ptx_##NAME() { return E; }
 #define PTX1(NAME, A, E) \

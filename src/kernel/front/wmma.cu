@@ -33,13 +33,13 @@ OF(signed char, signed char, 1)
 OF(unsigned char, unsigned char, 1)
 OF(fl_wmma_precision::tf32, float, 1)
 #undef OF
-/* To 11 bits, ties to even. */
+/* x rounded to 11 bits, ties to even. */
 __device__ float fl_wmma_bits(float x) {
   const float y = __fmul_rn(x, 8193.f);
   return __fsub_rn(y, __fsub_rn(y, x));
 }
-/* To 11 bits, ties away from zero: a tie is as far from the next such number as from the one
-   that ties to even chose. */
+/* x rounded to 11 bits, ties away from zero: a tie is as far from the next such number as from the
+   one that ties to even chose. */
 __device__ float fl_wmma___float_to_tf32(float x) {
   if (!(fabsf(x) < INFINITY)) return x;
   const float large = fabsf(x) < 1e34f ? 1.f : 8192.f, v = x / large;

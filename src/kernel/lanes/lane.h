@@ -59,7 +59,9 @@ typedef struct fl_lane_launch {
   const atomic_int *stop;         /* not 0: stop soon (kind STOPPED); may be NULL */
   int64_t max_steps;              /* most instructions of one block in iterations of loops (kind
                                   ** STEPS); 0: no limit */
-  atomic_llong *used;        /* counts the instructions of all blocks; NULL: they are not counted */
+  atomic_llong *used;        /* counts the instructions of all blocks (all of the kernel once, and
+                             ** those of a loop again for each iteration); NULL: they are not
+                             ** counted */
   int64_t most;                   /* with 'used': most instructions of all blocks (kind STOPPED) */
   void (*print)(void *arg, const char *text, size_t n);   /* printf; NULL: dropped */
   void *print_arg;
@@ -83,9 +85,10 @@ typedef struct fl_lane_report {
   uint8_t kind;                   /* fl_lane_kind; 0: no fault */
   const char *kernel, *name;      /* name of the array or variable, as the source writes it; the
                                   ** text of the assert; the barrier (NULL: __syncthreads) */
-  int32_t rank;                   /* rank of the array: 'index' is flat, 'dims' are as declared */
+  int32_t rank;                   /* rank of the array ('index' is flat, 'dims' are as declared); 0:
+                                  ** of a parameter or of dynamic size */
   int64_t dims[FL_K_MAX_RANK];
-  int64_t index, size;            /* elements */
+  int64_t index, size;            /* elements; index -1: UNSET of a variable; ALIGN: a byte */
   fl_lane_place at, other;   /* RACED: the place of the other thread. BARRIER: of a thread that does
                              ** not reach it. LANE: of a lane that is needed but not active, or 'at'
                              ** itself if its mask lacks it */
@@ -134,8 +137,8 @@ int fl_lane_shadow_begin(fl_lane_shadow *w, const fl_lane_code *c, const fl_lane
 void fl_lane_shadow_end(fl_lane_shadow *w, int64_t most);
 void fl_lane_shadow_free(fl_lane_shadow *w);                           /* NULL is fine */
 
-/* Runs all blocks in order on the calling thread, with l->shadow if there is one. 0: a fault
-** (report), or it could not run (e). */
+/* Runs all blocks in order on the calling thread. For FL_LANE_RACE it uses l->shadow, or a new one
+** if that is NULL. 0: a fault (report), or it could not run (e). */
 int fl_lane_run(fl_mem *m, const fl_lane_code *c, const fl_lane_launch *l,
                 fl_lane_report *report, fl_error *e);
 

@@ -8,7 +8,8 @@
 ** versions are current, that is, none of its operands has been assigned since. */
 typedef struct fl_lane_known {
   int32_t key[4], version[3];   /* the function (of FL_LI_INDEX and FL_LI_LOAD: ~ of the operation
-                                ** with its class or variable), its operands; their versions */
+                                ** with its class or variable), its operands (of FL_LI_LOAD also the
+                                ** version of the variable's contents); their versions */
   int32_t reg, reg_version;
 } fl_lane_known;
 
@@ -24,7 +25,7 @@ typedef struct fl_lane_builder {
   int32_t *var_reg;           /* by variable */
   int32_t *var_track;         /* by variable; -1 */
   int32_t *var_memory;        /* by variable: version of its contents (arrays) */
-  uint8_t *guess;             /* by site: facts/guess.h */
+  uint8_t *guess;             /* by site: is the load only a guess? (facts/guess.h) */
   int32_t special[FL_KSPECIAL_COUNT];
   int32_t clock, stmt, line, mask_depth;
   int failed;

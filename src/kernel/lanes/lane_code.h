@@ -47,7 +47,7 @@ typedef struct fl_lane_table {
   fl_lane_fn op[FL_KO_COUNT][FL_LC_COUNT];
   fl_lane_fn call[FL_KB_COUNT][FL_LC_COUNT];        /* by class of the (first) operand */
   fl_lane_fn cast[FL_LC_COUNT][FL_LANE_CASTS];      /* casts to a type, in the format of its slot */
-  fl_lane_fn round[FL_KT_COUNT];                    /* F16, BF16 */
+  fl_lane_fn round[FL_KT_COUNT];                    /* rounds floats to F16, BF16 */
   fl_lane_fn select[2];                             /* by wide; a: BOOL */
   fl_lane_fn copy[2], splat[2];
   fl_lane_fn all, any;                              /* eager && and || */
@@ -105,8 +105,8 @@ typedef enum {
   FL_LI_EVAL_STORE,  /* EVAL whose result the next instruction stores, and nothing else reads it: it
                      ** may be written to memory at once */
   FL_LI_INDEX,       /* computes fl_lane_info x (what is known of an index over all lanes) of the
-                     ** index in register a, of class 'type' (fl_lane_class); dst: the index as I64,
-                     ** if needed */
+                     ** index in register a, of class 'type' (fl_lane_class); dst: what is needed of
+                     ** the index, as I64 (see fl_lane_info, lane_state.h) */
   FL_LI_LOAD,        /* dst = var[a]; x: its fl_lane_info, -1: a is uniform (I64); sub: it guesses
                      ** what an atomicCAS finds (facts/guess.h); fn: dst need not be copied: 1: dst
                      ** may point to the memory, 2: also to rows of it (fl_lane_rows), 3: to rows,
@@ -129,11 +129,13 @@ typedef enum {
   FL_LI_VOTE,        /* dst = result; sub: fl_kvote; a mask or -1, b BOOL */
   FL_LI_PRINTF,      /* x: statement in 'texts'; a: -1 - the number of its operands, which begin at
                      ** m in 'operands' */
-  FL_LI_ASSERT,      /* a: BOOL; x: in 'texts' */
+  FL_LI_ASSERT,      /* a: BOOL; b: -1, or the byte whose alignment a tests; x: statement in
+                     ** 'texts' */
   FL_LI_BEGIN,       /* 'var' has no value yet; m: number of its flags, -1: it is an array */
   FL_LI_SET,         /* the variable whose flags have number m has a value */
-  FL_LI_CHECK,       /* faults if 'var', whose flags have number m, has no value */
-  FL_LI_DIVISOR,     /* faults if a, of class 'type', is 0 */
+  FL_LI_CHECK,       /* with FL_LANE_UNINIT: faults if 'var', whose flags have number m, has no
+                     ** value */
+  FL_LI_DIVISOR,     /* with FL_LANE_BOUNDS: faults if a, of class 'type', is 0 */
   FL_LI_END, FL_LI_COUNT
 } fl_lane_op;
 
@@ -181,12 +183,13 @@ typedef struct fl_lane_init {
   int32_t reg, special;    /* fl_kspecial, or -1 */
   int32_t param;           /* or -1: constant */
   uint8_t type;
-  uint8_t changes;         /* a parameter that the kernel changes */
+  uint8_t changes;         /* a parameter that the kernel changes, or that is a vector */
   int64_t offset;
   fl_kvalue value;
 } fl_lane_init;
 
-/* What an access does. */
+/* What an access does. SAME: it writes the value that is already there. GUESS: it only guesses what
+** an atomicCAS will find (facts/guess.h). */
 enum { FL_LANE_READ = 1, FL_LANE_WRITE = 2, FL_LANE_ATOMIC = 4, FL_LANE_SAME = 8,
        FL_LANE_GUESS = 16 };
 

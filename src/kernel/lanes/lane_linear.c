@@ -168,7 +168,7 @@ static const fl_lane_linear *operand(const fl_lane_state *s, int32_t r, int unif
   return fits(cls, l->low, l->high) ? l : NULL;
 }
 
-/* out = a + sign b */
+/* out = a + sign b; 0: its numbers are too large */
 static int sum(const fl_lane_state *s, const fl_lane_linear *a, const fl_lane_linear *b,
                int64_t sign, fl_lane_linear *out) {
   const int64_t u = sign * b->u;

@@ -133,7 +133,8 @@ static inline int fl_lane_first(const fl_lane_state *s) {
   return i;
 }
 
-void fl_lane_span(const fl_lane_state *s, int64_t *first, int64_t *last);    /* active lane */
+/* Gives the first and the last active lane. */
+void fl_lane_span(const fl_lane_state *s, int64_t *first, int64_t *last);
 
 /* lane_linear.c: fl_lane_do_linear computes the result of p as a linear value (0: it must be
 ** computed lane by lane); the fl_lane_spread functions write linear values to their registers, one
@@ -145,7 +146,8 @@ int fl_lane_index_linear(fl_lane_state *s, const fl_lane_ins *p, fl_lane_info *q
 /* Fills *q with the pattern (consecutive, in rows …) of the index u + x i + y j + z k, whatever u
 ** is. 1: its lanes need not be written to the register. */
 int fl_lane_classify(const fl_lane_state *s, int64_t x, int64_t y, int64_t z, fl_lane_info *q);
-/* Do values from low to high fit into a class of arithmetic (fl_lane_class)? */
+/* Do values from low to high fit into a class of integers (fl_lane_class)? Those of 64 bits must be
+** at most 2^46 in magnitude. */
 int fl_lane_fits(int cls, int64_t low, int64_t high);
 /* Do values from low to high fit into the type of the result of p, which is of this kind? */
 int fl_lane_holds(const fl_lane_ins *p, int kind, int64_t low, int64_t high);
