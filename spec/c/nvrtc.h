@@ -13,6 +13,8 @@ typedef struct nvrtc {
   int (*log)(void *, char *);
   int (*cubin_size)(void *, size_t *);
   int (*cubin)(void *, char *);
+  int (*ptx_size)(void *, size_t *);
+  int (*ptx)(void *, char *);
   int (*destroy)(void **);
 } nvrtc;
 
@@ -34,6 +36,8 @@ static inline int nvrtc_open(nvrtc *n) {
          nvrtc_find(lib, "nvrtcGetProgramLog", &n->log) &&
          nvrtc_find(lib, "nvrtcGetCUBINSize", &n->cubin_size) &&
          nvrtc_find(lib, "nvrtcGetCUBIN", &n->cubin) &&
+         nvrtc_find(lib, "nvrtcGetPTXSize", &n->ptx_size) &&
+         nvrtc_find(lib, "nvrtcGetPTX", &n->ptx) &&
          nvrtc_find(lib, "nvrtcDestroyProgram", &n->destroy);
 }
 #endif

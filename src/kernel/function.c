@@ -431,11 +431,12 @@ static int has_memory(const fl_kfunc *f) {
 /* Makes a function of f with its text as written. Kernels with cooperative groups and similar
 ** libraries (NVRTC rarely finds their headers), names of headers that are not included, variables
 ** of file scope, or host code beside them are printed from the tree instead; so are lists of arrays
-** and textures. */
+** and textures, and what NVRTC would evaluate in another order (fl_kfunc.reordered). */
 fl_kfunction *fl_kfunction_given(fl_kunit *u, fl_kfunc *f) {
   fl_text t;
   fl_text_init(&t, u->mem);
-  if (f && f->has_body && (has_memory(f) || u->source->host || needs_tree(u))) {
+  if (f && f->has_body &&
+      (has_memory(f) || f->reordered || u->source->host || needs_tree(u))) {
     put_tree(u, &t, f, NULL, 0);
   } else {
     put_given(u, &t);

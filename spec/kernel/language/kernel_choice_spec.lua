@@ -133,6 +133,19 @@ describe("a choice of two lvalues", function()
     end)
   end
 
+  for _, body in ipairs {
+    "const P &r = P(u); u.x *= 2; y[i] = r.sum() * u.x;",
+    "P &&r = static_cast<P>(u); u.x *= 3; r.y = x[0]; y[i] = r.sum() * u.sum();",
+    "const P &r = (c ? u : w), q = P{r}; u.x *= 2; w.x *= 3; y[i] = r.x * q.x;",
+    "((P)u).add(a); P(u).x; (P{u}).add(b); y[i] = u.sum() + P(u).sum();",
+    "struct Q : P { double z; }; Q o; o.x = a; o.y = b; o.z = 1; P &r = o; const P &q = o; P f = P(o), g{o}; "
+      .. "r.x *= 2; o.y *= x[0]; y[i] = q.sum() * f.x + g.y;",
+  } do
+    it("is copied by a cast to its own type, or to that of a base: " .. body, function()
+      agrees(HEAD .. body .. "\n}\n", body)
+    end)
+  end
+
   -- members are assigned one after another: what the index or the choice reads is as it was before
   for _, body in ipairs {
     "double *p = c ? &u.x : &w.x; (d ? u : w) = !(*p > 0.2) ? w : u; y[i] = u.sum() + 5 * w.sum();",

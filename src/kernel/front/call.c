@@ -143,6 +143,7 @@ static void bind_reference(fl_front *p, const fl_kdevice *d, const fl_kformal *f
   const int pure = !v.torn && fl_call_writes_nothing(d), is_place = v.kind == FL_V_PLACE,
             turned = pure && is_place && p->turning && f->is_const && fl_turn_of(p, v.var);
   const int64_t body = d->body;
+  if (!v.rvalue && fl_member_derives(v.type, f->type)) v.torn = 0;
   v = fl_member_as(p, v, f->type, line);
   if (!turned) fl_choose_bound(p, &v, f->is_const, pure, f->name, line);
   if (p->failed) return;

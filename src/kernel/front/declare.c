@@ -127,6 +127,7 @@ static void declare_reference(fl_front *p, const fl_ctype *t, int is_auto, int i
     fl_refuse(p, line, "reference '%s' without an object", name);
   fl_cvalue v = fl_parse_assign(p);
   if (p->failed) return;
+  if (!is_auto && t->kind == FL_C_STRUCT) v = fl_member_as(p, v, t, line);
   fl_choose_bound(p, &v, is_const, 0, name, line);
   if (p->failed) return;
   const int place = v.kind == FL_V_PLACE && (is_auto || fl_ctype_same(t, v.type));
@@ -143,6 +144,7 @@ static void declare_reference(fl_front *p, const fl_ctype *t, int is_auto, int i
   }
   if (v.idx) v.idx = fl_val_stable(p, v.idx);
   v.is_const |= (uint8_t)is_const;
+  if (ref == 2 || is_const) v.rvalue = 0;                   /* the new object has a name now */
   fl_front_bind(p, name, FL_SYM_REFERENCE, v);
 }
 

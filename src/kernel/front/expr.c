@@ -176,10 +176,14 @@ int fl_operator_of(int punct, int *level) {
 static fl_cvalue operate(fl_front *p, int op, fl_cvalue x, int level, const fl_kmark *m,
                          int32_t line) {
   const fl_kmark middle = fl_order_mark(p);
-  fl_cvalue y = parse_binary(p, level + 1);
-  if (op == FL_KO_SHL || op == FL_KO_SHR) fl_order_before(p, &x, 1, &middle, 0, line);
-  else fl_order_open(p, m, &middle, &x, 1, &y, line);
-  return fl_binary(p, op, x, y, line);
+  fl_cvalue args[2] = { x, parse_binary(p, level + 1) };
+  const int called = fl_val_is_object(x) || fl_val_is_object(args[1]),
+            shift = op == FL_KO_SHL || op == FL_KO_SHR;
+  if (shift && called) fl_order_passed(p, args, 1, &middle, line);
+  else if (shift) fl_order_before(p, args, 1, &middle, 0, line);
+  else if (called) fl_order_argument(p, m, &middle, args, 1, line);
+  else fl_order_open(p, m, &middle, args, 1, &args[1], line);
+  return fl_binary(p, op, args[0], args[1], line);
 }
 
 static fl_cvalue parse_binary(fl_front *p, int level) {
@@ -424,6 +428,10 @@ static fl_cvalue set(fl_front *p, fl_cvalue to, fl_cvalue from, int unused, int3
   fl_cvalue out = to;
   if (!p->failed && fl_val_is_object(to) && fl_operator(p, "operator=", args, 2, &out, line))
     return out.kind == FL_V_NONE ? to : out;
+  if (!p->failed && from.torn && fl_val_is_object(to)) {
+    from = fl_order_now(p, from, line);
+    p->f->reordered = 1;
+  }
   if (to.kind != FL_V_PLACE || to.type->kind != FL_C_SCALAR || unused || from.address ||
       !in_memory(p, to)) {
     fl_val_settle(p, &to, &to);
@@ -441,11 +449,16 @@ static fl_cvalue right_side(fl_front *p, const fl_kmark *m, fl_cvalue to, int32_
   const fl_kblock left = fl_order_cut(m);
   const int list = fl_front_is(p, '{') && (to.kind == FL_V_PLACE || to.either);
   fl_cvalue from = list ? fl_decl_list(p, to.type, fl_front_tok(p)->line) : fl_parse_assign(p);
-  const fl_kmark middle = { m->b, m->b ? m->b->last : NULL, m->vars };
   if (!left.first) return from;
+  const int object = !p->failed && fl_val_is_object(to);
+  if (object && !fl_member_functions(to.type, "operator=") &&
+      !fl_member_derives(from.type, to.type) && fl_member_makes(p, to.type, &from))
+    from = fl_cast_to(p, to.type, from, line);
+  const fl_kmark middle = { m->b, m->b ? m->b->last : NULL, m->vars };
   fl_kblock_append(m->b, left);
-  /* operator= takes an object by reference */
-  fl_order_before(p, &from, 1, &middle, from.kind == FL_V_PLACE && fl_val_is_object(from), line);
+  /* operator= may take what is assigned to an object by reference */
+  if (object) fl_order_passed(p, &from, 1, &middle, line);
+  else fl_order_before(p, &from, 1, &middle, 0, line);
   return from;
 }
 

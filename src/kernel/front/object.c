@@ -232,20 +232,27 @@ static void fill_bare(fl_front *p, fl_cvalue place, fl_cvalue *first, int32_t li
   p->nest--;
 }
 
-static void fill_clause(fl_front *p, fl_cvalue place, int32_t line) {
-  if (fl_front_is(p, '{')) { fl_decl_fill(p, place); return; }
+/* Initialises the part of an object that a clause of its list is for. whole: the object, if it is
+** the first clause: "{ v }" is a copy of an object v of its type, for which 1 is returned. */
+static int fill_clause(fl_front *p, fl_cvalue place, const fl_cvalue *whole, int32_t line) {
+  if (fl_front_is(p, '{')) { fl_decl_fill(p, place); return 0; }
   if (fl_front_is(p, '.')) {
     fl_refuse(p, line, "designated initialisers are outside the language");
-    return;
+    return 0;
   }
   fl_cvalue v = fl_parse_assign(p);
-  if (p->failed) return;
+  if (p->failed) return 0;
+  if (whole && fl_member_derives(v.type, whole->type)) {
+    put(p, *whole, v, line);
+    return 1;
+  }
   if (is_one(place.type) || fl_ctype_same(place.type, v.type))
     put(p, place, v, line);
   else if (place.type->kind == FL_C_STRUCT && fl_member_has_maker(place.type))
     make_of(p, place, &v, line);
   else if (place.type->kind == FL_C_ARRAY || place.type->kind == FL_C_STRUCT)
     fill_bare(p, place, &v, line);
+  return 0;
 }
 
 /* Initialises an object with constructors, after '{'; takes '}'. */
@@ -268,6 +275,7 @@ fl_cvalue fl_decl_list(fl_front *p, const fl_ctype *t, int32_t line) {
 void fl_decl_fill(fl_front *p, fl_cvalue place) {
   const int32_t line = fl_front_tok(p)->line;
   int64_t i = 0;
+  int copied = 0;
   fl_front_need(p, '{');
   if (p->failed || !fl_front_enter(p) || !place.type) return;
   const int makes = place.type->kind == FL_C_STRUCT && fl_member_has_maker(place.type);
@@ -275,7 +283,7 @@ void fl_decl_fill(fl_front *p, fl_cvalue place) {
     make_from_list(p, place, line);
   } else if (is_one(place.type)) {
     if (fl_front_is(p, '}')) fl_decl_zero(p, place, line);
-    else fill_clause(p, place, line);
+    else fill_clause(p, place, NULL, line);
   } else {
     const int64_t n = parts_of(place.type);
     while (!p->failed && !fl_front_is(p, '}')) {
@@ -284,11 +292,13 @@ void fl_decl_fill(fl_front *p, fl_cvalue place) {
       do {
         if (elements == 0) break;
         if (i == n) { fl_refuse(p, fl_front_tok(p)->line, "too many initialisers"); break; }
-        fill_clause(p, part(p, place, i++, line), fl_front_tok(p)->line);
+        const fl_cvalue one = part(p, place, i, line);
+        copied = fill_clause(p, one, i ? NULL : &place, fl_front_tok(p)->line);
+        i++;
       } while (!p->failed && fl_pack_next(p, &each));
       if (!fl_front_take(p, ',')) break;
     }
-    rest_from(p, place, i, line);
+    if (!copied) rest_from(p, place, i, line);
   }
   if (!makes) fl_front_need(p, '}');
   p->nest--;

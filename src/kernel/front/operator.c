@@ -13,7 +13,7 @@ int fl_operator(fl_front *p, const char *name, const fl_cvalue *args, int n, fl_
     fl_cvalue self = args[0];
     fl_kcall c = { .args = args, .n = n, .line = line };
     if (!all) continue;
-    if (i < 0) self = fl_val_stored(p, self, line);
+    if (i < 0) self = fl_val_stored(p, fl_order_now(p, self, line), line);
     if (i < 0) c = (fl_kcall){ .self = &self, .args = args + 1, .n = n - 1, .line = line };
     d = p->failed ? NULL : fl_overload(p, all, &c, NULL);
     if (d) return *out = fl_inline(p, d, &c), 1;
@@ -33,7 +33,7 @@ fl_cvalue fl_operator_call(fl_front *p, int op, fl_cvalue x, fl_cvalue y, int32_
   fl_cvalue out = fl_val_none();
   strcat(name, fl_koperator_text[op]);
   if (fl_operator(p, name, args, 2, &out, line)) return out;
-  x = fl_member_plain(p, x, line);
+  x = fl_member_plain(p, fl_order_value(p, x, line), line);
   y = fl_member_plain(p, y, line);
   x = fl_member_pointer(p, x, line);
   y = fl_member_pointer(p, y, line);

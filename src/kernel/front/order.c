@@ -10,6 +10,10 @@
 ** - Unspecified: other operators and arguments. Where one operand changes what another one uses the
 **   expression is refused, since compilers differ. Calls of functions are not interleaved, and run
 **   from left to right, as on GPUs: f(&s) + s and s + f(&s) differ.
+**
+** An operand of an operator that is a function is an argument of it: if it is taken by reference,
+** the function reads what is there when it runs. That holds for "a[--b.n] = b" of structs too, but
+** NVRTC reads b first, so it gets the printed tree of such a kernel (fl_kfunc.reordered).
 */
 #include "kernel/front/forms.h"
 
@@ -143,7 +147,8 @@ static int changes(void *with, effect *e) {
 static fl_cvalue kept(fl_front *p, fl_cvalue v, int address, int32_t line) {
   if (p->failed) return fl_val_none();
   if (v.kind == FL_V_EXPR) return fl_val_expr(fl_val_stable(p, v.e));
-  if (v.kind == FL_V_POINTER || address || (v.kind == FL_V_PLACE && v.type->kind == FL_C_ARRAY)) {
+  if (v.kind == FL_V_POINTER ||
+      (v.kind == FL_V_PLACE && (address || v.type->kind == FL_C_ARRAY))) {
     v.idx = fl_val_stable(p, v.idx);
     return v;
   }
@@ -166,7 +171,7 @@ void fl_order_before(fl_front *p, fl_cvalue *v, int n, const fl_kmark *m, int ad
     if (!cut++) after = fl_order_cut(m);
     const fl_cvalue before = v[i];
     v[i] = kept(p, before, address, line);
-    if (!address || before.kind != FL_V_EXPR || !before.either) continue;
+    if (!address || before.kind == FL_V_PLACE || !before.either) continue;
     /* a reference is bound to the chosen lvalue, not to the value that it has at this point */
     v[i].either = before.either;
     v[i].is_const = before.is_const;
@@ -226,27 +231,45 @@ void fl_order_open(fl_front *p, const fl_kmark *m, const fl_kmark *middle, fl_cv
 }
 
 /* Saves the current value of an lvalue in temporaries, for later reads: 'e' or 'parts' of v refer
-** to them. */
+** to them. An object with arrays can not be read later, only be bound to a reference. */
 static void hold(fl_front *p, fl_cvalue *v, int32_t line) {
-  if (v->kind != FL_V_PLACE || v->torn || fl_ctype_has_array(v->type)) return;
-  const fl_cvalue now = kept(p, *v, 0, line);
+  if (v->kind != FL_V_PLACE || v->torn) return;
+  const fl_cvalue now = fl_ctype_has_array(v->type) ? fl_val_none() : kept(p, *v, 0, line);
   v->e = now.e;
   v->parts = now.parts;
   v->torn = 1;
 }
 
-void fl_order_argument(fl_front *p, const fl_kmark *m, const fl_kmark *middle, fl_cvalue *args,
-                       int n, int32_t line) {
-  fl_kblock after;
+void fl_order_passed(fl_front *p, fl_cvalue *args, int n, const fl_kmark *m, int32_t line) {
   int cut = 0;
-  beside(p, m, middle, args, n, &args[n], 1, line);
-  fl_order_before(p, args, n, middle, 1, line);
-  after = since(middle);
+  fl_order_before(p, args, n, m, 1, line);
+  fl_kblock after = since(m);
   for (int i = 0; i < n && after.first && !p->failed; i++) {
     reader r = { &args[i], 0, 1 };
     if (!any_effect(p, after, m->vars, ALL, changes, &r)) continue;
-    if (!cut++) after = fl_order_cut(middle);
+    if (!cut++) after = fl_order_cut(m);
     hold(p, &args[i], line);
   }
-  if (cut) fl_kblock_append(middle->b, after);
+  if (cut) fl_kblock_append(m->b, after);
+}
+
+void fl_order_argument(fl_front *p, const fl_kmark *m, const fl_kmark *middle, fl_cvalue *args,
+                       int n, int32_t line) {
+  beside(p, m, middle, args, n, &args[n], 1, line);
+  fl_order_passed(p, args, n, middle, line);
+}
+
+fl_cvalue fl_order_value(fl_front *p, fl_cvalue v, int32_t line) {
+  if (!v.torn || p->failed || !fl_val_is_object(v)) return v;
+  if (!v.parts) refuse(p, v.var + 1, line);
+  v.kind = FL_V_PARTS;
+  v.torn = 0;
+  v.either = NULL;
+  return p->failed ? fl_val_none() : v;
+}
+
+fl_cvalue fl_order_now(fl_front *p, fl_cvalue v, int32_t line) {
+  if (v.torn && v.either) fl_choose_place(p, &v, line);
+  v.torn = 0;
+  return v;
 }

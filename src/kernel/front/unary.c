@@ -113,6 +113,17 @@ static int is_alignment(fl_front *p) {
   return fl_front_is_at(p, k, '%') || fl_front_is_at(p, k, '&');
 }
 
+/* A copy of the object v, or of its base t: a cast to an object's type gives a new object. */
+static fl_cvalue copied(fl_front *p, const fl_ctype *t, fl_cvalue v, int32_t line) {
+  const int lvalue = v.kind == FL_V_PLACE && !v.rvalue && p->b;
+  const fl_cvalue to = lvalue ? fl_decl_object(p, t, "copy", line) : fl_member_as(p, v, t, line);
+  if (lvalue && !p->failed) fl_member_copy(p, to, v, line);
+  v = to;
+  v.either = NULL;
+  v.rvalue = 1;
+  return p->failed ? fl_val_none() : v;
+}
+
 fl_cvalue fl_cast_to(fl_front *p, const fl_ctype *t, fl_cvalue v, int32_t line) {
   if (p->failed || !t) return fl_val_none();
   if (t->kind == FL_C_VOID) return fl_val_none();
@@ -130,7 +141,7 @@ fl_cvalue fl_cast_to(fl_front *p, const fl_ctype *t, fl_cvalue v, int32_t line) 
     fl_kexpr *r = e ? fl_val_convert(p, e, t->scalar) : NULL;
     return fl_val_expr(r);
   }
-  if (fl_member_derives(v.type, t)) return fl_member_as(p, v, t, line);
+  if (fl_member_derives(v.type, t)) return copied(p, t, v, line);
   if (!fl_member_has_maker(t)) fl_refuse(p, line, "a cast to '%s'", fl_ctype_text(p->a, t));
   return p->failed ? fl_val_none() : made(p, t, &v, 1, line);
 }
@@ -247,7 +258,7 @@ static fl_cvalue constructed(fl_front *p) {
   fl_cvalue args[FL_K_MAX_GIVEN];
   const int n = fl_parse_arguments(p, args, FL_K_MAX_GIVEN);
   if (s.type->kind == FL_C_STRUCT &&
-      !(n == 1 && args[0].type && fl_ctype_same(args[0].type, s.type))) {
+      !(n == 1 && fl_member_derives(args[0].type, s.type))) {
     const int is_dim = s.type->s->width && !strcmp(s.type->s->name, "dim3");
     if (!s.type->s->width && (!n || fl_member_made(s.type))) return made(p, s.type, args, n, line);
     if (!s.type->s->width || (n != s.type->s->width && !is_dim))

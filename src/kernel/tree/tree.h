@@ -301,6 +301,8 @@ typedef struct fl_kfunc {
   uint8_t has_body;          /* 0: outside the language, see refusal (or only declared) */
   uint8_t uses_shared, uses_barrier, uses_warp, uses_atomics, uses_printf;
   uint8_t uses_grid;         /* a barrier of all blocks */
+  uint8_t reordered;         /* NVRTC would evaluate the text in another order than C++: it gets the
+                             ** printed tree */
   uint8_t replays;  /* it reads the results of atomics that another launch recorded (ad/record.h) */
   int32_t refusal_line;
   const char *refusal;       /* the reason, without "kernel 'k', line N: "; NULL: none */
