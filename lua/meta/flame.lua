@@ -8242,7 +8242,8 @@ Tensor.max = flame.max
 ---@field return_indices? boolean  false
 
 --- The largest of windows of x (n, c, …) or (c, …); stride is kernel_size by default. Positions
---- count the plane's elements from 1.
+--- count the plane's elements from 1. A window in the padding alone, which a dilation can make,
+--- gives the least value of the dtype, at position 0.
 ---@param x flame.Tensor
 ---@param kernel_size integer|integer[]
 ---@param stride? integer|integer[]|flame.options.max_pool1d
@@ -8264,7 +8265,8 @@ Tensor.max_pool1d = flame.max_pool1d
 ---@field return_indices? boolean  false
 
 --- The largest of windows of x (n, c, …) or (c, …); stride is kernel_size by default. Positions
---- count the plane's elements from 1.
+--- count the plane's elements from 1. A window in the padding alone, which a dilation can make,
+--- gives the least value of the dtype, at position 0.
 ---@param x flame.Tensor
 ---@param kernel_size integer|integer[]
 ---@param stride? integer|integer[]|flame.options.max_pool2d
@@ -8286,7 +8288,8 @@ Tensor.max_pool2d = flame.max_pool2d
 ---@field return_indices? boolean  false
 
 --- The largest of windows of x (n, c, …) or (c, …); stride is kernel_size by default. Positions
---- count the plane's elements from 1.
+--- count the plane's elements from 1. A window in the padding alone, which a dilation can make,
+--- gives the least value of the dtype, at position 0.
 ---@param x flame.Tensor
 ---@param kernel_size integer|integer[]
 ---@param stride? integer|integer[]|flame.options.max_pool3d

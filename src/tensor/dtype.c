@@ -133,3 +133,10 @@ static fl_scalar cast_integer(int64_t x, int to) {
 fl_scalar fl_scalar_cast(fl_scalar v, int from, int to) {
   return fl_is_float(from) ? cast_float(v.d, to) : cast_integer(v.i, to);
 }
+
+fl_scalar fl_dtype_lowest(int dtype) {
+  const fl_dtype_info *t = &fl_dtypes[dtype];
+  if (t->cls == FL_CLASS_FLOAT) return (fl_scalar){ .d = -__builtin_inf() };
+  const int has_sign = t->cls == FL_CLASS_INTEGER && t->bits < 8 * t->size;
+  return (fl_scalar){ .i = has_sign ? (int64_t)(UINT64_MAX << t->bits) : 0 };
+}

@@ -42,4 +42,5 @@ uint16_t fl_f32_to_bf16(float f);
 fl_scalar fl_scalar_load(const void *p, int dtype);          /* one element */
 void fl_scalar_store(void *p, int dtype, fl_scalar v);       /* v: the member of dtype's class */
 fl_scalar fl_scalar_cast(fl_scalar v, int from, int to);     /* rounded to 'to' */
+fl_scalar fl_dtype_lowest(int dtype);          /* -inf, the least integer, or false */
 #endif

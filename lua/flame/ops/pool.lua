@@ -110,8 +110,10 @@ local function with(lead, sizes)
   return append(table.move(lead, 1, #lead, 1, {}), sizes)
 end
 
---- The maxima of windows of x and, if 'positions' is true, their positions in the planes.
-local function largest(x, s, positions)
+--- The maxima of windows of x and, if 'positions' is true, their positions in the planes. s.gaps:
+--- a window may have no element; its maximum is the least value of the dtype, its position 0.
+local largest
+function largest(x, s, positions)
   if not max_pool then make_pools() end
   local track = tracked(x)
   if not positions then
@@ -119,6 +121,7 @@ local function largest(x, s, positions)
       or internal.call("max_pool", s.what, { x }, s.params, s.y, x.dtype)
   end
   local at = internal.call("max_pool_at", s.what, { x:detach() }, s.params, s.y, "i64")
+  if s.gaps then return (largest(x, s)), at end
   return track and pool_take(x, at, s)
     or internal.call("pool_take", s.what, { x, at }, s.params, s.y, x.dtype), at
 end
@@ -130,7 +133,8 @@ end
 for n = 1, 3 do
   local name = ("max_pool%dd"):format(n)
   --- The largest of windows of x (n, c, …) or (c, …); stride is kernel_size by default. Positions
-  --- count the plane's elements from 1.
+  --- count the plane's elements from 1. A window in the padding alone, which a dilation can make,
+  --- gives the least value of the dtype, at position 0.
   def(name .. ([[(x: T, kernel_size: dims(%d), stride?: dims(%d), padding: dims(%d) = 0,
       dilation: dims(%d) = 1, ceil_mode = false,
       return_indices = false) -> T, positions: T if return_indices]]):format(n, n, n, n),
@@ -140,6 +144,7 @@ for n = 1, 3 do
       k, stride, pad, dilation, out = windows(name, n, size, k, stride, pad, dilation, ceil)
       local s = { what = name, x = x.shape, y = with(lead, out),
         params = pool_params(planes, size, k, out, stride, pad, dilation) }
+      for i = 1, n do s.gaps = s.gaps or pad[i] > 0 and dilation[i] > 1 end
       return largest(x, s, positions)
     end)
 end

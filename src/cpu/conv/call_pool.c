@@ -86,13 +86,13 @@ static void write_row(const fl_conv_loops *l, int dtype, char *to, const void *f
 }
 
 static void fill(const pool *q, void *y, int64_t n) {
-  const double low = q->max ? -__builtin_inf() : 0;
+  const fl_scalar none = { 0 }, low = q->max ? fl_dtype_lowest(q->dtype) : none;
   if (q->kind == SUM_F32)
-    for (int64_t i = 0; i < n; i++) ((float *)y)[i] = (float)low;
+    for (int64_t i = 0; i < n; i++) ((float *)y)[i] = (float)low.d;
   else if (q->kind == SUM_F64)
-    for (int64_t i = 0; i < n; i++) ((double *)y)[i] = low;
+    for (int64_t i = 0; i < n; i++) ((double *)y)[i] = low.d;
   else
-    for (int64_t i = 0; i < n; i++) ((int64_t *)y)[i] = q->max ? INT64_MIN : 0;
+    for (int64_t i = 0; i < n; i++) ((int64_t *)y)[i] = low.i;
 }
 
 /* Combines y[i] with x[i * step], n times: the larger one, or the sum. */

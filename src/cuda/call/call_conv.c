@@ -179,13 +179,10 @@ static flame_status run_pool(fl_cuda *s, const fl_call_run *r, const char *entry
                         (const unsigned[]){ THREADS, 1, 1 }, 0, params);
 }
 
-/* The result of max_pool for an empty window, as stored: -inf, the least i64, or 0 for narrower
-** integers. */
+/* The result of max_pool for an empty window, as stored. */
 static uint64_t lowest_of(int dtype) {
   uint64_t bits = 0;
-  const fl_scalar v = { .d = -__builtin_inf() };
-  const fl_scalar least = { .i = dtype == FLAME_I64 ? INT64_MIN : 0 };
-  fl_scalar_store(&bits, dtype, fl_is_float(dtype) ? v : least);
+  fl_scalar_store(&bits, dtype, fl_dtype_lowest(dtype));
   return bits;
 }
 
