@@ -247,6 +247,25 @@ describe("an interrupt", function()
     assert.matches("interrupted!$", helper.message(function() return x:sum():item() end))
     assert.equal(8, (flame.ones(4) + 1):sum():item())
   end)
+
+  it("leaves no trace where nothing of its run is left: values are computed together again", function()
+    for _, ended in ipairs { "by eval", "by a read" } do
+      local x = flame.ones(3)
+      flame.internal.interrupt()
+      assert.matches("interrupted!$", helper.message(function() return x:sum():item() end))
+      if ended == "by a read" then x:sum():item() else
+        x = nil
+        collectgarbage()
+        collectgarbage()
+        flame.eval()
+      end
+      local a, b = flame.ones(3) + 1, flame.ones(3) * 3
+      assert.same({ 2, 2, 2 }, a:totable())
+      flame.stats("reset")
+      assert.same({ 3, 3, 3 }, b:totable())
+      assert.equal(0, flame.stats().launches, ended)
+    end
+  end)
 end)
 
 describe("running out of host memory", function()
@@ -309,5 +328,36 @@ describe("what rests on a value that failed", function()
     pcall(kept.item, kept)                          -- the first read reports the failed write
     assert.same({ 1 }, kept:totable())
     assert.same({ 2, 2, 2 }, z:totable())
+  end)
+
+  --- Three writes of which two are refused, and a value that fails by itself; which is read first?
+  local function written(first)
+    local source = flame.arange(5.0)
+    local a, b, d = flame.zeros(2), flame.zeros(2), flame.zeros(2)
+    flame.eval(source, a, b, d)
+    local function at(k)
+      return source:index_select(1, flame.tensor({ k, 1 }, { dtype = "i64" }))
+    end
+    a:copy_(at(100))
+    b:copy_(at(200))
+    d:copy_(at(2))
+    local y = at(300) * 2
+    local all = { a = a, b = b, d = d, y = y }
+    local ok, why = pcall(all[first].totable, all[first])
+    assert.is_false(ok)
+    local function values(x) return x:totable() end
+    assert.same({ { 0, 0 }, { 0, 0 }, { 2, 1 } }, { values(a), values(b), values(d) })
+    helper.raises("index 300 at", values, y)
+    return why
+  end
+  it("names each write that was refused, whichever value is read first", function()
+    for _, first in ipairs { "a", "b", "d", "y" } do
+      local why = written(first)
+      for _, index in ipairs { "100", "200" } do
+        local _, times = why:gsub("errors_spec.lua:%d+: index_select: index " .. index .. " at", "")
+        assert.equal(1, times, why)
+      end
+      assert.equal(first == "y", why:find("index 300", 1, true) ~= nil)
+    end
   end)
 end)

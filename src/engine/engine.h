@@ -53,7 +53,7 @@ typedef struct fl_engine {
   uint8_t collecting;                             /* a collector step is being done */
   uint8_t untold;                    /* an error that no value shows (such as that of a write which
                                      ** was refused) waits for the next read, which raises it */
-  fl_error untold_error;                 /* that error */
+  fl_error untold_error;                 /* that error; if there are several, it names each */
   int debug;                                      /* FLAME_DEBUG */
   /* scan.c: a window is run op by op; a step of its last run wrote a NaN; this evaluation has found
   ** the op that made it; the warning about its cost was given */

@@ -269,10 +269,23 @@ static void settle_run(run *r, int32_t done, const char *why, uint32_t site, int
   }
 }
 
+/* Adds another error to e, with its line, unless e tells it already; as far as there is room. */
+static void add_error(flame_context *c, fl_error *e, const fl_error *other) {
+  char place[96] = "", text[sizeof e->message];
+  if (e->site == other->site && !strcmp(e->message, other->message)) return;
+  if (c->up->place) c->up->place(c, other->site, place);
+  const int n = snprintf(text, sizeof text, "; and%s%s: %s: %s", place[0] ? " at " : "", place,
+                         other->op, other->message);
+  const size_t at = strlen(e->message);
+  if (n > 0 && !strstr(e->message, text) && at + (size_t)n < sizeof e->message)
+    memcpy(e->message + at, text, (size_t)n + 1);
+}
+
 /* Makes the next read raise the error, which no value may show. */
 static void raise_later(flame_context *c) {
   fl_engine *e = c->engine;
-  if (!e->untold) e->untold_error = c->err;
+  if (e->untold) add_error(c, &e->untold_error, &c->err);
+  else e->untold_error = c->err;
   e->untold = 1;
 }
 
@@ -482,6 +495,7 @@ static flame_status run_window(flame_context *c, int device, int *effects) {
 
 flame_status fl_evaluate_all(flame_context *c) {
   flame_status s = FLAME_OK;
+  if (c->win.live == 0) c->cut = 0;
   if (c->win.live == 0 || c->trace) return s;
   fl_engine_collect_before(c);
   for (int d = 0; d < FL_MAX_DEVICES; d++) {
@@ -502,7 +516,11 @@ static flame_status state_of(flame_context *c, const fl_node *n) {
   fl_engine *e = c->engine;
   const int untold = e->untold;
   e->untold = 0;
-  if (n->state == FL_FAILED) return fl_node_raise(n);
+  if (n->state == FL_FAILED) {
+    const flame_status s = fl_node_raise(n);
+    if (untold) add_error(c, &c->err, &e->untold_error);
+    return s;
+  }
   if (n->state == FL_STORED && !untold) return FLAME_OK;
   if (n->state == FL_NUMBER)
     return FL_FAIL(c, FLAME_BAD_ARGUMENT, "evaluate", "expected a tensor, got a number");
@@ -537,11 +555,12 @@ flame_status fl_evaluate(flame_context *c, fl_node *n) {
   if (s != FLAME_OK && !effects && n->state == FL_PENDING && !stopped) {
     c->err = before;                       /* the rest may be impossible: tries this value alone */
     s = run_with_retry(c, n->device, &n, 1, &effects);
-  } else if (s == FLAME_BAD_VALUE && n->state == FL_STORED && !made_nan(c)) {
+  } else if (s == FLAME_BAD_VALUE && n->state != FL_PENDING && !made_nan(c)) {
     if (c->effect_lost) raise_later(c);   /* nothing may read an effect: this read raises */
-    c->err = before;                    /* a failure of another value, reported when that is read */
+    c->err = before;      /* of another value, reported when that is read, or of n, which has it */
   }
   fl_window_compact(c);
+  if (c->win.live == 0) c->cut = 0;
   if (s != FLAME_INTERRUPTED && !fl_is_lost(c, n->device) && !(s != FLAME_OK && made_nan(c)))
     s = state_of(c, n);
   c->effect_lost = 0;
