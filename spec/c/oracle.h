@@ -242,6 +242,17 @@ static double as_class(double v, int dtype) {
   return fl_is_float(dtype) ? v : trunc(v);
 }
 
+/* Steps of optimisers: several operations at each point, of equal shapes, with scalars. */
+static void eval_joint(fl_node *n, double *v) {
+  const double *x = values_of(n->in[0]), *y = values_of(n->in[1]);
+  const double *z = n->nin > 2 ? values_of(n->in[2]) : NULL;
+  const double a = n->scal[0].d, b = n->scal[1].d, d = n->scal[2].d;
+  for (int64_t i = 0; i < n->shape->numel; i++)
+    v[i] = n->op == FL_OP_mix ? x[i] * a + y[i] * b
+           : z                ? x[i] - y[i] / (sqrt(z[i]) * a + b) * d
+                              : x[i] * a + y[i] * y[i] * b;
+}
+
 static void eval_special(fl_node *n, double *v) {
   const int isfloat = fl_is_float(n->dtype);
   const int64_t numel = n->shape->numel;
@@ -275,6 +286,9 @@ static void eval_special(fl_node *n, double *v) {
   case FL_OP_setslice: eval_setslice(n, v); break;
   case FL_OP_cat: eval_cat(n, v); break;
   case FL_OP_matmul: eval_matmul(n, v); break;
+  case FL_OP_mix:
+  case FL_OP_mix_square:
+  case FL_OP_adam: eval_joint(n, v); break;
   default: printf("oracle: no op %s\n", fl_ops[n->op].name); failed++;
   }
 }

@@ -4,6 +4,7 @@
 ** with plain copies). The structure of nodes is checked directly; oracle.h computes values.
 */
 #include "oracle.h"
+#include "tensor/update.h"
 
 /* ---- helpers ----------------------------------------------------------------------- */
 
@@ -439,6 +440,74 @@ static void test_views(void) {
   CHECK(copies > 20);                                  /* reshapes that strides can not express */
 }
 
+/* ---- steps of optimisers ----------------------------------------------------------- */
+
+enum { STEP_P, STEP_G, STEP_M, STEP_V, STEP_TOP, STEP_COUNT };
+
+static int near(const double *got, const double *want, int64_t n) {
+  for (int64_t i = 0; i < n; i++)
+    if (!(fabs(got[i] - want[i]) <= 1e-13 * (1 + fabs(want[i])))) return 0;
+  return 1;
+}
+
+/* The op that made the value of t, perhaps copied by a write. */
+static int maker(const flame_tensor *t) {
+  const fl_node *n = t->node;
+  return n->op == FL_OP_copy ? n->in[0]->op : n->op;
+}
+
+/* Adam's formulas as in the paper, from the stored values x to 'want': m, v, top, p. */
+static void adam_by_hand(const fl_adam *r, double x[STEP_COUNT][4], int amsgrad, int64_t n) {
+  for (int64_t i = 0; i < n; i++) {
+    double p = x[STEP_P][i], g = x[STEP_G][i] + (r->decoupled ? 0 : r->decay * p);
+    if (r->decoupled) p *= 1 - r->lr * r->decay;
+    x[STEP_M][i] = r->beta1 * x[STEP_M][i] + (1 - r->beta1) * g;
+    x[STEP_V][i] = r->beta2 * x[STEP_V][i] + (1 - r->beta2) * g * g;
+    x[STEP_TOP][i] = fmax(x[STEP_TOP][i], x[STEP_V][i]);
+    const double mean = x[STEP_M][i] / (1 - pow(r->beta1, (double)r->step));
+    const double square = x[amsgrad ? STEP_TOP : STEP_V][i] / (1 - pow(r->beta2, (double)r->step));
+    x[STEP_P][i] = p - r->lr * mean / (sqrt(square) + r->eps);
+  }
+}
+
+/* One step of Adam on arrays of a dtype and shape; joint: several operations are one node. */
+static void one_adam(int dtype, int rank, int64_t size, int amsgrad, int decoupled, int joint) {
+  static const double from[STEP_COUNT][4] = { { 1, -2, 3, 0.5 }, { 0.25, -0.5, 4, 0 },
+    { 0.125, 1, -1, 0 }, { 0.5, 2, 0.25, 0 }, { 1, 0.25, 8, 0 } };
+  flame_context *c = open_context();
+  FL_ENTER(c);
+  double x[STEP_COUNT][4];
+  flame_tensor *t[STEP_COUNT];
+  memcpy(x, from, sizeof x);
+  for (int k = 0; k < STEP_COUNT; k++)
+    t[k] = fl_tensor_new(c, stored(c, dtype, rank, &size, from[k]));
+  fl_adam r = { .lr = 0.1, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-3, .decay = 0.5,
+                .decoupled = decoupled };
+  fl_adam_count(&r, 3);
+  c->grad_mode = !joint;
+  CHECK(fl_adam_step(t[STEP_P], t[STEP_G]->node, t[STEP_M], t[STEP_V],
+                     amsgrad ? t[STEP_TOP] : NULL, &r) == FLAME_OK);
+  const int64_t n = t[STEP_P]->node->shape->numel;
+  adam_by_hand(&r, x, amsgrad, n);
+  CHECK((maker(t[STEP_P]) == FL_OP_adam) == joint);
+  CHECK((maker(t[STEP_M]) == FL_OP_mix) == joint);
+  CHECK((maker(t[STEP_V]) == FL_OP_mix_square) == joint);
+  for (int k = 0; k < STEP_COUNT - !amsgrad; k++) CHECK(near(read_node(t[k]->node), x[k], n));
+  FL_LEAVE(c);
+  for (int k = 0; k < STEP_COUNT; k++) flame_free(t[k]);
+  close_context(c);
+}
+
+static void test_steps(void) {
+  static const int dtypes[] = { FLAME_F32, FLAME_F64, FLAME_F16, FLAME_BF16 };
+  for (int d = 0; d < 4; d++)
+    for (int how = 0; how < 8; how++) {
+      one_adam(dtypes[d], 0, 1, how & 1, how >> 1 & 1, how >> 2 & 1);
+      one_adam(dtypes[d], 1, 0, how & 1, how >> 1 & 1, how >> 2 & 1);
+      one_adam(dtypes[d], 1, 4, how & 1, how >> 1 & 1, how >> 2 & 1);
+    }
+}
+
 int main(void) {
   test_promotion();
   test_numbers();
@@ -451,6 +520,7 @@ int main(void) {
   test_joins();
   test_random();
   test_views();
+  test_steps();
   forget_values();
   printf("build: %d passed, %d failed\n", passed, failed);
   return failed != 0;
