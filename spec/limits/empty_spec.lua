@@ -236,3 +236,24 @@ describe("positions from 1 to n alone", function()
     end
   end)
 end)
+
+describe("max_pool of a window in the padding alone", function()
+  it("gives the least value of the dtype, at position 0", function()
+    local least = { f64 = -math.huge, f32 = -math.huge, f16 = -math.huge, bf16 = -math.huge,
+      i64 = math.mininteger, i32 = -2 ^ 31, i16 = -2 ^ 15, i8 = -128, u8 = 0 }
+    for dtype, low in pairs(least) do
+      local v = flame.tensor({ { { 9, 8, 7, 6 } } }, { dtype = dtype })
+      if math.type(low) == "integer" or low > -math.huge then v = -v end
+      if v:is_floating_point() then v:requires_grad_() end
+      local options = { padding = 1, dilation = 5 }
+      assert.equal(low, v:max_pool1d(2, options):item(), dtype)
+      options.return_indices = true
+      local y, at = v:max_pool1d(2, options)
+      assert.same({ low, 0 }, { y:item(), at:item() }, dtype)
+      if y.requires_grad then
+        y:sum():backward()
+        assert.same({ { { 0, 0, 0, 0 } } }, v.grad:totable())
+      end
+    end
+  end)
+end)

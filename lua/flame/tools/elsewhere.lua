@@ -5,6 +5,7 @@ local dtypes = { FloatTensor = "f32", DoubleTensor = "f64", HalfTensor = "f16", 
   BFloat16Tensor = "bf16" }
 
 local functions = "its functions are flame's: write flame.relu(x)"
+local complex = "a complex number is a last axis of two: write flame.stack({re, im}, -1)"
 local planned = "nothing is compiled by hand: what is recorded is planned and fused by itself"
 local names = {
   flame = {
@@ -13,6 +14,7 @@ local names = {
     from_numpy = "write flame.load(\"x.npy\")",
     manual_seed_all = "write flame.seed(n)",
     compile = planned, jit = planned,
+    complex = complex, view_as_complex = complex, view_as_real = complex, polar = complex,
     functional = functions, F = functions,
     amp = "write flame.autocast(\"bf16\", function() … end), and optim.GradScaler()",
     utils = "write flame.nn.utils, and flame.data for batches",
