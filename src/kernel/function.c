@@ -193,10 +193,10 @@ static int names_space(const asked *a, const char *name) {
   return is;
 }
 
-/* Does the text use cooperative groups, CUB, GLM or Thrust? */
+/* Does the text use cooperative groups, CUB, GLM, Thrust or types of cuFFT? */
 static int names_library(const asked *a) {
   return names_space(a, "cub") || names_space(a, "glm") || names_space(a, "thrust") ||
-         has_name(a, "cooperative_groups");
+         has_name(a, "cooperative_groups") || find_name(a, "cufft", 0, 1) >= 0;
 }
 
 /* Does the text include a header of the folder cuda/, as <cuda/std/array>? */
@@ -236,14 +236,17 @@ static int is_given(const asked *a, const fl_ktok *t) {
 static int asks_names(const asked *a) {
   static const char always[] = " uint uchar ushort ulong ssize_t bf16 bfloat16 CHAR_BIT SHRT_MAX "
     "SHRT_MIN USHRT_MAX ULLONG_MAX INT8_MAX UINT8_MAX INT32_MAX INT32_MIN UINT32_MAX INT64_MAX "
-    "INT64_MIN UINT64_MAX ", halves[] = " half half2 ", bfloats[] = " nv_bfloat16 nv_bfloat162 ";
+    "INT64_MIN UINT64_MAX CUDA_VERSION CUDART_VERSION ",
+    halves[] = " half half2 ", bfloats[] = " nv_bfloat16 nv_bfloat162 ";
   const int fp16 = has_name(a, "cuda_fp16") || has_name(a, "nvcuda"),
             bf16 = has_name(a, "cuda_bf16");
   int found = find_name(a, "__builtin_", 0, 1) >= 0 ||
               (names_space(a, "cuda") && !includes_cuda(a)) ||
               (!fp16 && find_name(a, "__float2half", 0, 1) >= 0) ||
               (!bf16 && find_name(a, "__float2bfloat", 0, 1) >= 0) ||
-              (!has_name(a, "math_constants") && find_name(a, "CUDART_", 0, 1) >= 0);
+              (!has_name(a, "math_constants") && find_name(a, "CUDART_", 0, 1) >= 0) ||
+              find_name(a, "cuComplex", 0, 1) >= 0 || find_name(a, "cuFloatC", 0, 1) >= 0 ||
+              find_name(a, "cuDoubleC", 0, 1) >= 0;
   for (int64_t i = 0; i < a->t.n && !found; i++) {
     const fl_ktok *t = &a->t.at[i];
     char name[24];

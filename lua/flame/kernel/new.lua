@@ -33,6 +33,7 @@ end
 
 local function new_kernel(text, entry, block, grid, threads, shared, shape, inout, vjp, nodiff,
     flags, include, constants, label)
+  text = text:gsub("^\xEF\xBB\xBF", "")              -- a mark of UTF-8
   local template = sources.template_of(text, constants, entry)
   if template and overload.is_known(template, inout) then
     return overload.new(template, function(of_types)

@@ -44,6 +44,14 @@ describe("a kernel of a file", function()
     local why = helper.message(function() return bad(x):totable() end)
     assert.truthy(why:find("line 2 (" .. folder .. "/bad.cu:2)", 1, true), why)
   end)
+  it("may begin with a mark of UTF-8", function()
+    local f = assert(io.open(folder .. "/mark.cu", "w"))
+    f:write("\xEF\xBB\xBF/* x */" .. (KERNEL:gsub("= i;", "= 5.f;")))
+    f:close()
+    local k = flame.kernel_file(folder .. "/mark.cu", { inout = { "x" }, block = { 32 } })
+    assert.is_nil(k:report().refusal)
+    assert.equal(5, k(flame.zeros(3)):totable()[2])
+  end)
   it("that is not there raises with its name", function()
     local why = helper.message(flame.kernel_file, folder .. "/none.cu")
     assert.truthy(why:find("kernel_file", 1, true) and why:find("none.cu", 1, true), why)
@@ -221,6 +229,8 @@ describe("the text for a GPU", function()
         "__hadd(__float2half(x[i]), __float2half(1.f))",
         "CUDART_INF_F", "CUDART_PI", "CHAR_BIT", "SHRT_MAX", "UINT32_MAX", "ULLONG_MAX", "INFINITY",
         "M_PI", "FLT_MAX", "INT_MAX", "__builtin_popcount(i)", "cuda::std::min(x[i], 1.f)",
+        "CUDA_VERSION", "CUDART_VERSION >= 9000 ? __CUDACC_VER_MAJOR__ : 2",
+        "cuCabsf(make_cuFloatComplex(x[i], 1.f)) + sizeof(cuComplex)", "cufftComplex{x[i], 1.f}.y",
         "std::max(x[i], 1.f)", "std::numeric_limits<float>::max()", "sizeof(uint)" } do
       compiles(plain .. "y[i] = (float)(" .. e .. "); }")
     end
@@ -249,7 +259,9 @@ describe("the text for a GPU", function()
   it("leaves names that the text defines alone", function()
     for _, before in ipairs { "typedef unsigned uint;\n", "using half = float;\n",
         "__device__ float half(float v) { return v / 2; }\n", "#define uint unsigned\n",
-        "struct uchar { float v; };\n", "typedef __nv_bfloat16 bf16;\n" } do
+        "struct uchar { float v; };\n", "struct cuComplex { float r, i; };\n",
+        "typedef float2 cuComplex;\n__device__ float cuCabsf(cuComplex z) { return z.x; }\n",
+        "typedef __nv_bfloat16 bf16;\n" } do
       compiles(before .. plain .. "int ushort = 2; y[i] = x[i] * ushort; }")
     end
   end)

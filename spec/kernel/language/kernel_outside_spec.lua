@@ -280,3 +280,22 @@ describe("a function that is defined outside of its struct", function()
     judged.compiles(k)
   end)
 end)
+
+describe("a class of the host", function()
+  it("says of a type in it that could not be read what is wrong with that", function()
+    local k = function(body)
+      return flame.kernel("class H : public B {\n public:\n  struct A { const float *w[3]; int n; };\n"
+        .. "  struct C { int n; };\n virtual void f();\n};\nH::H() { }\n"
+        .. "__global__ void k(const float *x, float *y, int n) {\n" .. body .. "\n}")
+    end
+    for body, reason in pairs {
+      ["H::A a; y[0] = a.n;"] = "arrays of pointers are outside the language (line 3)",
+      ["H::D d; y[0] = d.n;"] = "there is no 'D' here", ["G::C c; y[0] = c.n;"] = "names of 'G'",
+    } do
+      local ok, got = pcall(k, body)
+      local why = ok and got:report().refusal or tostring(got)
+      assert(why:find("line 9", 1, true) and why:find(reason, 1, true), why)
+    end
+    assert.equal(4, k("H::C c = { 4 }; y[0] = c.n;")(flame.ones(1), 1):item())
+  end)
+end)

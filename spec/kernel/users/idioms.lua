@@ -109,4 +109,64 @@ __global__ void k(const float *x, float *y, float *z) {
       end
       return each(16, function(i) return x[i ~ 1] ^ 3 + 3 * most(i) end), each(16, most)
     end },
+
+  { "complex numbers of CUDA's header", [=[
+#include <cuComplex.h>
+__device__ cuFloatComplex unit(float a) { return make_cuFloatComplex(cosf(a), sinf(a)); }
+__global__ void k(const cuFloatComplex *x, const float *a, float *y, float *z, int n) {
+  const int i = threadIdx.x;
+  if (i >= n) return;
+  const cuFloatComplex u = unit(a[i]), p = cuCmulf(x[i], u), q = cuCsubf(p, cuConjf(x[0]));
+  const cuFloatComplex r = cuCaddf(cuCdivf(q, cuCfmaf(u, x[i], p)), x[i]);
+  y[i] = cuCrealf(r) * cuCimagf(r) + cuCabsf(q);
+  z[i] = cuCabsf(make_cuFloatComplex(0.f, 0.f * r.x)) + r.x;
+}]=], shape = { 4 }, block = { 4 }, order = 1, tol = 2e-4,
+    args = function(t) return { t.f { 8, low = 0.3 }, t.f { 4 }, 4 } end,
+    want = function(x, a, n)
+      local y, z = {}, {}
+      for i = 0, n - 1 do
+        local xr, xi, c, s = x[2 * i], x[2 * i + 1], math.cos(a[i]), math.sin(a[i])
+        local pr, pi = xr * c - xi * s, xr * s + xi * c
+        local qr, qi = pr - x[0], pi + x[1]
+        local dr, di = 2 * pr, 2 * pi
+        local d = dr * dr + di * di
+        local rr, ri = (qr * dr + qi * di) / d + xr, (qi * dr - qr * di) / d + xi
+        y[i], z[i] = rr * ri + math.sqrt(qr * qr + qi * qi), rr
+      end
+      return y, z
+    end },
+
+  { "types of a class that is for the host", [=[
+#include <vector>
+class Field : public Solver {
+public:
+  enum Kind { FREE, HELD };
+  struct Rule { float stiff; int from; float more[2]; };
+  typedef float number;
+  Field(const char *file, int n);
+  virtual ~Field();
+  virtual void step(std::vector<float> &all) { for (float &v : all) v += rule.stiff; }
+protected:
+  std::vector<Rule> rules;
+  struct Left { Rule rule; number by; };
+  Rule rule;
+};
+Field::Field(const char *file, int n) { rules.resize(n); }
+__device__ float bent(const Field::Rule &r, float v) { return r.stiff * v * v + r.more[1]; }
+__global__ void k(Field::Left left, const float *x, float *y, int n) {
+  const int i = threadIdx.x;
+  if (i >= n) return;
+  Field::number t = x[i] * left.by;
+  const Field::Rule own = { x[0], i, { t, 1.f } };
+  y[i] = i < left.rule.from ? t : bent(left.rule, t) + bent(own, t) * own.more[0];
+}]=], shape = { 4 }, block = { 4 }, order = 1,
+    args = function(t)
+      return { { rule = { stiff = 0.5, from = 1, more = { 2, 3 } }, by = 1.5 }, t.f { 4 }, 4 }
+    end,
+    want = function(_, x, n)
+      return each(n, function(i)
+        local t = 1.5 * x[i]
+        return i < 1 and t or 0.5 * t * t + 3 + (x[0] * t * t + 1) * t
+      end)
+    end },
 }

@@ -25,7 +25,8 @@ local run = {}
 
 local with_f = "sqrt rsqrt sin cos tan exp log log2 log10 exp2 exp10 pow fabs fma fmin fmax floor ceil erf erfc " ..
   "tanh sinh cosh atan2 atan asin acos hypot copysign expm1 log1p cbrt rcbrt lgamma tgamma normcdf sincos round rint " ..
-  "nearbyint trunc fmod fdim ldexp scalbn rhypot norm3d rnorm3d norm4d erfinv erfcx sinpi cospi sincospi frexp modf logb"
+  "nearbyint trunc fmod fdim ldexp scalbn rhypot norm3d rnorm3d norm4d erfinv erfcx sinpi cospi sincospi frexp modf logb " ..
+  "cuCadd cuCsub cuCmul cuCdiv cuCfma cuCabs cuCreal cuCimag cuConj"
 local fast = "sin cos sincos exp log pow log2 log10 exp10 tan"
 
 --- The text of a kernel with double instead of float.
@@ -38,6 +39,7 @@ function run.double(source)
     "__d%1_rn"):gsub("__dma_rn", "__fma_rn")
   source = source:gsub("__fdividef", "__ddiv_rn"):gsub("FLT_MAX", "DBL_MAX"):gsub("FLT_EPSILON",
     "DBL_EPSILON")
+  source = source:gsub("cuFloatComplex", "cuDoubleComplex")
   source = source:gsub("%f[%w_]make_float", "make_double"):gsub("%f[%w_]float", "double")
   return (source:gsub("%f[%w_]([%d.]+[eE]?[+-]?%d*)f%f[%W]",
     "%1"):gsub("(%d[%d.]*[eE]?[+-]?%d*)f%f[%W]", "%1"))

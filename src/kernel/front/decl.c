@@ -152,8 +152,8 @@ static int qualified_type(fl_front *p, int k) {
       among = 1;
       continue;
     }
-    if (!s || s->kind != FL_SYM_TYPE) return 0;
-    const fl_kmembers *m = s->type->kind == FL_C_STRUCT ? s->type->s->members : NULL;
+    if (!s || (s->kind != FL_SYM_TYPE && s->kind != FL_SYM_WRONG)) return 0;
+    const fl_kmembers *m = s->type && s->type->kind == FL_C_STRUCT ? s->type->s->members : NULL;
     inner = m ? m->inner : s->inner;
     n = m ? m->n_inner : s->n_inner;
     among = 1;
@@ -237,7 +237,10 @@ static const fl_ctype *base_type(fl_front *p, fl_specifiers *s) {
   fl_front_word(p, "typename");
   const int among = fl_scope_prefix(p, &inner, &n);
   const fl_ktok *t = fl_front_tok(p);
-  if (among) return inner_type(p, fl_front_among(inner, n, t->text, t->n));
+  const fl_symbol *member = among ? fl_front_among(inner, n, t->text, t->n) : NULL;
+  if (member && member->kind == FL_SYM_WRONG)
+    fl_refuse(p, t->line, "'%s': %s", member->name, member->why);
+  if (among) return inner_type(p, member);
   if (fl_front_word(p, "void")) return fl_ctype_void();
   if (fl_front_word(p, "struct") || fl_front_word(p, "class")) return read_struct(p, 0);
   if (fl_front_word(p, "union")) return read_struct(p, 1);

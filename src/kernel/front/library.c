@@ -13,6 +13,7 @@ extern const char fl_kptx_text[];            /* kernel/front/ptx.cu, embedded */
 extern const char fl_kcub_text[];            /* kernel/front/cub.cu, embedded */
 extern const char fl_kglm_text[];            /* kernel/front/glm.cu, embedded */
 extern const char fl_kwmma_text[];           /* kernel/front/wmma.cu, embedded */
+extern const char fl_kcomplex_text[];        /* kernel/front/complex.cu, embedded */
 
 static int is_letter(char c) { return isalnum((unsigned char)c) || c == '_'; }
 
@@ -183,6 +184,30 @@ static void drop_cuda(fl_ktoks *toks) {
   toks->n = n;
 }
 
+/* ---- complex numbers ---- */
+
+/* Does token i declare its name: "struct cuComplex", "typedef … cuComplex;", "using cuComplex"? */
+static int declares_type(const fl_ktoks *toks, int64_t i) {
+  const fl_ktok *t = &toks->at[i];
+  if (fl_is_punct(t + 1, ';') || fl_is_punct(t + 1, '=')) return 1;
+  return i && (fl_ktok_is(t - 1, "struct") || fl_ktok_is(t - 1, "class"));
+}
+
+/* Does the source use types of <cuComplex.h> or <cufft.h>, and declare none of these itself? A
+** source that has its own, as many have, has its own functions for them, too. */
+static int asks_complex(const fl_ktoks *toks) {
+  static const char *const types[] = {
+    "cuComplex", "cuFloatComplex", "cuDoubleComplex", "cufftComplex", "cufftDoubleComplex",
+    "cufftReal", "cufftDoubleReal" };
+  int asked = 0;
+  for (int64_t i = 0; i + 1 < toks->n; i++) {
+    if (fl_ktok_among(&toks->at[i], types, sizeof types / sizeof *types) < 0) continue;
+    if (declares_type(toks, i)) return 0;
+    asked = 1;
+  }
+  return asked;
+}
+
 /* Turns "nvcuda::wmma" into "wmma" and drops "using namespace nvcuda;". 1: there were some. */
 static int drop_nvcuda(fl_ktoks *toks) {
   int64_t n = 0;
@@ -213,6 +238,7 @@ int fl_klibrary_add(fl_karena *a, fl_ktoks *toks) {
   if (of_std && !put_before(a, fl_kstd_text, of_std, toks)) return 0;
   if (cub && !put_before(a, fl_kcub_text, "", toks)) return 0;
   if (glm && !put_before(a, fl_kglm_text, "", toks)) return 0;
+  if (asks_complex(toks) && !put_before(a, fl_kcomplex_text, "", toks)) return 0;
   if (wmma && !put_before(a, fl_kwmma_text, "", toks)) return 0;
   if (!grouped && !cub && !wmma && !is_asked(toks)) return !a->failed;
   return put_before(a, fl_klibrary_text, grouped ? "#define FL_GROUPS\n" : "", toks);

@@ -113,6 +113,17 @@ static void add_refused(reader *r, const fl_ktok *name, const char *text, const 
   append(r, k);
 }
 
+/* Notes that the name of a declaration which could not be read, from 'from' to here, is unknown,
+** but for the types among its members. "V::V(" of a class that has such types leaves them. */
+static void note_class(fl_front *p, int64_t from, const char *name, const char *why) {
+  fl_symbol *types;
+  const fl_symbol *known = fl_front_find(p, name, (int32_t)strlen(name));
+  const int64_t n = fl_front_unread_types(p, from, &types);
+  fl_symbol *s = known && known->kind == FL_SYM_WRONG && known->n_inner && !n
+                 ? NULL : fl_front_add(p, name, FL_SYM_WRONG);
+  if (s) s->why = why, s->inner = types, s->n_inner = n;
+}
+
 /* Handles a declaration that could not be read: adds its name as a symbol of kind FL_SYM_WRONG,
 ** with the reason, for messages about code that uses it. A kernel is listed as refused. */
 static void note_wrong(reader *r, int64_t from) {
@@ -136,8 +147,7 @@ static void note_wrong(reader *r, int64_t from) {
     for (int64_t i = from; i < p->at; i++) device |= fl_ktok_is(&p->toks.at[i], "__device__");
     p->src->host |= !device;
     if (fl_ctype_named(p->a, name->text, name->n) || fl_ktok_is(name, "int")) return;
-    fl_symbol *s = fl_front_add(p, text, FL_SYM_WRONG);
-    if (s) s->why = reason;
+    note_class(p, from, text, reason);
     return;
   }
   add_refused(r, name, text, why, line);

@@ -76,6 +76,11 @@ int fl_outside_declare(fl_front *p, fl_ktparam *params, int n, int is_template);
 void fl_outside_complete(fl_front *p, fl_kdevice *d);
 /* front.c. The index of the token after the one at 'from', or after its closing bracket. */
 int64_t fl_front_end(fl_front *p, int64_t from);
+
+/* unread.c. The types among the members of a class that could not be read, whose declaration goes
+** from 'from' to here: they can be named behind "class::". *list is in the arena; returns how
+** many. */
+int64_t fl_front_unread_types(fl_front *p, int64_t from, fl_symbol **list);
 int fl_device_attribute(const fl_ktok *t);       /* device.c: "alignas" and others with (…) */
 int fl_device_skip_attribute(fl_front *p);     /* takes one, or "noexcept"; 0: there is none */
 const char *fl_member_class(const fl_ctype *t);    /* member.c: its name, without arguments */

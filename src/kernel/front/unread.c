@@ -109,3 +109,28 @@ int fl_member_type(fl_front *p, int64_t mark) {
   if (p->failed) leave_unread(p, &from);
   return 1;
 }
+
+/* Moves to the first token of the body of the class that is declared from 'from' to here, and
+** returns the body's end; 0: the declaration is none of a class, or a template. */
+static int64_t enter_class(fl_front *p, int64_t from) {
+  const int64_t end = p->at;
+  const int is = fl_ktok_is(&p->toks.at[from], "struct") || fl_ktok_is(&p->toks.at[from], "class");
+  for (p->at = from; is && p->at < end && !fl_front_is_at(p, 0, ';'); p->at++)
+    if (fl_front_is_at(p, 0, '{')) return fl_front_end(p, p->at++);
+  return 0;
+}
+
+int64_t fl_front_unread_types(fl_front *p, int64_t from, fl_symbol **list) {
+  static const char *const access[] = { "public", "private", "protected" };
+  const int64_t mark = p->syms.n, back = p->at, end = enter_class(p, from);
+  while (end && p->at < end && !p->a->failed && fl_front_ahead(p, 0)->kind != FL_TOK_END) {
+    if (fl_ktok_among(fl_front_ahead(p, 0), access, 3) >= 0) p->at += 2;
+    else if (!fl_member_type(p, mark)) fl_front_skip_declaration(p, p->at);
+  }
+  const int64_t n = p->syms.n - mark;
+  *list = n ? fl_karena_new(p->a, (size_t)n * sizeof **list) : NULL;
+  if (*list) memcpy(*list, p->syms.at + mark, (size_t)n * sizeof **list);
+  p->syms.n = mark;
+  p->at = back;
+  return *list ? n : 0;
+}
