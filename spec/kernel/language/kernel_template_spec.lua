@@ -182,3 +182,101 @@ describe("a template that is an argument of a template", function()
     end
   end)
 end)
+
+describe("a type that is const or a reference", function()
+  local judged = dofile("spec/kernel/kernel_judged.lua")
+  local TYPES <const> = [[
+#include <limits>
+#include <type_traits>
+    template <class T> struct rm { using type = T; static constexpr int n = 0; };
+    template <class T> struct rm<T &> { using type = T; static constexpr int n = 1; };
+    template <class T> struct rc { using type = T; static constexpr int n = 0; };
+    template <class T> struct rc<const T> { using type = T; static constexpr int n = 1; };
+    template <class T> struct pt { static constexpr int n = 0; };
+    template <class T> struct pt<T *> { static constexpr int n = 1; };
+    template <class T> struct pt<const T *> { static constexpr int n = 2; };
+    template <> struct pt<const float> { static constexpr int n = 3; };
+    template <> struct pt<float &> { static constexpr int n = 4; };
+    template <> struct pt<float> { static constexpr int n = 5; };
+    template <class T> __device__ int kind() { return 0; }
+    template <> __device__ int kind<const float>() { return 1; }
+    template <> __device__ int kind<float &>() { return 2; }
+    template <> __device__ int kind<float>() { return 3; }
+    template <class T> __device__ void inc(T v) { v += 1; }
+    template <class T> __device__ int isc(T &v) { return rc<T>::n; }
+    template <class T> __device__ int isr(T &&v) { return rm<T>::n; }
+    template <class A, class B> struct same { static constexpr int n = 0; };
+    template <class A> struct same<A, A> { static constexpr int n = 1; };
+    using R = int &; using CI = const int;
+    namespace ns { template <class T> struct Tpl { T v; }; }
+    template <template <class> class C, class T> struct box { C<T> c; };
+    template <class... T> __device__ int all(T... v) { return (... && v); }
+    template <class... T> __device__ int all3(T... v) { return (3. && ... && v); }
+    template <class T> struct View { T *data; int n; __device__ T &at(int i) { return data[i]; }
+      __device__ T sum() const { typename std::remove_const<T>::type s = 0; for (int k = 0; k <
+      n; k++) s += data[k]; return s; } };
+    template <class T> __device__ int psum(T *p, int n) { typename std::remove_const<T>::type s =
+      0; for (int k = 0; k < n; k++) s += p[k]; return s + 100 * rc<T>::n; }
+    template <class T> __device__ int pass(T &&v) { v += 1; return rm<T>::n * 10 + v; }
+    template <class T> __device__ int twice(T &&v) { return pass(static_cast<T &&>(v)); }
+    template <class... T> __device__ int each(T &&... v) { int n = 0; ((n = n * 10 + rm<T>::n),
+      ...); ((v += 1), ...); return n; }
+    template <class T> using ref_t = T &; template <class T> using cref_t = const T &;
+    template <class F> __device__ int call(F &&f) { return f(2); }
+    struct Pt { int x; template <class T> __device__ int take(T &v) { v += x; return rc<T>::n; }
+      };
+    template <class A, class B> struct sp { static constexpr int n = 0; };
+    template <class A, class B> struct sp<A &, B> { static constexpr int n = 1; };
+    template <class A, class B> struct sp<A, B &> { static constexpr int n = 2; };
+    template <class A> struct sp<const A &, int> { static constexpr int n = 3; };
+    template <class T> struct Own { T v; }; template <class T> struct in { static constexpr int n
+      = 0; };
+    template <class T> struct in<Own<T>> { static constexpr int n = 1 + rc<T>::n; };
+    template <class T> struct in<const Own<T>> { static constexpr int n = 5; };
+    template <class T> struct in<Own<T> &> { static constexpr int n = 6; };
+    __global__ void k(const double *from, double *y, int n) {
+      if (threadIdx.x) return;
+      int b[8] = {0}, i = 0, q = 5, s = 7;
+      ]]
+
+  for _, body in ipairs {
+    "b[0] = rm<int>::n; b[1] = rm<int &>::n; b[2] = rc<const int>::n; b[3] = rc<int>::n;",
+    "b[0] = pt<int>::n; b[1] = pt<int *>::n; b[2] = pt<const int *>::n; b[3] = pt<float>::n;",
+    "b[0] = pt<const float>::n; b[1] = pt<float &>::n; b[2] = pt<const float &>::n;",
+    "b[0] = kind<const float>(); b[1] = kind<float &>(); b[2] = kind<float>(); b[3] = kind<int>();",
+    "inc<int &>(q); b[0] = q; inc<int>(q); b[1] = q;",
+    "const int c = i + 3; b[0] = isc(c); b[1] = isc(q);",
+    "b[0] = isr(q); b[1] = isr(3); b[2] = isr(i + 1);",
+    "b[0] = same<int, const int>::n; b[1] = same<int &, int>::n; b[2] = same<int, int>::n; b[3] = same<const int, int const>::n;",
+    "R r = q; r = 9; b[0] = q;",
+    "CI c = q; b[0] = rc<CI>::n; b[1] = rm<R>::n; b[2] = c;",
+    "rm<int &>::type x = q; x = 3; b[0] = q; b[1] = x;",
+    "box<ns::Tpl, int> x; x.c.v = 4; b[0] = x.c.v;",
+    "b[0] = all(); b[1] = all(1, 2); b[2] = all(1, 0); b[3] = all3();",
+    "b[0] = sizeof(all3()); b[1] = all3() / 2 * 2; b[2] = all3(0); b[3] = all3(q);",
+    "b[0] = rc<decltype(q)>::n; const int z = i; b[1] = rc<decltype(z)>::n; int &r = q; b[2] = rm<decltype(r)>::n; b[3] = rm<decltype((q))>::n;",
+    "decltype((q)) r = q; r = 8; b[0] = q; decltype(q) t = q; t = 3; b[1] = q; decltype(b[1]) yy = b[2]; yy = 77;",
+    "const int z = i; auto f = [&](auto &v) { return rc<typename rm<decltype(v)>::type>::n; }; b[0] = f(q); b[1] = f(z);",
+    "std::remove_const<const int>::type x = 3; x = q; b[0] = x; std::remove_reference<int &>::type w = q; w = 2; b[1] = q; std::decay<const int &>::type d = 1; d = 4; b[2] = d;",
+    "b[0] = std::is_same<int, const int>::value; b[1] = std::is_reference<int &>::value; b[2] = std::is_const<const int>::value; b[3] = std::is_same<int const, const int>::value;",
+    "b[0] = std::is_integral<const int>::value; b[1] = std::numeric_limits<const int>::max() & 255; b[2] = std::is_same_v<const int *, int *>; b[3] = std::is_pointer<const int *>::value;",
+    "View<int> v = {b, 4}; v.at(2) = 7; View<const int> c = {b, 4}; b[0] = c.sum(); b[1] = c.at(2);",
+    "const int *p = b; b[2] = 4; int t = psum(p, 4); b[1] = t; b[3] = psum(&b[2], 1);",
+    "b[0] = twice(q); b[1] = q; b[2] = twice(3);",
+    "b[0] = each(q, 3, s); b[1] = q; b[2] = s;",
+    "auto f = [&](int a) { q += a; return q; }; b[0] = call(f); b[1] = call([&](int a) { return q * a; }); const auto g = f; b[2] = call(g);",
+    "Pt t = {3}; const int c = i; b[0] = t.take(q); b[1] = q;",
+    "b[0] = sp<int &, int>::n; b[1] = sp<int, int &>::n; b[2] = sp<const int &, int>::n; b[3] = sp<int, int>::n;",
+    "b[0] = in<Own<int>>::n; b[1] = in<Own<const int>>::n; b[2] = in<const Own<int>>::n; b[3] = in<Own<int> &>::n;",
+    "typedef const int K; typedef int &L; K c = q; L r = q; r += 1; b[0] = c; b[1] = q; b[2] = rc<K>::n; b[3] = rm<L>::n;",
+    "typedef int *IP; const IP p = b; *p = 5; b[1] = rc<const IP>::n; b[2] = rc<int *const>::n; b[3] = pt<IP>::n;",
+  } do
+    it("stays that in aliases and as a template's argument: " .. body, function()
+      local source = TYPES .. body .. "\n      for (int j = 0; j < n; ++j) y[j] = b[j];\n    }\n"
+      local right = judged.values(source, { "x" }, "double x[5] = {0};\n")
+      local k = flame.kernel { source = source, grid = { 1 }, block = { 32 }, shape = { judged.N } }
+      if right then judged.near(k(judged.row(5, 0), judged.N):totable(), right[1], body) end
+      judged.compiles(k)
+    end)
+  end
+end)

@@ -155,7 +155,7 @@ static void bind_reference(fl_front *p, const fl_kdevice *d, const fl_kformal *f
     return;
   }
   v = settled(p, v);
-  v.torn = 0;
+  v.torn = v.moved = 0;
   v.is_const |= f->is_const;
   fl_front_bind(p, f->name, FL_SYM_REFERENCE, v);
 }
@@ -417,6 +417,7 @@ fl_cvalue fl_inline(fl_front *p, fl_kdevice *d, const fl_kcall *c) {
   append_body(p, body, label, c->line);
   if (r.kind == FL_V_NONE) return fl_val_none();
   if (d->returns == FL_RETURNS_VALUE) r.rvalue = r.kind != FL_V_POINTER;
+  r.moved = d->moves;
   return r;
 }
 

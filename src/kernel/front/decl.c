@@ -119,12 +119,14 @@ static const fl_ctype *vector_type(fl_front *p, const fl_ktok *t) {
 }
 
 /* The type that a name stands for here; NULL: it is not a type. Variables hide types. */
-static const fl_ctype *type_of_name(fl_front *p, const fl_ktok *t) {
+static const fl_ctype *type_of_name(fl_front *p, const fl_ktok *t, fl_specifiers *out) {
   const fl_symbol *s = fl_front_find(p, t->text, t->n);
   if (!s) return vector_type(p, t);
   if (s->kind != FL_SYM_TYPE) return NULL;
   p->enumerators = s->inner;
   p->n_enumerators = s->n_inner;
+  out->ref = s->ref;
+  out->of_const = s->is_const;
   return s->type;
 }
 
@@ -208,26 +210,53 @@ static int qualifier(fl_front *p, fl_specifiers *s) {
 }
 
 /* The type that symbol s, named at the current token, stands for; NULL: it is not a type. */
-static const fl_ctype *inner_type(fl_front *p, const fl_symbol *s) {
+static const fl_ctype *inner_type(fl_front *p, const fl_symbol *s, fl_specifiers *out) {
   if (!s || (s->kind != FL_SYM_TYPE && s->kind != FL_SYM_TEMPLATE)) return NULL;
   fl_front_next(p);
   p->enumerators = s->inner;
   p->n_enumerators = s->n_inner;
-  return s->kind == FL_SYM_TYPE ? s->type : fl_template_struct(p, s->structs);
+  p->type_ref = s->ref;
+  p->type_const = s->is_const;
+  const fl_ctype *t = s->kind == FL_SYM_TYPE ? s->type : fl_template_struct(p, s->structs);
+  out->ref = p->type_ref;
+  out->of_const = p->type_const;
+  return t;
+}
+
+/* Is the type of expression v, tokens 'from' to end - 1, const or a reference? The name of a
+** variable has the type of its declaration, that of a member no const; any other lvalue is a
+** reference. */
+static void qualify(fl_front *p, int64_t from, int64_t end, const fl_cvalue *v,
+                    fl_specifiers *out) {
+  int is_name = 1;
+  for (int64_t i = from; i < end; i++) {
+    const int c = fl_ktok_punct(&p->toks.at[i]);
+    is_name &= p->toks.at[i].kind == FL_TOK_NAME || c == '.' || c == FL_PU_ARROW ||
+               c == FL_PU_SCOPE;
+  }
+  const fl_symbol *s = end == from + 1 ? fl_front_named(p, &p->toks.at[from]) : NULL;
+  const int lvalue = v->kind == FL_V_PLACE && !v->rvalue && v->type->kind != FL_C_ARRAY &&
+                     v->type->kind != FL_C_POINTER;
+  if (is_name) out->ref = s && s->kind == FL_SYM_REFERENCE && lvalue;
+  else out->ref = lvalue;
+  out->of_const = v->is_const && v->kind != FL_V_POINTER && (s || out->ref);
 }
 
 /* The type of decltype(e); the word "decltype" has been read. */
-static const fl_ctype *type_of_expression(fl_front *p) {
+static const fl_ctype *type_of_expression(fl_front *p, fl_specifiers *s) {
   fl_kblock side = { NULL, NULL };
   fl_kblock *out = fl_front_into(p, p->b ? &side : NULL);           /* not evaluated */
   const int32_t line = fl_front_tok(p)->line;
   fl_front_need(p, '(');
+  const int64_t from = p->at;
   const fl_cvalue v = fl_parse_expr(p);
+  const int64_t end = p->at;
   fl_front_need(p, ')');
   fl_front_into(p, out);
   if (!p->failed && (v.kind == FL_V_NONE || v.kind == FL_V_LIST))
     fl_refuse(p, line, "decltype of nothing");
   if (p->failed) return NULL;
+  qualify(p, from, end, &v, s);
   return v.kind == FL_V_POINTER ? fl_ctype_pointer(p->a, v.type, v.is_const) : v.type;
 }
 
@@ -240,11 +269,11 @@ static const fl_ctype *base_type(fl_front *p, fl_specifiers *s) {
   const fl_symbol *member = among ? fl_front_among(inner, n, t->text, t->n) : NULL;
   if (member && member->kind == FL_SYM_WRONG)
     fl_refuse(p, t->line, "'%s': %s", member->name, member->why);
-  if (among) return inner_type(p, member);
+  if (among) return inner_type(p, member, s);
   if (fl_front_word(p, "void")) return fl_ctype_void();
   if (fl_front_word(p, "struct") || fl_front_word(p, "class")) return read_struct(p, 0);
   if (fl_front_word(p, "union")) return read_struct(p, 1);
-  if (fl_front_word(p, "decltype")) return type_of_expression(p);
+  if (fl_front_word(p, "decltype")) return type_of_expression(p, s);
   if (fl_front_word(p, "enum")) { read_enum(p); return fl_ctype_scalar(FL_KT_I32); }
   if (fl_front_word(p, "auto")) { s->is_auto = 1; return fl_ctype_void(); }
   const char *why = fl_front_reserved(t);
@@ -255,8 +284,8 @@ static const fl_ctype *base_type(fl_front *p, fl_specifiers *s) {
   if (fl_texture_old(p)) return NULL;
   const fl_symbol *known = fl_front_named(p, t);
   if (known && known->kind == FL_SYM_TEMPLATE && fl_front_is_at(p, 1, '<'))
-    return inner_type(p, known);
-  const fl_ctype *type = t->kind == FL_TOK_NAME ? type_of_name(p, t) : NULL;
+    return inner_type(p, known, s);
+  const fl_ctype *type = t->kind == FL_TOK_NAME ? type_of_name(p, t, s) : NULL;
   if (type) fl_front_next(p);
   if (type && fl_front_is(p, '<') && type->kind == FL_C_STRUCT && type->s->members &&
       type->s->members->of)
@@ -299,6 +328,8 @@ fl_specifiers fl_decl_specifiers(fl_front *p) {
     else fl_refuse(p, t->line, "a type is needed");
   }
   if (p->failed) s.type = NULL;
+  if (!s.ref) s.is_const |= s.of_const;
+  else s.is_const = s.of_const;                        /* no reference is const itself */
   if (s.type && s.is_volatile) s.type = fl_ctype_volatile(p->a, s.type);
   return s;
 }
@@ -343,7 +374,7 @@ static int pointer_qualifier(fl_front *p) {
 const fl_ctype *fl_decl_pointers(fl_front *p, const fl_specifiers *s, int *ref) {
   const fl_ctype *t = s->type;
   int is_const = s->is_const;
-  *ref = 0;
+  *ref = s->ref;
   while (t && !p->failed) {
     if (fl_front_take(p, '*')) {
       t = fl_ctype_pointer(p->a, t, is_const);
@@ -353,7 +384,7 @@ const fl_ctype *fl_decl_pointers(fl_front *p, const fl_specifiers *s, int *ref) 
       *ref = 1;
     } else if (fl_front_take(p, FL_PU_LAND)) {             /* T && binds to a variable, or to a copy
                                                            ** of a value */
-      *ref = 2;
+      if (!*ref) *ref = 2;
     } else if (!pointer_qualifier(p)) {
       break;
     }
@@ -473,14 +504,27 @@ const fl_ctype *fl_decl_parameter(fl_front *p, const fl_specifiers *s, const cha
   return *ref || s->is_auto ? t : decayed(p, t, s->is_const);
 }
 
+/* Is the last word of the pointer type that was just read "const", before & or &&? */
+static int ends_const(const fl_front *p) {
+  int64_t i = p->at - 1;
+  while (i > 0 && (fl_is_punct(&p->toks.at[i], '&') || fl_is_punct(&p->toks.at[i], FL_PU_LAND)))
+    i--;
+  return i >= 0 && fl_ktok_is(&p->toks.at[i], "const");
+}
+
 const fl_ctype *fl_decl_type_name(fl_front *p) {
   int ref;
   const char *name;
   const fl_specifiers s = fl_decl_specifiers(p);
+  p->type_const = p->type_ref = 0;
   if (!s.type) return NULL;
   if (s.is_auto) fl_refuse(p, fl_front_tok(p)->line, "auto is no type here");
   if (s.type != fl_ctype_function() && fl_decl_function(p, s.type, &name))
     return p->failed ? NULL : fl_ctype_function();
-  const fl_ctype *t = fl_decl_pointers(p, &s, &ref), *of = fl_decl_of_array(p, t, &ref, &name);
+  const fl_ctype *t = fl_decl_pointers(p, &s, &ref);
+  const int is_const = t == s.type ? s.is_const : ends_const(p), itself = ref;
+  const fl_ctype *of = fl_decl_of_array(p, t, &ref, &name);
+  p->type_const = (uint8_t)is_const;
+  p->type_ref = (uint8_t)(of ? ref : itself);
   return p->failed ? NULL : of && !ref ? fl_ctype_pointer(p->a, of, s.is_const) : of ? of : t;
 }

@@ -144,6 +144,7 @@ static void declare_reference(fl_front *p, const fl_ctype *t, int is_auto, int i
   }
   if (v.idx) v.idx = fl_val_stable(p, v.idx);
   v.is_const |= (uint8_t)is_const;
+  v.moved = 0;
   if (ref == 2 || is_const) v.rvalue = 0;                   /* the new object has a name now */
   fl_front_bind(p, name, FL_SYM_REFERENCE, v);
 }
@@ -294,8 +295,10 @@ static void refuse_second(fl_front *p, const char *name, int32_t line) {
 }
 
 /* Makes s a name of type t, which was just read; for an enumeration s gets its enumerators too. */
-static void name_type(fl_front *p, fl_symbol *s, const fl_ctype *t) {
+static void name_type(fl_front *p, fl_symbol *s, const fl_ctype *t, int is_const, int ref) {
   s->type = t;
+  s->is_const = (uint8_t)is_const;
+  s->ref = (uint8_t)ref;
   if (t->kind != FL_C_SCALAR || !p->n_enumerators) return;
   s->inner = p->enumerators;
   s->n_inner = p->n_enumerators;
@@ -333,7 +336,7 @@ static void declarator(fl_front *p, const fl_specifiers *s) {
   if (p->failed || !t) return;
   if (s->is_typedef) {
     fl_symbol *sym = fl_front_add(p, name, FL_SYM_TYPE);
-    if (sym) name_type(p, sym, t);
+    if (sym) name_type(p, sym, t, s->is_const && t->kind != FL_C_POINTER, ref);
   } else if (s->is_shared) {
     declare_shared(p, s, t, name, line);
   } else if (ref) {
@@ -372,9 +375,10 @@ static int parse_using(fl_front *p) {
   if (!fl_front_take(p, '='))
     fl_refuse(p, line, "using declarations are outside the language");
   const fl_ctype *t = fl_decl_type_name(p);
+  const int is_const = p->type_const, ref = p->type_ref;
   if (t) t = fl_decl_arrays(p, t);
   fl_symbol *s = t ? fl_front_add(p, name, FL_SYM_TYPE) : NULL;
-  if (s) name_type(p, s, t);
+  if (s) name_type(p, s, t, is_const, ref);
   fl_front_need(p, ';');
   return 1;
 }

@@ -27,6 +27,14 @@ void fl_turn_set(fl_front *p, fl_kturn *t, fl_cvalue from, int32_t line);
 fl_cvalue fl_turn_choose(fl_front *p, fl_kexpr *c, fl_cvalue x, fl_cvalue y, int32_t line);
 void fl_turn_lower(fl_front *p);                             /* at the end of the body */
 
+/* ---- held.c: pointers that are members of objects -------------------------------------------- */
+
+void fl_held_new(fl_front *p, int32_t var);        /* var: a LOCAL that holds the pointer's index */
+int fl_held_alone(const fl_front *p, const fl_cvalue *v);      /* points to one variable */
+int fl_held_is(const fl_front *p, const fl_cvalue *v);       /* the place of one */
+fl_cvalue fl_held_read(fl_front *p, fl_cvalue place, int32_t line);
+void fl_held_assign(fl_front *p, fl_cvalue place, fl_cvalue from, int32_t line);
+
 /* ---- choose.c: "c ? x : y" as an lvalue ------------------------------------------------------ */
 
 /* Notes in the value v of "c ? x : y" that it is one of two lvalues, if it is. c NULL: the arms

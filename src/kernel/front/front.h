@@ -35,6 +35,7 @@ typedef struct fl_cvalue {
   uint8_t member;   /* not LINEAR: a member of a struct: the next member is in another variable */
   uint8_t address;           /* POINTER: it is the number that __cvta_generic_to_shared gives, which
                              ** counts bytes (shared.c) */
+  uint8_t moved;    /* PLACE: a T && that has no name: "T &&" deduces T, not T & */
   uint8_t named;    /* EXPR: it is a const variable with this constant value, so an lvalue */
   int32_t sym;            /* POINTER: 1 + index of the symbol that it was just read from; 0: none */
   const fl_ctype *type;
@@ -107,7 +108,7 @@ typedef struct fl_kdevice {
   int64_t arrow;                 /* token of the type after '->'; 0: none */
   int busy;                      /* it is being inlined: a call of it is recursion */
   const char *why;               /* why it cannot be called; NULL: it can */
-  uint8_t returns;               /* fl_kreturns */
+  uint8_t returns, moves;        /* fl_kreturns; is it a T &&? */
   uint8_t is_static, is_const, is_maker, is_explicit;     /* for members; is_maker: a constructor */
   uint8_t on_device;             /* it says __device__ */
   const fl_ctype *owner;         /* the struct it is a member of */
@@ -162,6 +163,7 @@ typedef struct fl_ktemplate {    /* of structs */
     fl_symbol *args;
     const fl_ctype *type;    /* set as soon as its size is known; NULL: not read, or not readable */
     int64_t at;                  /* a specialisation's own tokens; 0: none */
+    uint8_t is_const, ref;       /* of an alias, as in fl_symbol */
     int busy;                    /* being read */
     struct fl_kinstance *next;
   } *instances;
@@ -183,6 +185,8 @@ struct fl_symbol {
   uint8_t kind;
   fl_cvalue v;
   int32_t offset, may_be_null;  /* POINTER: variable of its index; does assigning it set v.when? */
+  uint8_t is_const, ref;     /* TYPE: what fl_ctype does not say: of "const T"; of T & (1) or T &&
+                             ** (2); both of "const T &" */
   const fl_ctype *type;      /* TABLE, TYPE: its type; FUNCTION: its type as a value, or NULL */
   const fl_kvalue *const *data;
   const fl_kfunc *of;        /* TABLE: variables from v.var on exist in this function */
@@ -215,6 +219,8 @@ typedef struct fl_front {
   fl_kblock *b;              /* statements are added here; NULL: nothing with effects is allowed */
   const fl_symbol *enumerators;  /* enumerators of the type that was read last; NULL: it has none */
   int64_t n_enumerators;
+  uint8_t type_const, type_ref;   /* as in fl_symbol: of what fl_decl_type_name or
+                                  ** fl_template_struct has read last */
   int32_t template_line;     /* line of the first kernel that is a template; 0: none */
   int failed;                /* refused: line, why */
   int32_t line;              /* of the refusal */
@@ -313,6 +319,7 @@ typedef struct fl_specifiers {
   const fl_ctype *type;      /* NULL: refused */
   uint8_t is_const, is_static, is_extern, is_shared, is_constant, is_global, is_device, is_typedef,
           is_auto, is_volatile, any;      /* is_const: const or constexpr */
+  uint8_t ref, of_const;     /* of the name of a type, as in fl_symbol */
   int32_t max_threads;       /* of __launch_bounds__ */
 } fl_specifiers;
 int fl_decl_starts(fl_front *p, int k);                     /* does a type begin at token at + k? */
@@ -544,14 +551,6 @@ void fl_order_open(fl_front *p, const fl_kmark *m, const fl_kmark *middle, fl_cv
 /* fl_order_open for argument args[n] and the n arguments before it, in unspecified order. */
 void fl_order_argument(fl_front *p, const fl_kmark *m, const fl_kmark *middle, fl_cvalue *args,
                        int n, int32_t line);
-
-/* ---- held.c: pointers that are members of objects -------------------------------------------- */
-
-void fl_held_new(fl_front *p, int32_t var);        /* var: a LOCAL that holds the pointer's index */
-int fl_held_alone(const fl_front *p, const fl_cvalue *v);      /* points to one variable */
-int fl_held_is(const fl_front *p, const fl_cvalue *v);       /* the place of one */
-fl_cvalue fl_held_read(fl_front *p, fl_cvalue place, int32_t line);
-void fl_held_assign(fl_front *p, fl_cvalue place, fl_cvalue from, int32_t line);
 
 typedef struct fl_kturn fl_kturn;                          /* forms.h */
 

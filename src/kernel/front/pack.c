@@ -94,7 +94,7 @@ static int level_one(fl_front *p, int64_t from, int64_t *dots) {
 ** m. */
 typedef struct fold {
   fl_cvalue v[2 * MOST];
-  int n, op, kind;               /* op: the token's, kind: FL_KO_* */
+  int n, op, kind, lazy;         /* op: the token's, kind: FL_KO_*; lazy: some may not be needed */
   fl_kmark m;
   int32_t line;
 } fold;
@@ -127,14 +127,22 @@ static void add(fl_front *p, fold *f) {
 /* Adds the operand at token 'at' to the fold: n values if it names a pack of n elements, or one
 ** value if it names none (n < 0). */
 static void operands(fl_front *p, int64_t at, int64_t n, fold *f) {
-  const int outer = p->pack, lazy = f->op == FL_PU_LAND || f->op == FL_PU_LOR;
+  const int outer = p->pack;
   for (int k = 0; k < (n < 0 ? 1 : n) && !p->failed; k++) {
     p->at = at;
     p->pack = n < 0 ? outer : k + 1;
-    if (lazy) add_lazily(p, f);
+    if (f->lazy) add_lazily(p, f);
     else add(p, f);
   }
   p->pack = outer;
+}
+
+/* Has a fold more than one operand? One alone is the result as it is. left, right: their tokens;
+** -1: there is none; n < 0: it is no pack. */
+static int several(int64_t left, int64_t n_left, int64_t right, int64_t n_right) {
+  const int64_t a = left < 0 ? 0 : n_left < 0 ? 1 : n_left,
+                b = right < 0 ? 0 : n_right < 0 ? 1 : n_right;
+  return a + b > 1;
 }
 
 int fl_pack_fold(fl_front *p, fl_cvalue *out) {
@@ -161,6 +169,7 @@ int fl_pack_fold(fl_front *p, fl_cvalue *out) {
     fl_refuse(p, line, "a fold over this operator" FL_DO ": write a list or recursion");
     return 1;
   }
+  f.lazy = (op == FL_PU_LAND || op == FL_PU_LOR) && several(left, n_left, right, n_right);
   if (left >= 0) operands(p, left, n_left, &f);
   if (right >= 0) operands(p, right, n_right, &f);
   const int n = f.n;

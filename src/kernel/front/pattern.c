@@ -1,29 +1,52 @@
 /*
-** Partial specialisations: "template <class T> struct V<T *>", "V<T, 0>", "V<T, T>", "V<Vec<T,
-** N>>". A parameter is deduced where it occurs alone, before a '*' or as an argument of another
-** template; then the pattern is read with the deduced parameters and must give the arguments.
+** Partial specialisations: "template <class T> struct V<T *>", "V<const T>", "V<T, 0>", "V<T, T>",
+** "V<Vec<T, N>>". A parameter is deduced where it occurs alone, beside const, '*' and '&', or as an
+** argument of another template; then the pattern is read with the deduced parameters and must give
+** the arguments. Of two that fit, the more special one has more words.
 */
 #include "kernel/front/template.h"
 
-/* Deduces from one argument of the pattern, tokens 'from' to end - 1. 0: it has const or a
-** reference, which fit no argument. */
-static int deduce(fl_front *p, const fl_kdeduction *d, int64_t from, int64_t end,
-                  const fl_symbol *arg) {
-  const fl_ktok *t = &p->toks.at[from];
-  const int which = fl_deduce_index(d, t), pointer = end == from + 2 && fl_ktok_punct(&t[1]) == '*';
+/* What the tokens from..end - 1 of "const T", "T *", "const T &" say beside the name of T. */
+typedef struct around { int64_t name; int n, fixed, stars, ref; } around;
+
+static around read_around(const fl_front *p, int64_t from, int64_t end) {
+  around a = { .name = -1 };
   for (int64_t i = from; i < end; i++) {
-    const int c = fl_ktok_punct(&p->toks.at[i]);
-    if (c == '&' || c == FL_PU_LAND || fl_ktok_is(&p->toks.at[i], "const")) return 0;
+    const fl_ktok *t = &p->toks.at[i];
+    const int c = fl_ktok_punct(t), is_const = fl_ktok_is(t, "const");
+    if (t->kind == FL_TOK_NAME && !is_const && a.name < 0) a.name = i;
+    a.fixed |= is_const && !a.stars;
+    a.stars += c == '*';
+    a.ref = c == '&' ? 1 : c == FL_PU_LAND ? 2 : a.ref;
+    a.n += is_const || c == '*' || c == '&' || c == FL_PU_LAND;
   }
-  if (which >= 0 && arg->kind == FL_SYM_TYPE &&
-      (end == from + 1 || (pointer && arg->type->kind == FL_C_POINTER)))
-    fl_deduce_type(d, which, pointer ? arg->type->of : arg->type);
-  if (which >= 0 && arg->kind == FL_SYM_CONSTANT && end == from + 1 && arg->v.e)
+  return a;
+}
+
+/* Deduces the parameter 'which' from the type 'arg', which has around it what a says. */
+static void deduce_type(const fl_kdeduction *d, int which, const around *a, const fl_symbol *arg) {
+  const fl_ctype *t = arg->type;
+  int is_const = arg->is_const, ref = arg->ref;
+  if (a->ref && ref != a->ref) return;
+  if (a->ref) ref = 0;
+  if (a->stars && (a->stars > 1 || ref || t->kind != FL_C_POINTER)) return;
+  if (a->stars) is_const = t->const_of, t = t->of;
+  if (a->fixed && (!is_const || ref)) return;
+  fl_deduce_type(d, which, t, is_const && !a->fixed, ref);
+}
+
+/* Deduces from one argument of the pattern, tokens 'from' to end - 1. */
+static void deduce(fl_front *p, const fl_kdeduction *d, int64_t from, int64_t end,
+                   const fl_symbol *arg) {
+  const around a = read_around(p, from, end);
+  const fl_ktok *t = &p->toks.at[a.name < 0 ? from : a.name];
+  const int which = fl_deduce_index(d, t), alone = end == from + 1 + a.n;
+  if (which >= 0 && alone && arg->kind == FL_SYM_TYPE) deduce_type(d, which, &a, arg);
+  if (which >= 0 && end == from + 1 && arg->kind == FL_SYM_CONSTANT && arg->v.e)
     fl_deduce_value(p, d, which, arg->v.e->value.i);
   const fl_symbol *s = which < 0 ? fl_front_named(p, t) : NULL;
   if (s && s->kind == FL_SYM_TEMPLATE && arg->kind == FL_SYM_TYPE)
-    fl_deduce_struct(p, d, s->structs, from + 1, arg->type);
-  return 1;
+    fl_deduce_struct(p, d, s->structs, a.name + 1, arg->type);
 }
 
 static int deduce_all(fl_front *p, const fl_kdeduction *d, int64_t open,
@@ -35,7 +58,8 @@ static int deduce_all(fl_front *p, const fl_kdeduction *d, int64_t open,
     depth += (c == '<' || c == '(') - (c == '>' || c == ')') - 2 * (c == FL_PU_SHR);
     if (depth > 0 && !(c == ',' && depth == 1)) continue;
     const int64_t end = i + (c == FL_PU_SHR && depth == 0);
-    if (arg == n || !deduce(p, d, from, end, &args[arg++])) return 0;
+    if (arg == n) return 0;
+    deduce(p, d, from, end, &args[arg++]);
     from = i + 1;
   }
   return arg == n;
@@ -58,21 +82,34 @@ static int fits(fl_front *p, const fl_ktemplate *t, const fl_kpattern *s, const 
 const fl_kpattern *fl_pattern_find(fl_front *p, const fl_ktemplate *t, const fl_symbol *args,
                                    fl_symbol **env, int32_t line) {
   const fl_kpattern *found = NULL;
+  int two = 0;
   for (const fl_kpattern *s = t->patterns; s && !p->failed; s = s->next) {
     fl_symbol *now = fl_karena_new(p->a, (FL_K_MAX_TPARAMS + 1) * sizeof *now);
     if (!now || !fits(p, t, s, args, now)) continue;
-    if (found) fl_refuse(p, line, "two partial specialisations of '%s' fit", t->name);
+    const int64_t words = s->at - s->pattern, most = found ? found->at - found->pattern : 0;
+    two = words == most || (two && words < most);
+    if (words < most) continue;
     found = s;
     *env = now;
   }
+  if (two) fl_refuse(p, line, "two partial specialisations of '%s' fit", t->name);
   return p->failed ? NULL : found;
+}
+
+/* fl_ctype_same, and pointers are to const alike. */
+static int same_type(const fl_ctype *a, const fl_ctype *b) {
+  if (!fl_ctype_same(a, b)) return 0;
+  for (; a->kind == FL_C_POINTER || a->kind == FL_C_ARRAY; a = a->of, b = b->of)
+    if (a->const_of != b->const_of) return 0;
+  return 1;
 }
 
 int fl_template_same(const fl_symbol *a, const fl_symbol *b, int n) {
   for (int i = 0; i < n; i++) {
     if (a[i].kind != b[i].kind) return 0;
     if (a[i].kind == FL_SYM_TYPE) {
-      if (!fl_ctype_same(a[i].type, b[i].type)) return 0;
+      if (!same_type(a[i].type, b[i].type) || a[i].ref != b[i].ref ||
+          a[i].is_const != b[i].is_const) return 0;
     } else if (a[i].kind == FL_SYM_FUNCTION || a[i].kind == FL_SYM_TEMPLATE) {
       if (a[i].device != b[i].device || a[i].structs != b[i].structs) return 0;
     } else if (!a[i].v.e || !b[i].v.e || a[i].v.e->value.i != b[i].v.e->value.i) {

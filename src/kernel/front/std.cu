@@ -1,8 +1,7 @@
 /*
 ** What kernels use of the headers <limits>, <type_traits>, <utility>, <algorithm> and <array>: the
 ** text is read by the CPU's front end (library.h) and given to NVRTC inside namespace std, with
-** FL_STD_ALL. The front end knows no const types and no references as arguments of templates, so it
-** never chooses specialisations for const T or T &.
+** FL_STD_ALL.
 */
 #define FL_T1 template <class T>
 template <class T, T v> struct integral_constant { static constexpr T value = v; };
@@ -20,13 +19,29 @@ template <bool b, class T, class F> using conditional_t = typename conditional<b
 template <bool b, class T = void> struct enable_if {};
 FL_T1 struct enable_if<true, T> { using type = T; };
 template <bool b, class T = void> using enable_if_t = typename enable_if<b, T>::type;
+#define FL_TO(name) \
+  FL_T1 struct name { using type = T; }; FL_T1 using name##_t = typename name<T>::type;
+#define FL_FROM(name, from, to) FL_T1 struct name<from> { using type = to; };
+FL_TO(remove_pointer) FL_FROM(remove_pointer, T *, T)
+FL_TO(remove_const) FL_FROM(remove_const, const T, T)
+FL_TO(remove_cv) FL_FROM(remove_cv, const T, T)
+FL_TO(remove_reference) FL_FROM(remove_reference, T &, T) FL_FROM(remove_reference, T &&, T)
+FL_TO(decay) FL_FROM(decay, const T, T) FL_FROM(decay, T &, T) FL_FROM(decay, const T &, T)
+FL_FROM(decay, T &&, T)
 #define FL_IS(name, is) \
   FL_T1 struct name : bool_constant<is> {}; FL_T1 constexpr bool name##_v = name<T>::value;
-#define FL_S(U) is_same<T, U>::value
+#define FL_S(U) is_same<typename remove_cv<T>::type, U>::value
 #define FL_U(I) (FL_S(I) || FL_S(unsigned I))
 FL_T1 struct is_pointer : false_type {};
 FL_T1 struct is_pointer<T *> : true_type {};
 FL_T1 constexpr bool is_pointer_v = is_pointer<T>::value;
+FL_T1 struct is_const : false_type {};
+FL_T1 struct is_const<const T> : true_type {};
+FL_T1 constexpr bool is_const_v = is_const<T>::value;
+FL_T1 struct is_reference : false_type {};
+FL_T1 struct is_reference<T &> : true_type {};
+FL_T1 struct is_reference<T &&> : true_type {};
+FL_T1 constexpr bool is_reference_v = is_reference<T>::value;
 FL_IS(is_floating_point, (FL_S(float) || FL_S(double)))
 FL_IS(is_unsigned,
       (FL_S(bool) || FL_S(unsigned char) || FL_S(unsigned short) || FL_S(unsigned) ||
@@ -36,14 +51,6 @@ FL_IS(is_integral,
        FL_U(long long)))
 FL_IS(is_arithmetic, (is_integral<T>::value || is_floating_point<T>::value))
 FL_IS(is_signed, (is_arithmetic<T>::value && !is_unsigned<T>::value))
-#define FL_TO(name) \
-  FL_T1 struct name { using type = T; }; FL_T1 using name##_t = typename name<T>::type;
-#define FL_FROM(name, from, to) FL_T1 struct name<from> { using type = to; };
-FL_TO(remove_pointer) FL_FROM(remove_pointer, T *, T)
-FL_TO(remove_const) FL_FROM(remove_const, const T, T)
-FL_TO(remove_cv) FL_FROM(remove_cv, const T, T)
-FL_TO(remove_reference) FL_FROM(remove_reference, T &, T) FL_FROM(remove_reference, T &&, T)
-FL_TO(decay) FL_FROM(decay, const T, T) FL_FROM(decay, T &, T) FL_FROM(decay, const T &, T)
 #undef FL_FROM
 #define FL_FROM(U) template <> struct make_unsigned<U> { using type = unsigned U; };
 FL_TO(make_unsigned) FL_FROM(char) FL_FROM(short) FL_FROM(int) FL_FROM(long long)
@@ -66,6 +73,7 @@ template <unsigned long n, unsigned long a = 8> using aligned_storage_t =
 #define FL_NAN __builtin_nanf("")
 #endif
 FL_T1 struct numeric_limits { static constexpr bool is_specialized = false; };
+FL_T1 struct numeric_limits<const T> : numeric_limits<T> {};
 #define FL_GIVES(name, value) static __device__ constexpr FL_N name() { return value; }
 #define FL_LIMITS(T, least, low, most, step, figures, huge, nan) \
   template <> struct numeric_limits<T> { \

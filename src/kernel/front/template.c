@@ -115,24 +115,41 @@ int fl_template_params(fl_front *p, fl_ktparam **out) {
   return *out && !p->failed ? n : 0;
 }
 
+/* Takes the name of a function or of a template, as "ns::V", as an argument; 0: it is none. */
+static int named_arg(fl_front *p, fl_symbol *out) {
+  const int64_t at = p->at;
+  const fl_symbol *inner = NULL;
+  int64_t n = 0;
+  const int among = fl_scope_is_space(p, fl_front_tok(p)) && fl_front_is_at(p, 1, FL_PU_SCOPE) &&
+                    fl_scope_prefix(p, &inner, &n);
+  const fl_ktok *t = fl_front_tok(p);
+  const fl_symbol *s = among && t->kind == FL_TOK_NAME ? fl_front_among(inner, n, t->text, t->n)
+                                                       : fl_front_named(p, t);
+  if (!s || (s->kind != FL_SYM_FUNCTION && s->kind != FL_SYM_TEMPLATE) ||
+      !(fl_front_is_at(p, 1, ',') || fl_front_is_at(p, 1, '>') ||
+        fl_front_is_at(p, 1, FL_PU_SHR))) {
+    if (!p->failed) p->at = at;
+    return 0;
+  }
+  out->kind = s->kind;
+  out->device = s->device;
+  out->structs = s->structs;
+  p->at++;
+  return 1;
+}
+
 static void template_arg(fl_front *p, fl_symbol *out) {
   const int32_t line = fl_front_tok(p)->line;
   memset(out, 0, sizeof *out);
   out->offset = -1;
   fl_front_take(p, '&');
-  const fl_ktok *t = fl_front_tok(p);
-  const fl_symbol *s = fl_front_named(p, t);
-  if (s && (s->kind == FL_SYM_FUNCTION || s->kind == FL_SYM_TEMPLATE) &&
-      (fl_front_is_at(p, 1, ',') || fl_front_is_at(p, 1, '>') || fl_front_is_at(p, 1, FL_PU_SHR))) {
-    out->kind = s->kind;
-    out->device = s->device;
-    out->structs = s->structs;
-    p->at++;
-    return;
-  }
-  if (fl_decl_starts(p, 0) && !fl_front_is_at(p, 1, '(')) {
+  if (named_arg(p, out)) return;
+  if (fl_decl_starts(p, 0) &&
+      (!fl_front_is_at(p, 1, '(') || fl_ktok_is(fl_front_tok(p), "decltype"))) {
     out->kind = FL_SYM_TYPE;
     out->type = fl_decl_type_name(p);
+    out->is_const = p->type_const;
+    out->ref = p->type_ref;
     return;
   }
   fl_kblock *into = fl_front_into(p, NULL);
@@ -303,11 +320,13 @@ fl_kdevice *fl_template_instance(fl_front *p, fl_kdevice *first, fl_kdevice *d, 
 /* ---- structs --------------------------------------------------------------------------------- */
 
 static const char *instance_name(fl_front *p, const fl_ktemplate *t, const fl_symbol *args) {
+  static const char *const ref[] = { "", " &", " &&" };
   const char *s = t->name;
   for (int i = 0; i < t->n_tparams && s; i++) {
     const char *sep = i ? ", " : "<";
     if (args[i].kind == FL_SYM_TYPE)
-      s = fl_karena_printf(p->a, "%s%s%s", s, sep, fl_ctype_text(p->a, args[i].type));
+      s = fl_karena_printf(p->a, "%s%s%s%s%s", s, sep, args[i].is_const ? "const " : "",
+                           fl_ctype_text(p->a, args[i].type), ref[args[i].ref]);
     else if (args[i].kind == FL_SYM_FUNCTION || args[i].kind == FL_SYM_TEMPLATE)
       s = fl_karena_printf(p->a, "%s%s%s", s, sep,
                            args[i].device ? args[i].device->name : args[i].structs->name);
@@ -353,6 +372,8 @@ static void read_instance(fl_front *p, fl_ktemplate *t, struct fl_kinstance *one
   if (t->is_alias) {
     fl_front_push(p, args, t->n_tparams + n_env);
     type = fl_decl_type_name(p);
+    one->is_const = p->type_const;
+    one->ref = p->type_ref;
   } else if (!fl_front_is(p, '{') && !fl_front_is(p, ':')) {
     fl_refuse(p, line, "template '%s' is not understood", t->name);
   } else {
@@ -384,6 +405,8 @@ const fl_ctype *fl_template_struct(fl_front *p, fl_ktemplate *t) {
     one->busy = 0;
   }
   p->nest--;
+  p->type_const = one ? one->is_const : 0;
+  p->type_ref = one ? one->ref : 0;
   return one && !p->failed ? one->type : NULL;
 }
 
@@ -401,98 +424,6 @@ const fl_ctype *fl_template_again(fl_front *p, const fl_ctype *type) {
   fl_refuse(p, fl_front_tok(p)->line, "another '%s<…>' inside '%s' is outside the language",
             t->name, t->name);
   return NULL;
-}
-
-/* Reads "template <> struct name<…> { … }": an instance with its own tokens. */
-static void special_struct(fl_front *p, fl_ktemplate *t) {
-  fl_symbol *args = fl_karena_new(p->a, FL_K_MAX_TPARAMS * sizeof *args);
-  struct fl_kinstance *one = fl_karena_new(p->a, sizeof *one);
-  if (!args || !one) return;
-  if (fl_template_args(p, args) != t->n_tparams && !p->failed)
-    fl_refuse(p, fl_front_tok(p)->line, "wrong arguments for the template '%s'", t->name);
-  for (int i = 0; i < t->n_tparams && !p->failed; i++)
-    fl_template_give(&args[i], &t->tparams[i], &args[i]);
-  one->args = args;
-  one->at = p->at;
-  one->next = t->instances;
-  t->instances = one;
-  fl_front_skip(p);
-  fl_front_need(p, ';');
-}
-
-static void declare_struct(fl_front *p, fl_ktparam *params, int n) {
-  const int32_t line = fl_front_tok(p)->line;
-  const int aligned = fl_ktok_is(fl_front_tok(p), "alignas") ||
-                      fl_ktok_is(fl_front_tok(p), "__align__");
-  const int64_t align = aligned ? p->at : 0;
-  p->at += aligned;
-  if (aligned) fl_front_skip(p);
-  const char *name = fl_front_name(p);
-  fl_symbol *s = fl_front_find(p, name, (int32_t)strlen(name));
-  fl_ktemplate *t = s && s->kind == FL_SYM_TEMPLATE ? s->structs : NULL;
-  if (fl_front_is(p, '<')) {
-    if (t && !n) special_struct(p, t);
-    else if (t) fl_pattern_add(p, t, params, n);
-    else fl_refuse(p, line, "there is no template '%s' to be specialised", name);
-    return;
-  }
-  if (!t) t = fl_karena_new(p->a, sizeof *t);
-  if (!t) return;
-  *t = (fl_ktemplate){ .name = name, .tparams = params, .n_tparams = n, .at = p->at,
-                       .align = align };
-  if (!s) {
-    fl_symbol *sym = fl_front_add(p, name, FL_SYM_TEMPLATE);
-    if (sym) sym->structs = t;
-  }
-  if (fl_front_take(p, ';')) return;                        /* declared only */
-  fl_front_seek(p, '{', '{');
-  fl_front_skip(p);
-  fl_front_need(p, ';');
-}
-
-/* Adds the template of an alias or a constant; its declaration is skipped up to ';'. */
-static void add_template(fl_front *p, fl_ktemplate of) {
-  fl_ktemplate *t = fl_karena_new(p->a, sizeof *t);
-  fl_front_seek(p, ';', ';');
-  fl_front_need(p, ';');
-  fl_symbol *s = p->failed || !t ? NULL : fl_front_add(p, of.name, FL_SYM_TEMPLATE);
-  if (!s) return;
-  *t = of;
-  s->structs = t;
-}
-
-/* Takes "template <…> using name = T;" after 'using'. */
-static void declare_alias(fl_front *p, fl_ktparam *params, int n) {
-  const char *name = fl_front_name(p);
-  if (fl_front_need(p, '='))
-    add_template(p, (fl_ktemplate){ .name = name, .tparams = params, .n_tparams = n, .at = p->at,
-                                    .is_alias = 1 });
-}
-
-/* Takes "template <…> constexpr T name = e;" after '>'. 0: it is not such a declaration, and
-** nothing is taken. */
-static int declare_value(fl_front *p, fl_ktparam *params, int n) {
-  const int64_t at = p->at;
-  int angle = 0, constant = 0;
-  while (!p->failed && fl_front_tok(p)->kind != FL_TOK_END && !fl_front_is(p, '(') &&
-         !fl_front_is(p, '{') && !fl_front_is(p, ';')) {
-    if (fl_front_is(p, '=')) break;
-    constant |= fl_ktok_is(fl_front_tok(p), "constexpr") || fl_ktok_is(fl_front_tok(p), "const");
-    angle = fl_front_is(p, '<') ? fl_template_angle(p, 0) : 0;
-    p->at += angle ? angle : 1;
-  }
-  const fl_ktok *name = p->at > at ? &p->toks.at[p->at - 1] : NULL;
-  const int is = fl_front_is(p, '=') && name && name->kind == FL_TOK_NAME &&
-                 !fl_ktok_is(name, "operator");
-  if (!is) { p->at = at; return 0; }
-  if (!constant)
-    fl_refuse(p, name->line,
-              "a template of variables that are not constexpr is outside the language");
-  const char *text = fl_karena_str(p->a, name->text, (size_t)name->n);
-  if (text)
-    add_template(p, (fl_ktemplate){ .name = text, .tparams = params, .n_tparams = n, .at = at,
-                                    .is_value = 1 });
-  return 1;
 }
 
 fl_cvalue fl_template_value(fl_front *p, const fl_ktemplate *t) {
@@ -524,24 +455,26 @@ fl_cvalue fl_template_value(fl_front *p, const fl_ktemplate *t) {
   return p->failed ? fl_val_none() : fl_val_expr(e);
 }
 
-static fl_cvalue value_of(const fl_ctype *t, int is_const) {
+/* A value of type t, which formal f (NULL: none) takes. */
+static fl_cvalue value_of(const fl_ctype *t, const fl_kformal *f) {
   const int pointer = t && t->kind == FL_C_POINTER;
   return (fl_cvalue){ .kind = pointer ? FL_V_POINTER : FL_V_PLACE, .type = pointer ? t->of : t,
-                      .is_const = pointer ? t->const_of : (uint8_t)is_const };
+                      .is_const = pointer ? t->const_of : f && f->is_const,
+                      .rvalue = f && f->by_reference == 2 };
 }
 
 /* Finds the template arguments of "template <> R f(types)", or of "f<…>(types)" that omits some:
 ** those with which a template f has these types. */
-static void find_special(fl_front *p, fl_kdevice *d, int32_t line) {
+void fl_template_special(fl_front *p, fl_kdevice *d, int32_t line) {
   fl_cvalue args[FL_K_MAX_GIVEN], result;
   const int64_t end = p->at;
   fl_device_signature(p, d);
   p->at = end;
   const fl_kcall c = { .args = args, .n = d->n_params, .line = line, .given = d->special,
                        .n_given = d->n_special, .result = d->result ? &result : NULL };
-  if (d->result) result = value_of(d->result, 0);
+  if (d->result) result = value_of(d->result, NULL);
   for (int i = 0; i < c.n && !p->failed; i++)
-    args[i] = value_of(d->params[i].type, d->params[i].is_const);
+    args[i] = value_of(d->params[i].type, &d->params[i]);
   const fl_symbol *s = p->failed ? NULL : fl_front_find(p, d->name, (int32_t)strlen(d->name));
   for (fl_kdevice *o = s ? s->device : NULL; o && !p->failed; o = o->next) {
     const int like = o->n_tparams && !o->tparams[o->n_tparams - 1].is_pack;
@@ -554,41 +487,4 @@ static void find_special(fl_front *p, fl_kdevice *d, int32_t line) {
   }
   if (d->n_special) return;
   fl_refuse(p, line, "a specialisation of no template: write its arguments, '%s<…>'", d->name);
-}
-
-void fl_template_declare(fl_front *p) {
-  fl_ktparam *params = NULL;
-  const int32_t line = fl_front_tok(p)->line;
-  if (!fl_front_is(p, '<')) {                  /* an explicit instantiation is ignored: calls make
-                                               ** their own instances */
-    fl_front_skip_declaration(p, p->at);
-    return;
-  }
-  const int n = fl_template_params(p, &params);
-  if (p->failed) return;
-  const fl_ktok *kind = fl_front_tok(p);
-  const int of_types = fl_ktok_is(kind, "struct") || fl_ktok_is(kind, "class") ||
-                       fl_ktok_is(kind, "using");
-  if (n && params[n - 1].is_pack && of_types)
-    fl_refuse(p, line,
-              "variadic templates of structs are outside the language; of functions they are not");
-  if (fl_front_word(p, "struct") || fl_front_word(p, "class")) {
-    declare_struct(p, params, n);
-    return;
-  }
-  if (fl_front_word(p, "using")) { declare_alias(p, params, n); return; }
-  if (fl_outside_declare(p, params, n, 1) || declare_value(p, params, n)) return;
-  for (int k = 0; fl_front_ahead(p, k)->kind == FL_TOK_NAME; k++)
-    if (fl_ktok_is(fl_front_ahead(p, k), "__global__")) {
-      if (!p->template_line) p->template_line = line;
-      fl_refuse(p, line, FL_K_NAME_TEMPLATE);
-    }
-  fl_kdevice *d = p->failed ? NULL : fl_device_scan(p, NULL);
-  if (!d && !p->failed) fl_refuse(p, line, "this template is outside the language");
-  if (d && !p->failed && !n) find_special(p, d, line);
-  if (!d || p->failed) return;
-  d->tparams = params;
-  d->n_tparams = n;
-  p->src->host |= line > 0 && !d->on_device && !fl_ktok_is(kind, "constexpr");
-  fl_device_list(p, d, 0);
 }

@@ -11,6 +11,8 @@ void fl_template_declare(fl_front *p);                       /* after 'template'
 /* The instance of function template d that call c means. first: the list of functions of that name,
 ** in which d is. NULL: d does not fit the call. */
 fl_kdevice *fl_template_instance(fl_front *p, fl_kdevice *first, fl_kdevice *d, const fl_kcall *c);
+/* d: an explicit specialisation of a function; sets its arguments of the template */
+void fl_template_special(fl_front *p, fl_kdevice *d, int32_t line);
 const fl_ctype *fl_template_struct(fl_front *p, fl_ktemplate *t);    /* at '<' */
 fl_cvalue fl_template_value(fl_front *p, const fl_ktemplate *t);      /* at '<': a constant */
 /* Reads "V<…>" from '<' on, where V names the instance 'type' inside its own template: the result
@@ -40,7 +42,7 @@ void fl_template_deduce(fl_front *p, const fl_kdeduction *d, const fl_kdevice *f
 const fl_ctype *fl_deduce_meet(fl_front *p, const fl_cvalue *v, int pointer, int array, int ref);
 /* index of the parameter of that name, or -1 */
 int fl_deduce_index(const fl_kdeduction *d, const fl_ktok *t);
-void fl_deduce_type(const fl_kdeduction *d, int i, const fl_ctype *type);
+void fl_deduce_type(const fl_kdeduction *d, int i, const fl_ctype *type, int is_const, int ref);
 void fl_deduce_value(fl_front *p, const fl_kdeduction *d, int i, int64_t value);
 /* Deduces from "Vec<T, N>" at token i and the struct that is the argument's type. */
 void fl_deduce_struct(fl_front *p, const fl_kdeduction *d, const fl_ktemplate *of, int64_t i,

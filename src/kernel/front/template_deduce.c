@@ -43,8 +43,9 @@ int fl_deduce_index(const fl_kdeduction *d, const fl_ktok *t) {
   return -1;
 }
 
-void fl_deduce_type(const fl_kdeduction *d, int i, const fl_ctype *type) {
-  fl_symbol s = { .kind = FL_SYM_TYPE, .offset = -1, .type = type };
+void fl_deduce_type(const fl_kdeduction *d, int i, const fl_ctype *type, int is_const, int ref) {
+  fl_symbol s = { .kind = FL_SYM_TYPE, .offset = -1, .type = type,
+                  .is_const = (uint8_t)is_const, .ref = (uint8_t)ref };
   if (type && !d->env[i].name && !d->t[i].type) fl_template_give(&d->env[i], &d->t[i], &s);
 }
 
@@ -65,7 +66,8 @@ void fl_deduce_struct(fl_front *p, const fl_kdeduction *d, const fl_ktemplate *o
     if (c != ',' && c != '>' && c != FL_PU_SHR) return;     /* the argument is more than a name, so
                                                             ** nothing is deduced from it */
     if (which < 0) continue;
-    if (args[k].kind == FL_SYM_TYPE) fl_deduce_type(d, which, args[k].type);
+    if (args[k].kind == FL_SYM_TYPE)
+      fl_deduce_type(d, which, args[k].type, args[k].is_const, args[k].ref);
     else fl_deduce_value(p, d, which, args[k].v.e->value.i);
   }
 }
@@ -83,11 +85,25 @@ static const fl_ctype *element_of(fl_front *p, const fl_kdeduction *d, const fl_
   return type;
 }
 
+/* Is the object that v is, or that it points to (pointer), const? */
+static int is_const(const fl_cvalue *v, int pointer) {
+  const int place = v->kind == FL_V_PLACE;
+  if (pointer && place && v->type->kind == FL_C_POINTER) return v->type->const_of;
+  return pointer ? v->is_const : v->is_const && (v->named || v->either || (place && !v->rvalue));
+}
+
+/* Does "T &&" become "T &" for v? Pointers and arrays are bound as values are. */
+static int is_lvalue(const fl_cvalue *v) {
+  const int place = v->kind == FL_V_PLACE && !v->rvalue && !v->moved;
+  return v->kind != FL_V_LIST && (place || v->named || v->either) &&
+         (v->type->kind == FL_C_SCALAR || v->type->kind == FL_C_STRUCT);
+}
+
 /* Deduces from one formal, tokens i to end - 1. For "T a[M][N]" and "T (*a)[N]" the pointer is to
 ** arrays of N. */
 static void deduce_one(fl_front *p, const fl_kdeduction *d, int64_t i, int64_t end,
                        const fl_cvalue *v) {
-  int stars = 0, array = 0, boxed = 0, ref = 0, n = 0;
+  int stars = 0, array = 0, boxed = 0, ref = 0, fixed = 0, n = 0;
   int64_t name = -1, size[FL_K_MAX_RANK];
   for (int64_t k = i; k < end; k++) {
     const fl_ktok *t = &p->toks.at[k];
@@ -95,7 +111,8 @@ static void deduce_one(fl_front *p, const fl_kdeduction *d, int64_t i, int64_t e
     if (c == '(' && p->toks.at[k + 1].punct == '&') array = boxed = 1;
     if (c == '(' && p->toks.at[k + 1].punct == '*') boxed = 1;
     stars += c == '*' || (c == '[' && !boxed);
-    ref |= c == '&' || c == FL_PU_LAND;
+    ref |= c == '&' ? 1 : c == FL_PU_LAND ? 2 : 0;
+    fixed |= !stars && fl_ktok_is(t, "const");
     if (c == '[' && boxed && n < FL_K_MAX_RANK) size[n++] = k + 1;
     if (c == '[') boxed = 1;
     const int skipped = fl_ktok_is(t, "const") || fl_ktok_is(t, "typename") ||
@@ -106,7 +123,10 @@ static void deduce_one(fl_front *p, const fl_kdeduction *d, int64_t i, int64_t e
   if (name < 0 || stars > 1) return;
   const int which = fl_deduce_index(d, &p->toks.at[name]);
   const fl_ctype *type = element_of(p, d, fl_deduce_meet(p, v, stars, array, ref), size, n);
-  if (which >= 0) fl_deduce_type(d, which, type);
+  if (which >= 0 && type)
+    fl_deduce_type(d, which, type, !fixed && (stars || ref) && type->kind != FL_C_POINTER &&
+                                   is_const(v, stars || array),
+                   ref == 2 && !fixed && !stars && !array && is_lvalue(v));
   const fl_ktok *const open = &p->toks.at[name + 1];
   const fl_symbol *s = which < 0 && fl_is_punct(open, '<')
                        ? fl_front_find(p, p->toks.at[name].text, p->toks.at[name].n) : NULL;

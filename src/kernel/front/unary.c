@@ -271,14 +271,10 @@ static fl_cvalue constructed(fl_front *p) {
                     n ? args[0] : fl_val_expr(fl_kexpr_int(p->a, FL_KT_I32, 0)), line);
 }
 
-/* Was the type just read "T &"? A cast to it is another view of the same memory, not a
-** conversion. */
-static int of_reference(fl_front *p) {
-  const fl_ktok *t = p->at > 0 ? &p->toks.at[p->at - 1] : NULL;
-  return t && t->kind == FL_TOK_PUNCT && (t->punct == '&' || t->punct == FL_PU_LAND);
-}
-
-static fl_cvalue cast_reference(fl_front *p, const fl_ctype *t, fl_cvalue v, int32_t line) {
+/* A cast to "T &", or "T &&" (moved), is another view of the same memory, not a conversion. */
+static fl_cvalue cast_reference(fl_front *p, const fl_ctype *t, fl_cvalue v, int moved,
+                                int32_t line) {
+  v.moved = (uint8_t)moved;
   if (p->failed || !t || !v.type || fl_ctype_same(v.type, t)) return v;
   if (fl_member_derives(v.type, t)) return fl_member_as(p, v, t, line);
   const fl_cvalue at = fl_val_address(p, v, line);
@@ -289,12 +285,12 @@ static fl_cvalue cast_word(fl_front *p) {
   const int32_t line = fl_front_next(p)->line;
   fl_front_need(p, '<');
   const fl_ctype *t = fl_decl_type_name(p);
-  const int ref = of_reference(p);
+  const int ref = p->type_ref;
   fl_template_close(p);
   fl_front_need(p, '(');
   fl_cvalue v = fl_parse_expr(p);
   fl_front_need(p, ')');
-  return ref ? cast_reference(p, t, v, line) : fl_cast_to(p, t, v, line);
+  return ref ? cast_reference(p, t, v, ref == 2, line) : fl_cast_to(p, t, v, line);
 }
 
 /* Reads the name after "V::" or "Mode::". */
@@ -509,13 +505,13 @@ static fl_cvalue unary_op(fl_front *p, int op, int32_t line) {
 static fl_cvalue c_cast(fl_front *p) {
   const int32_t line = fl_front_next(p)->line;
   const fl_ctype *t = fl_decl_type_name(p);
-  const int ref = of_reference(p);
+  const int ref = p->type_ref;
   fl_front_need(p, ')');
   if (fl_front_is(p, '{'))
     fl_refuse(p, line, "(%s){…} is no C++" FL_DO ": write %s{…}", fl_ctype_text(p->a, t),
               fl_ctype_text(p->a, t));
   const fl_cvalue v = fl_parse_unary(p);
-  return ref ? cast_reference(p, t, v, line) : fl_cast_to(p, t, v, line);
+  return ref ? cast_reference(p, t, v, ref == 2, line) : fl_cast_to(p, t, v, line);
 }
 
 /* Is it "(type)", and not "(type(x) + 1)"? */
