@@ -102,4 +102,40 @@ describe("a step that is refused", function()
       end
     end
   end)
+
+  it("of LBFGS is undone where the closure raises, also between trials of a line search", function()
+    for _, search in ipairs { false, "strong_wolfe" } do
+      for fails = 1, 6 do
+        local function fit(with_error)
+          local p = flame.tensor({ -1.2, 1 }, { dtype = "f64", requires_grad = true })
+          local opt = optim.LBFGS({ p }, { lr = search and 1 or 1e-3, max_iter = 4,
+            line_search_fn = search or nil })
+          local calls
+          local function closure()
+            calls = calls - 1
+            if calls == 0 then error("no loss") end
+            opt:zero_grad()
+            local loss = (1 - p[1]) ^ 2 + 100 * (p[2] - p[1] * p[1]) ^ 2
+            loss:backward()
+            return loss
+          end
+          local function step(error_at)
+            calls = error_at or 1000
+            return pcall(opt.step, opt, closure)
+          end
+          assert.is_true(step())
+          if with_error then
+            local values = p:totable()
+            local done = step(fails)
+            if not done then assert.same(values, p:totable()) end
+            if done then return nil end                -- it needed fewer calls
+          end
+          assert.is_true(step())
+          return { p:totable(), opt.steps, opt.state[p].n_iter, opt.state[p].step }
+        end
+        local got = fit(true)
+        if got then assert.same(fit(false), got, tostring(search) .. fails) end
+      end
+    end
+  end)
 end)

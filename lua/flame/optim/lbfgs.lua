@@ -180,8 +180,34 @@ return function(_, shared)
       or math.abs(run.loss - before) < group.tolerance_change
   end
 
+  local function replace(state, with)
+    for key in pairs(state) do state[key] = nil end
+    for key, v in pairs(with) do state[key] = v end
+  end
+
+  local function restore(before)
+    replace(before.run.state, before.state)
+    before.opt.steps = before.steps
+    for i, p in ipairs(before.run.params) do p:copy_(before.from[i]) end
+  end
+
+  -- What a step that raises, for instance in the closure, restores: a trial of the line search is
+  -- no result, and pairs of steps and gradients belong together.
+  local restored = { __close = function(before, e)
+    if e ~= nil then pcall(flame.no_grad, restore, before) end
+  end }
+  local function watch(opt, run)
+    local before = { opt = opt, run = run, steps = opt.steps, state = {}, from = {} }
+    for key, v in pairs(run.state) do
+      before.state[key] = type(v) == "table" and table.move(v, 1, #v, 1, {}) or v
+    end
+    for i, p in ipairs(run.params) do before.from[i] = p:detach() end
+    return setmetatable(before, restored)
+  end
+
   objects.classes.LBFGS = lbfgs
-  --- One step, for which the closure runs several times; gives the first loss.
+  --- One step, for which the closure runs several times; gives the first loss. If it raises, the
+  --- parameters are as they were.
   put(lbfgs, "LBFGS:step(closure: fn) -> any", function(self, closure)
     shared.before_step(self)
     local group = self.groups[1]
@@ -196,9 +222,10 @@ return function(_, shared)
       return type(loss) == "number" and loss or loss:item(), flat_gradient(run.params)
     end
     return flame.no_grad(function()
-      self.steps = self.steps + 1
       shared.follow(self)
       run.state = self:state_of(group.params[1])
+      local _ <close> = watch(self, run)
+      self.steps = self.steps + 1
       run.loss, run.g = run.evaluate()
       local state = run.state
       state.step, state.n_iter = state.step + 1, state.n_iter or 0
