@@ -221,11 +221,15 @@ local parameters_only, buffers_only, saved_only = { parameter = true },
   { buffer = true, passing = true },
   { parameter = true, buffer = true }
 
--- Metatable of a list that 'for v in list do' can iterate over as well.
-local each_value = { __call = function(self)
-  local i = (rawget(self, 0) or 0) + 1
-  self[0] = i
-  return self[i]
+-- Metatable of a list that 'for v in list do' can iterate over as well; list() gives the next one.
+local each_value = { __call = function(self, ...)
+  local i, before = rawget(self, 0) or 0, (select(2, ...))
+  if select("#", ...) >= 2 and (before == nil or before ~= self[i]) then    -- begins, or nested
+    i = before == nil and 0 or #self
+    for k, v in ipairs(self) do if v == before then i = k end end
+  end
+  self[0] = i + 1
+  return self[i + 1]
 end }
 local function values_of(list)
   local out = {}

@@ -118,6 +118,29 @@ describe("the tree", function()
     refused("there is no 1.5", net.get_submodule, net, "1.5")
   end)
 
+  it("lists of modules begin again in each for, after a break and in one another", function()
+    local list, seen = nn.Sequential { nn.ReLU(), nn.Tanh(), nn.GELU() }:children(), {}
+    for m in list do
+      seen[#seen + 1] = m
+      if m == list[1] then break end
+    end
+    for m in list do
+      seen[#seen + 1] = m
+      for k in list do seen[#seen + 1] = k end
+    end
+    local a, b, c = list[1], list[2], list[3]
+    assert.same({ a, a, a, b, c, b, a, b, c, c, a, b, c }, seen)
+    for m in list do if m == a then break end end
+    assert.equal(b, list())
+  end)
+
+  it("nn.functional.unfold gives columns of windows, and other names are flame's", function()
+    local image = flame.arange(16.0):reshape(1, 1, 4, 4)
+    assert.same({ 1, 4, 9 }, nn.functional.unfold(image, 2).shape)
+    assert.equal(flame.relu, nn.functional.relu)
+    refused("flame has no 'reluu'", function() return nn.functional.reluu end)
+  end)
+
   it("train, eval and requires_grad_ reach everything", function()
     local net = nn.Sequential { nn.Dropout(0.5), nn.Linear(2, 2) }
     net:eval()

@@ -162,7 +162,9 @@ return function(nn, shared)
   -- ---- utils -----------------------------------------------------------------------------------
   local utils = {}
   -- PyTorch's places for the same functions
-  nn.utils, utils.rnn, nn.functional = utils, utils, flame
+  nn.utils, utils.rnn = utils, utils
+  nn.functional = setmetatable({}, { __newindex = flame,
+    __index = function(_, name) return flame[name == "unfold" and "im2col" or name] end })
 
   --- The values of all parameters in one vector, in the list's order.
   put(utils, "nn.utils.parameters_to_vector(parameters: T[]) -> T", function(params)
