@@ -65,7 +65,8 @@ static void introduction(void) {
   puts("print(x:sqrt():sum(2))                      --> 3 7 shape (2), f32, cpu");
   puts("print(flame.hypot(x, 3):amax():item() > 16) --> true\n```\n");
   puts("Operators stand for ops: `+` add, `-` sub and neg, `*` mul, `/` div, `^` pow, `//` floordiv, `%`");
-  puts("mod, `&` bitwise_and, `|` bitwise_or, `~` bitwise_xor and bitwise_not. Comparisons are calls: `x:lt(y)`.");
+  puts("mod, `&` bitwise_and, `|` bitwise_or, `~` bitwise_xor and bitwise_not,");
+  puts("`<<` bitwise_left_shift, `>>` bitwise_right_shift. Comparisons are calls: `x:lt(y)`.");
 }
 
 static void ops(void) {

@@ -1145,7 +1145,8 @@ function KernelTemplate:with(options) end
 ---@class flame.options.LBFGS:step
 ---@field closure? function
 
---- One step, for which the closure runs several times; gives the first loss.
+--- One step, for which the closure runs several times; gives the first loss. If it raises, the
+--- parameters are as they were.
 ---@param closure function
 ---@overload fun(options: flame.options.LBFGS:step): any
 ---@return any

@@ -152,6 +152,11 @@ describe("integers", function()
     local x = T({ 5, -5, 1 }, { dtype = "i32" })
     assert.same({ 20, -20, 4 }, x:bitwise_left_shift(2):totable())
     assert.same({ 2, -3, 0 }, x:bitwise_right_shift(T({ 1, 1, 1 }, { dtype = "i32" })):totable())
+    assert.same({ { 20, -20, 4 }, { 2, -3, 0 }, { 8, 2 }, { 1, 0 } }, { (x << 2):totable(),
+      (x >> 1):totable(), (1 << T({ 3, 1 }, { dtype = "i32" })):totable(),
+      (T({ 3, 1 }, { dtype = "i32" }) >> 1):totable() })
+    raises("bitwise_left_shift: x is f32, need integers", function() return T { 1 } << 1 end)
+    raises("bitwise_right_shift: y must be a tensor or an integer", function() return x >> {} end)
   end)
 end)
 

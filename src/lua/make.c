@@ -28,13 +28,11 @@ static const char *place(lua_State *L, const nest *s, int depth) {
   return lua_pushfstring(L, "position %s", fl_shape_text(text, depth, s->at));
 }
 
-static int is_leaf(lua_State *L) { return lua_type(L, -1) != LUA_TTABLE; }
-
 /* Determines rank and sizes of the value on top of the stack by its first elements. */
 static void measure(lua_State *L, nest *s) {
   const int top = lua_gettop(L);
   lua_pushvalue(L, -1);
-  while (!is_leaf(L)) {
+  while (lua_type(L, -1) == LUA_TTABLE) {
     if (s->shape.n == FL_MAX_AXES) fl_lua_fail(L, "tensor", "nested deeper than %d axes",
         FL_MAX_AXES);
     s->shape.at[s->shape.n++] = (int64_t)lua_rawlen(L, -1);
@@ -43,11 +41,12 @@ static void measure(lua_State *L, nest *s) {
     luaL_checkstack(L, 2, "nested too deep");
     lua_rawgeti(L, -1, 1);
   }
-  s->leaf = lua_type(L, -1);
+  const int leaf = lua_gettop(L);
+  s->leaf = lua_type(L, leaf);
   if (s->leaf == LUA_TTABLE) s->leaf = LUA_TNUMBER;         /* an empty table */
   if (s->leaf != LUA_TNUMBER && s->leaf != LUA_TBOOLEAN)
-    fl_lua_fail(L, "tensor", "%s at %s, need numbers or booleans", lua_typename(L, s->leaf),
-        place(L, s, s->shape.n));
+    fl_lua_fail(L, "tensor", "%s at %s, need numbers or booleans%s", fl_arg_found(L, leaf),
+        place(L, s, s->shape.n), box_at(L, leaf) ? FL_DO ": use flame.stack(list)" : "");
   lua_settop(L, top);
 }
 

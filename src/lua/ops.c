@@ -182,6 +182,17 @@ static int mm_band(lua_State *L) { return arithmetic(L, FL_OP_bitwise_and); }
 static int mm_bor(lua_State *L) { return arithmetic(L, FL_OP_bitwise_or); }
 static int mm_bxor(lua_State *L) { return arithmetic(L, FL_OP_bitwise_xor); }
 
+/* The operators << and >>: methods in Lua (ops/special.lua). */
+static int shifted(lua_State *L, const char *method) {
+  lua_settop(L, 2);
+  lua_getfield(L, box_at(L, 1) ? 1 : 2, method);
+  lua_insert(L, 1);
+  lua_call(L, 2, 1);
+  return 1;
+}
+static int mm_shl(lua_State *L) { return shifted(L, "bitwise_left_shift"); }
+static int mm_shr(lua_State *L) { return shifted(L, "bitwise_right_shift"); }
+
 static int negated(lua_State *L, int op) {
   fl_lua *b = self_of(L);
   fl_box *x = fl_arg_tensor(L, 1, fl_ops[op].name, "x");
@@ -498,6 +509,7 @@ static const luaL_Reg operators[] = {
   { "__add", mm_add }, { "__sub", mm_sub }, { "__mul", mm_mul }, { "__div", mm_div },
   { "__pow", mm_pow }, { "__idiv", mm_idiv }, { "__mod", mm_mod }, { "__unm", mm_unm },
   { "__band", mm_band }, { "__bor", mm_bor }, { "__bxor", mm_bxor }, { "__bnot", mm_bnot },
+  { "__shl", mm_shl }, { "__shr", mm_shr },
   { "__lt", mm_lt }, { "__le", mm_le }, { "__concat", mm_concat }, { NULL, NULL }
 };
 
