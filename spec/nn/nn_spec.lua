@@ -348,6 +348,20 @@ describe("layers", function()
     refused("x has 3 channels, need 2", m, flame.ones(2, 3))
   end)
 
+  it("batch norm does not count a batch whose values fail", function()
+    local m = nn.BatchNorm1d(2, { momentum = false })
+    local function batch(id)
+      local x = flame.tensor { { 0, 0 }, { 2, 4 }, { 4, 6 } }
+      local y = m(x:index_select(1, flame.tensor({ 1, id }, { dtype = "i64" })))
+      return y:totable()
+    end
+    batch(2)
+    refused("index 9 at position 2 is out of range", batch, 9)
+    batch(3)
+    assert.equal(2, m.num_batches_tracked:item())
+    assert.allclose({ 1.5, 2.5 }, m.running_mean)
+  end)
+
   it("channel dropout drops whole channels", function()
     flame.seed(1)
     local y = nn.Dropout2d(0.5)(flame.ones(4, 8, 3, 3))

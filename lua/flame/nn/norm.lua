@@ -80,13 +80,14 @@ return function(nn, shared)
       if x:size(2) ~= self.num_features and not (low == 2 and high == 3 and track == false) then
         fail("%s: x has %d channels, need %d", name, x:size(2), self.num_features)
       end
-      local momentum = self.momentum
-      if self.training and self.num_batches_tracked then
-        -- BatchNorm only, as in PyTorch
-        if track then flame.no_grad(function() self.num_batches_tracked:add_(1) end) end
-        momentum = momentum or 1 / math.max(self.num_batches_tracked:item(), 1)
+      local momentum, count = self.momentum, self.training and self.num_batches_tracked
+      if count and not momentum then
+        flame.eval(x)                    -- raises if its values fail: then the batch is not counted
+        momentum = 1 / math.max(count:item() + (track and 1 or 0), 1)
       end
-      return run(self, x, momentum or 0)
+      local y = run(self, x, momentum or 0)
+      if count and track then flame.no_grad(count.add_, count, 1) end    -- BatchNorm alone counts
+      return y
     end)
     function made:extra()
       return ("%d, eps=%g, momentum=%s, affine=%s, track_running_stats=%s"):format(
