@@ -71,7 +71,8 @@ typedef struct meeting meeting;
 struct meeting {
   fl_kad_state *d;
   const accesses *l;
-  uint8_t *bad;                  /* by load: may it be at one element with another one? */
+  uint8_t *bad;                  /* by load: may two threads be at one element, by it and
+                                 ** another? */
   void (*pair)(meeting *m, int i, int k);    /* NULL: only 'live' is computed */
   int how;                       /* of stores: FL_KAD_MEETS… */
 };

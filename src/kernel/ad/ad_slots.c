@@ -485,7 +485,8 @@ static void make_stack(fl_kloop *l) {
   l->on_it = fl_kad_local(d, FL_KT_BOOL, "on_it");
 }
 
-/* Is x, of type int, a number from 'least' on, or an index or a size of the launch ('least' 0)? */
+/* Is x, of type int, a constant of at least 'least' or, if 'least' is 0, an index or a size of the
+** launch? */
 static int is_at_least(const fl_kexpr *x, int64_t least) {
   if (x->kind == FL_KX_CAST && x->type == FL_KT_I32) x = x->x[0];
   if (x->kind == FL_KX_SPECIAL) return least < 1;

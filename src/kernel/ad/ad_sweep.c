@@ -221,7 +221,7 @@ static int is_meeting(const void *of, const fl_kstmt *s) {
          meets(m->d, s) & FL_KAD_MEETS_AT_ONCE;
 }
 
-/* Keeps array v before s and restores it after s, by the whole block. */
+/* Adds code that saves array v before s and restores it after s, by all threads of the block. */
 static void keep_whole(fl_kad_state *d, int v, fl_kblock *f, fl_kblock *back) {
   int32_t region = -1;
   const int kept = fl_kloop_room(d, v, "kept_", 1, &region);

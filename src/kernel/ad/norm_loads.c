@@ -24,7 +24,8 @@ static fl_kexpr *asked(fl_kad_state *d, fl_kexpr *when, const fl_kexpr *x, int i
   return when;
 }
 
-/* x with its loads of such arrays replaced by variables, which are set before the statement. */
+/* x with its loads of arrays in d->in_thread replaced by variables, which are set before the
+** statement. */
 static fl_kexpr *held(hold *h, fl_kexpr *x, fl_kexpr *when) {
   fl_kad_state *d = h->d;
   if (!fl_kexpr_any(x, is_held, d->in_thread)) return x;

@@ -97,9 +97,9 @@ int fl_kop_mirrored(int op);      /* a < b is b > a */
 /* A loop for (v = first; v op bound; v += step) whose three values are numbers. */
 typedef struct fl_krange { int32_t var; int64_t first, bound, step; int op; } fl_krange;
 int fl_kexpr_is_int(const fl_kexpr *x);               /* a constant of an integer type */
-/* Is s such a loop, where 'before' is the statement before it (NULL: none)? Returns the number of
-** its rounds, of which jumps may leave out some; -1: it is no such loop, has more than 'most'
-** rounds, or its counter would overflow. */
+/* Is s a loop whose first value, bound and step are numbers (fl_krange)? 'before' is the statement
+** before it (NULL: none). Returns the number of its rounds, of which jumps may leave out some; -1:
+** it is no such loop, has more than 'most' rounds, or its counter would overflow. */
 int fl_krange_of(const fl_kfunc *f, const fl_kstmt *before, const fl_kstmt *s, int most,
                  fl_krange *out);
 int fl_kop_negated(int op);       /* a < b is not a >= b */

@@ -59,7 +59,7 @@ static void declare_shared(fl_front *p, const fl_specifiers *s, const fl_ctype *
   fl_front_bind(p, name, FL_SYM_POINTER, v);
 }
 
-/* Is the pointer assigned, incremented or passed as an argument before its block ends? */
+/* Is the pointer assigned, incremented or (with p->turning) an argument before its block ends? */
 static int moves_later(fl_front *p, const char *name) {
   return fl_turn_moves(p, p->at, 1, name, 1);
 }

@@ -9,14 +9,18 @@
 
 fl_kturn *fl_turn_of(const fl_front *p, int32_t var);        /* NULL: var is an ordinary array */
 /* May a pointer to 'of' that points to v at first (NULL: nowhere yet) become a turn (a pointer into
-** one of several arrays)? It may if 'of' is a number, or a struct of numbers of one type. */
+** one of several arrays)? It may if 'of' is a number, or a struct of numbers of one type, and the
+** memory of v has elements of that type. */
 int fl_turn_fits(const fl_front *p, const fl_ctype *of, const fl_cvalue *v);
 /* Called if one pointer is to point where x does and where y does, into two arrays. 1: it can, as
-** the body is read with turns; 0: it can not, but the body may be read again with turns. */
+** the body is read with turns. 0: it can not; if turns would help the body is read again with them
+** (p->turn_wanted). */
 int fl_turn_wanted(fl_front *p, const fl_cvalue *x, const fl_cvalue *y);
-/* Is pointer 'name' assigned between token 'at', 'depth' blocks deep, and the end of its block? */
+/* With p->turning: is pointer 'name' assigned, or an argument by itself, between token 'at',
+** 'depth' blocks deep, and the end of its block? Without it: 0. */
 int fl_turn_later(const fl_front *p, int64_t at, int depth, const char *name);
-/* As fl_turn_later, but ++ and += count too, and with 'passed' the pointer alone as an argument. */
+/* Is the pointer changed there, also by ++ or +=? With 'passed' and p->turning it counts too if it
+** is an argument by itself. */
 int fl_turn_moves(const fl_front *p, int64_t at, int depth, const char *name, int passed);
 fl_kexpr *fl_turn_same(fl_front *p, fl_cvalue x, fl_cvalue y);   /* do they point into one array? */
 /* Makes a turn (a pointer into one of several arrays). from: where it points at first, or NULL. */
@@ -116,7 +120,7 @@ int fl_texture_call(fl_front *p, fl_cvalue *out);
 int fl_texture_old(fl_front *p);             /* at "texture<": refuses it, 1 */
 
 void fl_call_printf(fl_front *p, const fl_ktok *name);
-/* Takes "name = "text";" at the '=' after "const char *name", and makes 'name' stand for the
-** literal. 0: it is not such a declaration. */
+/* Takes "= "text"" after "const char *name", and makes 'name' stand for the literal. 0: it is not
+** such a declaration. */
 int fl_decl_text(fl_front *p, const fl_ctype *t, const char *name);
 #endif

@@ -234,8 +234,8 @@ static int bind(fl_front *p, const fl_ktparam *t, int n, fl_symbol *env) {
 
 /* ---- functions ------------------------------------------------------------------------------- */
 
-/* Takes the defaults of the formals from the declaration in the struct; if they can not be read,
-** any, so that a call finds 'one' and tells why. */
+/* Takes the defaults of the formals from the declaration in the struct; if they can not be read
+** (one->why), each gets some token as default, so that a call finds 'one' and tells why. */
 static void take_defaults(fl_front *p, fl_kdevice *one) {
   fl_kdevice there = { .name = one->name };
   p->at = one->declared + 1;

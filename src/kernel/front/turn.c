@@ -60,8 +60,8 @@ static int is_passed(const fl_front *p, int64_t i) {
   return (a == '(' || a == ',') && (b == ')' || b == ',');
 }
 
-/* Does the name appear between token 'at' and the end of its block where it is assigned, with 'any'
-** in any way, or with 'passed' is an argument by itself? This looks at tokens only: a name that is
+/* Is the name assigned (with 'any' also by ++ or +=), or with 'passed' an argument by
+** itself, between token 'at' and the end of its block? This looks at tokens only: a name that is
 ** shadowed may make the answer true without need. */
 static int appears(const fl_front *p, int64_t at, int depth, const char *name, int any,
                    int passed) {
@@ -87,7 +87,7 @@ int fl_turn_moves(const fl_front *p, int64_t at, int depth, const char *name, in
 
 static fl_kexpr *number(fl_front *p, int64_t v) { return fl_kexpr_int(p->a, FL_KT_I32, v); }
 
-/* 0: t may point into it already, or there is no room. */
+/* Adds array 'var' to those that t may point into. 0: it is among them, or there is no room. */
 static int add(fl_front *p, fl_kturn *t, int32_t var) {
   for (int i = 0; i < t->n; i++) if (t->from[i] == var) return 0;
   if (fl_front_room(p, t->n, MOST, "arrays that a pointer points to")) t->from[t->n++] = var;

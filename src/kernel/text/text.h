@@ -10,7 +10,7 @@
 /* Writes what all generated kernels of one text need once, before the first (conversions of halves,
 ** sums over a block). */
 void fl_ktext_prelude(fl_text *t);
-void fl_ktext_grid(fl_text *t);       /* the barrier of a grid, for kernels that use it */
+void fl_ktext_grid(fl_text *t);       /* writes the barrier of a grid, for kernels that use it */
 /* Writes the functions for sums that do not depend on their order; fl_ktext_as calls it. */
 void fl_ktext_ordered(fl_text *t);
 /* One kernel: extern "C" __global__ void f->name(parameters as in f->params). */

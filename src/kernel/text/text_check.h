@@ -15,7 +15,7 @@ typedef struct fl_kcheck {
   uint8_t *tracked;          /* by variable: a flag in the text tells whether it has a value */
   int grain;                 /* bytes of shared memory per cell; 0: there are no cells */
   int64_t cells;             /* number of cells of static arrays; those of dynamic arrays follow */
-  uint8_t *guess;            /* by site: facts/guess.h */
+  uint8_t *guess;            /* by site: is the load only a guess? (facts/guess.h) */
   int n_sites;
   uint8_t waits, fences;     /* the kernel has barriers, shuffles or votes; it has __threadfence */
   int sites;                 /* numbered so far */

@@ -4,7 +4,7 @@
 */
 #include "kernel/text/text.h"
 
-/* Of halves of type t, "f16" or "bf16". */
+/* The atomic addition to a half of type t, "f16" or "bf16". */
 #define HALF_ATOMIC(t) \
   "FL_FN float fl_atomic_" t "(unsigned short *p, float v) {\n" \
   "  unsigned short old = *p, seen;\n" \

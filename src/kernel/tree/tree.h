@@ -64,7 +64,7 @@ typedef struct fl_ktype_info {
   const char *name;       /* "f32" */
   const char *c;          /* as CUDA C writes it: "float" */
   uint8_t size, is_float, is_signed;
-  int8_t dtype;           /* flame_dtype of such elements; -1: a tensor cannot hold them */
+  int8_t dtype;           /* flame_dtype of its elements; -1: a tensor cannot hold them */
 } fl_ktype_info;
 extern const fl_ktype_info fl_ktypes[FL_KT_COUNT];
 static inline int fl_kt_is_float(int t) { return fl_ktypes[t].is_float; }
@@ -74,8 +74,8 @@ static inline int fl_kt_size(int t) { return fl_ktypes[t].size; }
 static inline int fl_kt_unsigned(int size) {         /* the unsigned type of that many bytes */
   return size == 8 ? FL_KT_U64 : size == 4 ? FL_KT_U32 : size == 2 ? FL_KT_U16 : FL_KT_U8;
 }
-/* The dtype of tensors that hold such elements: for U16, U32 and U64 the signed one of the same
-** width. */
+/* The dtype of tensors that hold elements of type t: for U16, U32 and U64 the signed one of the
+** same width. */
 static inline int fl_kt_held_as(int t) {
   return fl_ktypes[t == FL_KT_U16 || t == FL_KT_U32 || t == FL_KT_U64 ? t - 1 : t].dtype;
 }
