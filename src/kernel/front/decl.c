@@ -130,7 +130,7 @@ static const fl_ctype *type_of_name(fl_front *p, const fl_ktok *t, fl_specifiers
   return s->type;
 }
 
-/* At "a::b" or "V<…>::b" at k: is b a type? */
+/* Is the name at k, "b", "a::b" or "V<…>::b", a type? */
 static int qualified_type(fl_front *p, int k) {
   const fl_symbol *s = NULL;
   const fl_symbol *inner = NULL;

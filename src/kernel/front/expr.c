@@ -51,8 +51,8 @@ fl_kexpr *fl_arith(fl_front *p, int op, fl_kexpr *x, fl_kexpr *y, int32_t line) 
   return fl_front_check(p, e);
 }
 
-/* The difference or comparison of two pointers into one array, or the comparison of a pointer with
-** null. */
+/* The difference or comparison of two pointers into one array, == and != of pointers into one of
+** several arrays (turn.c), or the comparison of a pointer with null. */
 static fl_cvalue pointers(fl_front *p, int op, fl_cvalue x, fl_cvalue y, int32_t line) {
   if (x.null) fl_val_asked(p, &y, line);
   if (y.null) fl_val_asked(p, &x, line);

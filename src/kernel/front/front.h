@@ -503,7 +503,7 @@ void fl_memory_declare(fl_front *p, const fl_ctype *t, const char *name, int con
                        int32_t line);
 fl_cvalue fl_memory_use(fl_front *p, fl_symbol *s, int32_t line);
 void fl_memory_settle(fl_kfunc *f);          /* at the end: unwritten ones are const */
-void fl_memory_compare(fl_ksource *s);                       /* all are */
+void fl_memory_compare(fl_ksource *s);                       /* sets 'shared' */
 
 /* ---- view.c: memory seen as numbers of another type ------------------------------------------ */
 

@@ -21,8 +21,8 @@ static const char *const headers[] = {
   "sm_30_intrinsics.h", "texture_types.h", "surface_types.h", "texture_indirect_functions.h",
   "surface_indirect_functions.h" };
 
-/* Is s a path of words of letters and digits separated by '/', the last one perhaps with an
-** extension? */
+/* Is s a path of words of letters, digits, '_' and '-' separated by '/', shorter than 200 bytes,
+** the last word perhaps with an extension? */
 static int is_plain(const char *s, size_t n) {
   int dots = 0;
   for (size_t i = 0; i < n; i++) {
@@ -51,9 +51,9 @@ static int is_known(const char *name, size_t n) {
 
 static int is_blank(char c) { return c == ' ' || c == '\t' || c == '\v' || c == '\f'; }
 
-/* Does the text so far end in a backslash and blanks? Then they are removed: the newline after them
-** is a line splice. The backslash may be left by an earlier splice, as in two backslashes before
-** two newlines. */
+/* Does the text so far end in a backslash (or its trigraph) and blanks? Then they are removed: the
+** newline after them is a line splice. The backslash may be left by an earlier splice, as in two
+** backslashes before two newlines. */
 static int take_backslash(fl_text *t) {
   size_t n = t->n;
   while (n && is_blank(t->at[n - 1])) n--;
@@ -110,7 +110,8 @@ static size_t word_length(const char *s) {
 /* ---- what stays ------------------------------------------------------------------------------ */
 
 /* The length of the operand of an include directive at s, "<name>" or "\"name\""; 0: the file may
-** not be included. folders: the caller named folders, so quotes are allowed. */
+** not be included. folders: the caller named folders of headers, so that quotes, and other names
+** than those of the toolkit, are allowed. */
 static size_t operand(const char *s, int folders) {
   if (*s != '<' && !(*s == '"' && folders)) return 0;
   const char close = *s == '<' ? '>' : '"';

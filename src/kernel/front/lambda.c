@@ -42,7 +42,8 @@ static void copy_value(fl_front *p, captures *c, const char *name, fl_cvalue v, 
 }
 
 /* Captures the variable of the enclosing function that token t names, by copying its value.
-** Constants and functions need no copy. */
+** Constants, functions, shared memory, pointers that are members or never assigned again, and
+** 'this' need no copy. */
 static void copy(fl_front *p, captures *c, const fl_ktok *t) {
   const fl_symbol *s = fl_front_find(p, t->text, t->n);
   if (!s || is_captured(c, t) || s < p->syms.at + p->globals) return;

@@ -145,7 +145,8 @@ static void number(lexer *l, fl_ktok *t) {
 
 /* ---- characters and strings ----------------------------------------------------------------- */
 
-/* Reads one character of a literal at l->at, which may be an escape sequence; -1: there is none. */
+/* Reads one character of a literal at l->at, which may be an escape sequence; -1: there is none, or
+** the escape sequence is unknown. */
 static int escaped(lexer *l) {
   static const char from[] = "ntr0abfv\\'\"?", to[] = "\n\t\r\0\a\b\f\v\\'\"?";
   int c = ahead(l, 0);
@@ -228,7 +229,7 @@ static void punctuator(lexer *l, fl_ktok *t) {
   l->at++;
 }
 
-/* "and", "or" and similar words are operators. */
+/* The words "and", "or", "not" … are operators (but not "and_eq" …). */
 static void spelled(fl_ktok *t) {
   static const struct { const char *word; int16_t p; } words[] = {
     { "and", FL_PU_LAND }, { "or", FL_PU_LOR }, { "not", '!' }, { "xor", '^' }, { "bitand", '&' },
@@ -265,7 +266,7 @@ static void token(lexer *l, fl_ktok *t) {
 }
 
 int fl_klex(fl_karena *a, const char *text, size_t n, int32_t line, fl_ktoks *out) {
-  const int mark = n >= 3 && !memcmp(text, "\xef\xbb\xbf", 3);     /* of UTF-8, before it */
+  const int mark = n >= 3 && !memcmp(text, "\xef\xbb\xbf", 3);     /* the byte order mark */
   lexer l = { .a = a, .at = text + 3 * mark, .end = text + n, .line = line, .first = 1 };
   for (;;) {
     fl_ktok *t = FL_PUSH(a->mem, out);

@@ -58,8 +58,8 @@ static int is_space(const groups *g, const fl_ktok *t) {
   return is;
 }
 
-/* The number of tokens of "namespace a = own;" or "using namespace a;" at t; 0: it is neither of
-** these. */
+/* The number of tokens of "namespace a = own;" or "using namespace a;" at t, which is noted in g;
+** 0: it is neither of these. */
 static int declares(groups *g, const fl_ktok *t, int64_t left) {
   if (left > 4 && fl_ktok_is(t, "namespace") && fl_is_punct(t + 2, '=') && is_space(g, t + 3) &&
       fl_is_punct(t + 4, ';')) {
@@ -147,7 +147,8 @@ static const char *asked_of_std(fl_karena *a, const fl_ktoks *toks) {
   return asked;
 }
 
-/* Puts the tokens of 'text' before 'toks', with line number 0. 0: no memory, or a wrong text. */
+/* Puts the tokens of 'text', preprocessed after the directives 'given', before 'toks', with line
+** number 0. 0: no memory, or a wrong text. */
 static int put_before(fl_karena *a, const char *text, const char *given, fl_ktoks *toks) {
   fl_ktoks lib = { NULL, 0, 0 };
   int ok = fl_kpreprocess(a, text, strlen(text), given, &lib);
@@ -167,7 +168,7 @@ static int put_before(fl_karena *a, const char *text, const char *given, fl_ktok
   return ok;
 }
 
-/* Turns "cuda::std::" into "std::", and "thrust::" too before a name that std.cu has. */
+/* Turns "cuda::std::" into "std::", and "thrust::" too before a name in 'thrusts'. */
 static void drop_cuda(fl_ktoks *toks) {
   static const char *const thrusts[] = { "tuple", "make_tuple", "get", "pair", "make_pair", "plus",
                                          "multiplies", "swap" };
@@ -208,7 +209,7 @@ static int asks_complex(const fl_ktoks *toks) {
   return asked;
 }
 
-/* Turns "nvcuda::wmma" into "wmma" and drops "using namespace nvcuda;". 1: there were some. */
+/* Drops "nvcuda::" and "using namespace nvcuda;". 1: there were some. */
 static int drop_nvcuda(fl_ktoks *toks) {
   int64_t n = 0;
   int found = 0;

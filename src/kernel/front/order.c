@@ -29,8 +29,9 @@ static int is_at(const effect *e, const fl_kexpr *index) {
          (is_first(e->index) ? is_first(index) : index && fl_kexpr_same(e->index, index));
 }
 
-/* May element 'index' of 'var' be what e writes? A pointer into one of several arrays (turn.c) may
-** point into any of that type. */
+/* Is element 'index' of 'var' what e writes? Two indices count as equal only if they are the same
+** expression, unless e->anywhere is set. A pointer into one of several arrays (turn.c) may point
+** into any of that type. */
 static int is_same(const effect *e, int32_t var, const fl_kexpr *index) {
   if (var == e->var) return is_at(e, index);
   const fl_kvar *a = &e->p->f->vars[e->var], *b = &e->p->f->vars[var];

@@ -1,6 +1,7 @@
 /*
-** Which function a call means, by C++'s ranks: exact, promoted, converted. A candidate wins if it
-** is no worse for any argument and better for one; if none wins, the call is refused.
+** Which function a call means, by C++'s ranks: exact, promoted, converted, by a function. A
+** candidate wins if it is no worse for any argument, and better for one or else preferred (a
+** function to a template; prefer.c). If none wins, the call is refused.
 */
 #include "kernel/front/forms.h"
 #include "kernel/front/template.h"

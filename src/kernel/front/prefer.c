@@ -1,7 +1,8 @@
 /*
 ** Which of two functions that fit a call equally well C++ prefers: of two templates the more
 ** specialised one (its formals are instances of the other's, but not conversely); of two that
-** differ only in references the one to non-const.
+** differ only in references the one to non-const if the argument may be changed, else the one to
+** const.
 */
 #include "kernel/front/template.h"
 #include <string.h>

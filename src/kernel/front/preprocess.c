@@ -18,7 +18,7 @@ typedef struct macro {
   fl_ktok params[MAX_PARAMS];
   const fl_ktok *body;
   int64_t n_body;
-  int variadic;              /* its last parameter is __VA_ARGS__ */
+  int variadic;              /* its last parameter takes the rest */
   int busy, gone;
   struct macro *next;
 } macro;
@@ -36,7 +36,7 @@ typedef struct pre {
 
 static const char too_long[] = "the text is too long after macro expansion";
 
-/* Ends the text here: no compiler accepts it. */
+/* Ends the text here and notes the reason; the first reason counts. */
 static void stop(pre *p, int32_t line, const char *why) {
   if (!p->why) p->why = why, p->line = line;
   p->stop = 1;
@@ -394,7 +394,7 @@ static void other_if(pre *p, int32_t line, const span *asked) {
   p->ifs[k].taken |= (uint8_t)p->live;
 }
 
-/* 1: d is a directive of conditional text. */
+/* Handles d if it is a directive of conditional text (1); 0: it is another one. */
 static int conditional(pre *p, const fl_ktok *d, span rest) {
   if (fl_ktok_is(d, "if")) open_if(p, d->line, p->live && decide(p, d->line, rest));
   else if (fl_ktok_is(d, "ifdef")) open_ifdef(p, d->line, rest, 1);
@@ -419,7 +419,7 @@ static void error(pre *p, int32_t line, span rest) {
   FL_DROP(p->a->mem, &said);
 }
 
-/* d: the token behind '#'. */
+/* Handles a directive. d: the token after '#'; rest: those after d in its line. */
 static void directive(pre *p, const fl_ktok *d, span rest) {
   static const char *const ignored[] = { "include", "pragma", "line", "warning", "ident" };
   if (conditional(p, d, rest) || !p->live) return;

@@ -73,8 +73,9 @@ int fl_scope_prefix(fl_front *p, const fl_symbol **inner, int64_t *n) {
   return found;
 }
 
-/* Makes each name that a symbol from number 'from' on and an earlier one define unusable: it may be
-** of two namespaces, and these are not told apart. */
+/* In a text with namespaces, makes each name of a constant, table, type or template unusable that a
+** symbol from number 'from' on and an earlier one define: it may be of two namespaces, and these
+** are not told apart. */
 void fl_scope_tell_apart(fl_front *p, int64_t from) {
   for (int64_t i = from; i < p->syms.n && p->spaces; i++) {
     fl_symbol *s = &p->syms.at[i];

@@ -38,7 +38,8 @@ static void align(fl_front *p, fl_cvalue *v, int64_t size, const fl_ctype *t, in
   v->address = 0;
 }
 
-/* n: how many bytes are read, the others are 0; NULL: all. */
+/* Copies 'size' bytes, element by element. n: how many of them are read (the others become 0);
+** NULL: all. */
 static void copy(fl_front *p, fl_cvalue to, fl_cvalue from, int64_t size, fl_kexpr *n,
                  int32_t line) {
   const fl_ctype *t = fl_ctype_scalar(p->f->vars[from.var].type);

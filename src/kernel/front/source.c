@@ -125,7 +125,8 @@ static void note_class(fl_front *p, int64_t from, const char *name, const char *
 }
 
 /* Handles a declaration that could not be read: adds its name as a symbol of kind FL_SYM_WRONG,
-** with the reason, for messages about code that uses it. A kernel is listed as refused. */
+** with the reason, for messages about code that uses it. A kernel that is not a template is listed
+** as refused. */
 static void note_wrong(reader *r, int64_t from) {
   fl_front *p = &r->p;
   const char *why = p->why;

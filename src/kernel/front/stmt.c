@@ -1,8 +1,8 @@
 /*
 ** Statements. Conditions with effects move into the loop: while (i++ < n) becomes for (;;) {
 ** effects; if (!c) break; … }. A switch becomes an if-chain if every group (case labels and the
-** statements after them) ends with a jump out, otherwise a block in which group g runs if the
-** switch enters at g or at an earlier group.
+** statements after them) but the last ends with a jump, and none leaves the switch before its end;
+** otherwise a block in which group g runs if the switch enters at g or at an earlier group.
 */
 #include "kernel/front/front.h"
 #include <string.h>
@@ -526,7 +526,7 @@ static int skip_hint(fl_front *p) {
   return 1;
 }
 
-/* "T (*name)[N] = …" */
+/* "T (*name)[N] = …", "T (&name)[N] = …" */
 static int declares_of_array(fl_front *p) {
   return fl_decl_starts(p, 0) && fl_front_is_at(p, 1, '(') &&
          (fl_front_is_at(p, 2, '*') || fl_front_is_at(p, 2, '&')) && fl_front_is_at(p, 4, ')') &&

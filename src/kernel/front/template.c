@@ -8,8 +8,8 @@
 
 /* ---- < … > ----------------------------------------------------------------------------------- */
 
-/* Is the '<' at + k a bracket? After the name of a template it is; otherwise it compares
-** numbers. */
+/* Is there a '<' at + k that is a bracket? It is taken for one after any name, as if that were a
+** template's; otherwise it compares numbers. */
 static int opens(fl_front *p, int k) {
   return fl_front_is_at(p, k, '<') && p->at + k > 0 &&
          p->toks.at[p->at + k - 1].kind == FL_TOK_NAME;
@@ -246,7 +246,8 @@ static void take_defaults(fl_front *p, fl_kdevice *one) {
                             : i < there.n_params ? there.params[i].init : 0;
 }
 
-/* Reads the types of the formals with the parameters bound; auto takes the argument's type. */
+/* Reads the types of the formals with the parameters bound; auto takes the argument's type. 0: the
+** function does not fit the call. */
 static int read_types(fl_front *p, fl_kdevice *one, const fl_kcall *c) {
   const fl_kbookmark back = fl_front_open(p, one->head, one->scope);
   if (one->owner) fl_front_push(p, one->owner->s->members->inner, one->owner->s->members->n_inner);
@@ -276,7 +277,7 @@ static int same_types(const fl_kdevice *a, const fl_kdevice *b) {
   return same;
 }
 
-/* The explicit specialisation for the arguments of instance 'one'. */
+/* The explicit specialisation for the arguments and types of instance 'one'; NULL: none. */
 static fl_kdevice *special(fl_kdevice *first, const fl_kdevice *one, int n) {
   for (fl_kdevice *s = first; s; s = s->next)
     if (s->n_special == n && fl_template_same(s->special, one->env, n) && same_types(s, one))

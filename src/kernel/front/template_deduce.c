@@ -10,7 +10,7 @@ void fl_template_give(fl_symbol *to, const fl_ktparam *t, const fl_symbol *from)
   to->n = (int32_t)strlen(t->name);
 }
 
-/* Sets the elements of a pack, all of them types or all constants as its parameter says. */
+/* Makes 'to' the pack t of the n elements 'from'; constants are converted to the type of t. */
 void fl_template_give_pack(fl_front *p, fl_symbol *to, const fl_ktparam *t,
                       const fl_symbol *from, int n) {
   fl_symbol *list = fl_karena_new(p->a, (size_t)(n + 1) * sizeof *list),
@@ -73,7 +73,7 @@ void fl_deduce_struct(fl_front *p, const fl_kdeduction *d, const fl_ktemplate *o
 }
 
 /* The element type of T[A][B] when it is matched with 'type', from which A and B are deduced; they
-** are the tokens at size[0], size[1] … */
+** are the tokens at size[0], size[1] … NULL: 'type' is no such array. */
 static const fl_ctype *element_of(fl_front *p, const fl_kdeduction *d, const fl_ctype *type,
                                   const int64_t *size, int n) {
   for (int k = 0; k < n; k++) {

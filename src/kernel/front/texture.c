@@ -15,14 +15,16 @@ int fl_texture_is(const fl_ctype *t) {
   return t && t->kind == FL_C_POINTER && fl_ctype_same(t, fl_ctype_texture());
 }
 
-/* Has an element of a texture this type? Those of CUDA: no double, no struct, no vector of 3. */
+/* Can an element of a texture have this type? As in CUDA: float, an integer of at most 32 bits, or
+** a vector of 1, 2 or 4 of these. */
 static int is_texel(const fl_ctype *t) {
   const int vector = t->kind == FL_C_STRUCT && t->s->width && t->s->width != 3;
   const int type = t->kind == FL_C_SCALAR ? t->scalar : vector ? t->s->element : FL_KT_VOID;
   return type == FL_KT_F32 || (type >= FL_KT_I8 && type <= FL_KT_U32);
 }
 
-/* The elements of v's parameter are of type t from now on. */
+/* The elements of v's parameter are of type t from now on; an earlier fetch of another type refuses
+** the text. */
 static void set_element(fl_front *p, const fl_cvalue *v, const fl_ctype *t, int32_t line) {
   fl_kvar *of = &p->f->vars[v->var];
   fl_kparam *q = of->param >= 0 ? &p->f->params[of->param] : NULL;

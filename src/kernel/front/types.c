@@ -262,7 +262,7 @@ int fl_ctype_fields(fl_karena *a, const fl_ctype *t, const char *prefix, fl_kfie
 const char *fl_ctype_text(fl_karena *a, const fl_ctype *t) {
   switch (t->kind) {
     case FL_C_SCALAR: return fl_ktypes[t->scalar].c;
-    /* (library.c) */
+    /* the prefix of the library's names is left out (library.c) */
     case FL_C_STRUCT: return strncmp(t->s->name, "fl_cg_", 6) ? t->s->name : t->s->name + 6;
     case FL_C_POINTER: {
       if (fl_ctype_same(t, fl_ctype_texture())) return "cudaTextureObject_t";

@@ -72,7 +72,7 @@ static fl_cvalue cast_pointer(fl_front *p, const fl_ctype *to, int const_of, fl_
     fl_shared_wrong(p, line);
     return v;
   }
-  if (!p->failed && to->kind == FL_C_VOID) return v;        /* of what it is, unseen */
+  if (!p->failed && to->kind == FL_C_VOID) return v;        /* it keeps its type */
   if (v.null) v.type = to;
   if (p->failed || v.null) return v;
   if (v.type == fl_ctype_texture()->of)
@@ -392,7 +392,7 @@ static fl_cvalue primary(fl_front *p) {
 
 /* ---- postfix and unary ----------------------------------------------------------------------- */
 
-/* Behind '['. */
+/* Reads the index and ']' after '[': element v[i], or what v's operator [] returns. */
 static fl_cvalue element(fl_front *p, fl_cvalue v, int32_t line) {
   const int32_t at = fl_front_tok(p)->line;
   const fl_kmark m = fl_order_mark(p);
@@ -407,7 +407,7 @@ static fl_cvalue element(fl_front *p, fl_cvalue v, int32_t line) {
   return v;
 }
 
-/* At '.' or '->'. */
+/* Reads '.' or '->' and the member's name: the member of v, or the result if it is called. */
 static fl_cvalue member(fl_front *p, fl_cvalue v, int32_t line) {
   const int arrow = fl_front_next(p)->punct == FL_PU_ARROW;
   fl_front_word(p, "template");

@@ -7,8 +7,8 @@
 #include <assert.h>
 #include <string.h>
 
-/* Can the member be viewed as bytes? It can if it is numbers of one type, or an unnamed struct of
-** such members. */
+/* Can the member be viewed as bytes? It can if it is numbers of one type, or an unnamed struct or
+** union of such members. */
 static int is_seen(const fl_cfield *f) {
   int64_t n;
   const fl_cstruct *s = f->base && f->type->s->parts ? f->type->s->parts->s

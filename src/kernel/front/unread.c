@@ -28,8 +28,9 @@ static int angle_at(fl_front *p, int64_t i) {
 }
 
 /* The name that a declaration which could not be read, from 'from' to here, would have declared, or
-** specialised: the one before '(', '=', '[' or ';', or after 'struct'. Parameters and arguments of
-** templates are not names of the file. */
+** specialised: the last one before '(', '=', '[', ';', '{' or ':' (in a typedef: before ')', '[',
+** ';' or '{'); NULL: there is none. Parameters and arguments of templates are not names of the
+** file. */
 const fl_ktok *fl_front_unread_name(fl_front *p, int64_t from, int *is_kernel) {
   const fl_ktok *name = NULL;
   *is_kernel = 0;
@@ -53,8 +54,9 @@ const fl_ktok *fl_front_unread_name(fl_front *p, int64_t from, int *is_kernel) {
   return name;
 }
 
-/* Adds the name of a type that could not be read inside a declaration as a symbol of kind
-** FL_SYM_WRONG, with the reason, for messages about code that uses it. */
+/* Takes back the refusal of a type that could not be read inside a declaration, and adds its name
+** as a symbol of kind FL_SYM_WRONG, with the reason, for messages about code that uses it. Moves
+** past the declaration. */
 static void leave_unread(fl_front *p, const fl_kattempt *from) {
   const char *why = p->why;
   const int32_t line = p->line;

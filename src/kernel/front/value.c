@@ -41,8 +41,8 @@ static fl_kexpr *mul64(fl_front *p, fl_kexpr *x, int64_t k) {
 
 int fl_promote_type(int t) { return t >= FL_KT_BOOL && t < FL_KT_I32 ? FL_KT_I32 : t; }
 
-/* C's usual arithmetic conversions; a half type with another real type becomes f32, and with an
-** integer stays as it is. */
+/* C's usual arithmetic conversions; a half type with f64 becomes f64, with another real type f32,
+** and with an integer stays as it is. */
 int fl_arith_type(int a, int b) {
   a = fl_promote_type(a);
   b = fl_promote_type(b);
@@ -443,7 +443,7 @@ void fl_val_settle(fl_front *p, fl_cvalue *v, const fl_cvalue *to) {
   if (r.found) v->idx = fl_val_stable(p, v->idx);
 }
 
-/* Copies an array: by a loop, or written out if it is short. */
+/* Copies an array: by a loop, or written out if it has at most 8 elements. */
 static void assign_array(fl_front *p, fl_cvalue to, fl_cvalue from, int32_t line) {
   const int64_t n = to.type->count;
   if (n <= 8) {

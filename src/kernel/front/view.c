@@ -58,9 +58,9 @@ fl_cvalue fl_view_chosen(fl_front *p, int type, int32_t line) {
 static int is_byte(int type) { return type == FL_KT_I8 || type == FL_KT_U8; }
 
 /* Should an object with elements of type 'now' be read with elements of type 'want'? It should if
-** 'want' is smaller, or if it is real and 'now' is an integer type. If 'now' is still the declared
-** type, it also should if 'want' is larger and either 'want' is real or the object consists of
-** bytes. */
+** 'want' is smaller, or if it has the same size and is real while 'now' is an integer type. If
+** 'now' is still the declared type, it also should if 'want' is larger and either is real while
+** 'now' is not, or the object consists of bytes. */
 static int is_better(int want, int now, int declared) {
   const int a = fl_kt_size(want), b = fl_kt_size(now),
             real = fl_kt_is_float(want) && !fl_kt_is_float(now);
@@ -122,7 +122,7 @@ static fl_kexpr *call(fl_front *p, int op, int type, fl_kexpr *x) {
   return x ? fl_kexpr_call(p->a, op, type, 1, &x) : NULL;
 }
 
-/* e as an unsigned number of 32 or 64 bits. */
+/* The bits of e as a number of type U64 if e has 64 bits, else U32, whose other bits are 0. */
 static fl_kexpr *raw_of(fl_front *p, fl_kexpr *e) {
   if (!e) return NULL;
   switch (e->type) {
@@ -413,7 +413,8 @@ static void part_of_memory(fl_front *p, int32_t var, fl_kexpr *i, fl_kexpr *mask
   }
 }
 
-/* Stores a part of an element; the rest of it is kept. */
+/* Stores a part of an element; the rest of it is kept. In memory that other threads may write, an
+** element of less than 4 bytes is refused. */
 static void put_within(fl_front *p, const fl_cvalue *to, fl_kexpr *e, int32_t line) {
   const int own = p->f->vars[to->var].type, wide = fl_kt_size(own) == 8 ? FL_KT_U64 : FL_KT_U32;
   const int64_t ones = (INT64_C(1) << (8 * fl_kt_size(e->type))) - 1;

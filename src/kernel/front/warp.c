@@ -19,8 +19,8 @@ fl_cvalue fl_refuse_count(fl_front *p, const fl_ktok *t, int want, int n) {
 
 /* ---- atomics --------------------------------------------------------------------------------- */
 
-/* Has CUDA an overload of the atomic 'op' for this type? A call with another type would not compile
-** in CUDA either. */
+/* Can the atomic 'op' be called for this type? As in CUDA, except that I64 is allowed wherever U64
+** is, and that atomicCAS of 16 bits is not. */
 static int atomic_type_ok(int op, int type) {
   const int word = type == FL_KT_I32 || type == FL_KT_U32,
             wide = type == FL_KT_I64 || type == FL_KT_U64;
@@ -70,7 +70,7 @@ static fl_kexpr *atomic_at(fl_front *p, const fl_ktok *t, int op, int sum, fl_cv
   return result < 0 ? NULL : fl_kexpr_var(p->f, result);
 }
 
-/* atomicAdd of a vector: one for each of its numbers. 0: it is not a vector. */
+/* atomicAdd of a vector: one for each of its numbers. 0: it is not a vector of reals. */
 static int add_vector(fl_front *p, const fl_ktok *t, const fl_cvalue *args, int unused,
                       fl_cvalue *out) {
   const fl_ctype *of = args[0].kind == FL_V_POINTER ? args[0].type : NULL;
