@@ -80,9 +80,9 @@ static int meets(const fl_kad_state *d, const fl_kstmt *s) {
   return fl_kad_meets_of(d, s->site);
 }
 
-/* Puts the cotangent of the element that s writes into a variable; NULL: nothing depends on it.
-** With 'clear' (s overwrites the element) the cotangent is then cleared, in the same atomic
-** operation if other threads may take it too. */
+/* Puts the cotangent of the element that s writes into a variable; NULL: what s writes carries no
+** derivative. With 'clear' (s overwrites the element) the cotangent is then cleared, in the same
+** atomic operation if other threads may take it too. */
 static fl_kexpr *take_element(fl_kad_state *d, const fl_kstmt *s, fl_kblock *r, int clear) {
   const int to = d->shadow[s->var];
   fl_kexpr *at = fl_kad_at(d, s->var, s->x[0]), *seed = NULL;

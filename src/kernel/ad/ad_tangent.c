@@ -1,7 +1,7 @@
 /*
 ** Forward mode. Before each statement on active numbers comes the statement for the tangents, which
 ** reads the same values. The control flow is that of the source, jumps included. A SELECT becomes
-** an IF with its arms as branches, so guarded loads stay guarded.
+** an IF with its arms as branches, so guarded loads stay guarded. PRINTF and ASSERT are dropped.
 */
 #include "kernel/ad/ad_state.h"
 

@@ -1,7 +1,8 @@
 /*
 ** Loops whose stores to an array are undone: the reverse code of each iteration first restores the
 ** array to its state before the iteration. The index of a store must follow from the loop's
-** counters alone, and differ between iterations. The old elements come from one of these:
+** counters and from values that the loop does not change, and differ between iterations. The old
+** elements come from one of these:
 ** - global memory of which the loop is the first writer, each element once: the launch's argument
 **   (zeros of a fresh output);
 ** - else a second array of the same size, in which the iterations of the forward code save them.
@@ -128,8 +129,8 @@ static int from_copies(fl_kloop *l, const undo *u, int first) {
   return 1;
 }
 
-/* Is x a shared array of floats, or a pointer parameter (but not a pointer that is a member of a
-** struct)? Of these facts/own.c can prove that no other thread accesses an element. */
+/* Is x a shared array of real numbers, or a pointer parameter (but not a pointer that is a member
+** of a struct)? Of these facts/own.c can prove that no other thread accesses an element. */
 static int is_array(const fl_kad_state *d, const fl_kvar *x) {
   if (x->kind == FL_KV_SHARED) return fl_kt_is_float(x->type);
   return x->kind == FL_KV_POINTER && x->param >= 0

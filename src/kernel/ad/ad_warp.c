@@ -116,7 +116,7 @@ static fl_kblock *each_lane(back *w, fl_kblock *b, fl_kexpr **lane) {
 }
 
 /* All lanes read lane 'by' of their group, so lane 'by' receives the sum of the group. If the warp
-** is complete, the sum is made by shuffles over 16, 8, 4, 2 and 1 lanes. */
+** is complete, the sum is made by shuffles over width / 2, width / 4 … 1 lanes. */
 static fl_kexpr *sum_back(back *w) {
   fl_kad_state *d = w->d;
   const int sum = fl_ktemp(d->f, w->seed->type);
@@ -170,9 +170,9 @@ static fl_kexpr *searched_back(back *w) {
   return kx_var(d, sum);
 }
 
-/* The adjoint of a shuffle by XOR. XOR is its own inverse while it stays in the group of
-** 'width' lanes; if the distance may lead out of the group, the lanes that read this one are found
-** by a search. */
+/* The adjoint of a shuffle by XOR. XOR is its own inverse while it stays in the group of 'width'
+** lanes; if the distance differs between lanes or may lead out of the group, the lanes that read
+** this one are found by a search. */
 static fl_kexpr *exchanged_back(back *w) {
   fl_kad_state *d = w->d;
   fl_kexpr *by = kx_op(d, FL_KO_AND, w->by, i32(d, 31)), *from = kx_op(d, FL_KO_XOR, w->self, by);

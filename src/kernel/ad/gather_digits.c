@@ -216,7 +216,8 @@ void fl_kg_chains(fl_kgathering *g) {
   }
 }
 
-/* A modulus as an int; INT_MAX stands for any modulus that is larger. */
+/* A modulus as an int; INT_MAX stands for any modulus that is larger, -INT_MAX for any that is
+** smaller than that. */
 static fl_kexpr *modulus(fl_kgathering *g, fl_kblock *b, const fl_kterm *t) {
   fl_kad_state *d = &g->d;
   const int single = t->c == 1 && t->n == 1, s = single ? t->s[0] : 0;
@@ -233,8 +234,9 @@ static fl_kexpr *modulus(fl_kgathering *g, fl_kblock *b, const fl_kterm *t) {
 
 static int is_size(const void *none, int32_t s) { return (void)none, s < FL_KSYM_VAR; }
 
-/* Sets modulus k of the chain, with 1 in place of 0. Returns the condition that it is positive;
-** NULL: it is positive for certain. */
+/* Sets modulus k of the chain; 1 takes the place of 0. A negative one is made positive if an index
+** of the thread is split, and becomes 1 if an index of an array is. Returns the condition that the
+** given one is positive; NULL: it is for certain. */
 static fl_kexpr *set_modulus(fl_kgathering *g, fl_kblock *b, fl_kchain *c, int k) {
   fl_kad_state *d = &g->d;
   int ok;

@@ -57,7 +57,7 @@ static fl_kexpr *choose(splitter *y, fl_kexpr *c, fl_kexpr *a, fl_kexpr *b) {
   return c && a && b ? fl_kexpr_select(y->f->arena, c, a, b) : NULL;
 }
 
-/* max(x, 0) as a choice of pieces; NULL: x is not D + r with a small r. */
+/* max(x, 0) as a choice of pieces; NULL: x is not D + r with r >= -MOST_STEPS. */
 static fl_kexpr *above_zero(splitter *y, fl_kexpr *x) {
   fl_kpoly d = poly_of(y, x);
   const int64_t r = d.bad ? -MOST_STEPS - 1 : fl_kpoly_take_constant(&d);
@@ -77,7 +77,7 @@ static int modulus_of(splitter *y, const fl_kexpr *x, fl_kpoly *m) {
   return m->n == 1 && m->t[0].c > 0;
 }
 
-/* min(x, top) as a choice of pieces; NULL: x is not D + r with a small r, or top not w - 1. */
+/* min(x, top) as a choice of pieces; NULL: not x = D + r, r <= MOST_STEPS, top = w - 1. */
 static fl_kexpr *below_top(splitter *y, fl_kexpr *x, fl_kexpr *top) {
   fl_kpoly d = poly_of(y, x), m;
   const int64_t r = d.bad ? MOST_STEPS + 1 : fl_kpoly_take_constant(&d);

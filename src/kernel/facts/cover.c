@@ -404,7 +404,8 @@ static void find_used(fl_kcover *c, int32_t n_loops) {
 
 /* ---- the whole ----------------------------------------------------------------------- */
 
-/* Finds the outputs that are only stored to, so that no value from before the launch is read. */
+/* Finds the outputs that are written by plain stores alone and of which a thread reads only what it
+** has stored. Returns whether there are any. */
 static int find_fit(fl_mem *m, const fl_kfunc *f, uint8_t *fit) {
   const size_t bytes = ((size_t)f->n_vars + 1) * sizeof(fl_kaccess);
   fl_kaccess *access = fl_zalloc(m, bytes);

@@ -9,7 +9,8 @@ typedef struct search {
   int changed;
 } search;
 
-/* x without conversions between numbers, and from numbers to their bits or back. */
+/* x without conversions, and without calls of one argument, which may turn numbers into their bits
+** or back. */
 static const fl_kexpr *plain(const fl_kexpr *x) {
   while (x && (x->kind == FL_KX_CAST || (x->kind == FL_KX_CALL && x->n == 1))) x = x->x[0];
   return x;

@@ -76,9 +76,9 @@ static int cover(const route *r, int32_t s, coverage *c) {
   return 1;
 }
 
-/* Splits p into digits (indices of the thread, each with a stride) and a shift that is the same in
-** all threads. Returns 0 if a term has two digits, or one that is not an index of the thread, or
-** none has one. */
+/* Splits p into digits (indices of the thread and counters, each with a stride) and a shift that is
+** the same in all threads. Returns 0 if a term has two digits, or one that is neither, or none has
+** one. */
 static int split(const route *r, const fl_kpoly *p, digit *d, int *n, coverage *c,
                  fl_kpoly *shift) {
   *n = 0;
@@ -158,7 +158,8 @@ static int is_free_counter(const fl_kindices *k, int32_t s) {
   return is_thread_free(k, k->defs->var[v].value, v) && is_thread_free(k, k->defs->var[v].step, v);
 }
 
-/* Orders terms by their factors that are not free counters (is_free_counter). */
+/* Orders terms by their coefficients, then by their factors that are not free counters
+** (is_free_counter). */
 static int compare_fixed(const fl_kindices *k, const fl_kterm *a, const fl_kterm *b) {
   if (a->c != b->c) return a->c < b->c ? -1 : 1;
   for (int i = 0, j = 0;; i++, j++) {

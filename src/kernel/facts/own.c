@@ -490,7 +490,8 @@ uint64_t fl_kindex_rounds(const fl_kindices *k, const fl_kstmt *s, const fl_kexp
 
 /* ---- reads of later elements than writes ----------------------------------------------- */
 
-/* Is m at least 1? It is if an index of the thread is known to be below it. */
+/* Is |m| at least 1? It is if m is a constant other than 0, or an index of the thread is known to
+** be below |m|. */
 static int is_positive(const fl_kroute *r, fl_kterm m) {
   if (!m.n) return m.c != 0;
   if (m.c < 0) m.c = -m.c;

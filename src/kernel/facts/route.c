@@ -198,8 +198,9 @@ int fl_kroute_counts(const route *r, int32_t s, fl_kpoly *first, fl_kpoly *step)
   return !first->bad && !step->bad;
 }
 
-/* Is s certainly not negative? It is if it is a counter that starts at a constant >= 0, at an index
-** of the thread or at a remainder of it, and steps upwards; or if a condition says so. */
+/* Is s certainly not negative? Indices of the thread and sizes of the launch are. A counter is if a
+** condition says so, or if it steps upwards from a constant >= 0, an index of the thread or a
+** remainder of it. */
 int fl_kroute_not_negative(const route *r, int32_t s) {
   fl_kpoly p, step, a;
   fl_kterm m;

@@ -140,8 +140,9 @@ static int know_names(fl_kfunc *f) {
   return 1;
 }
 
-/* A C identifier from "p.x": dots and brackets become '_'. If it is taken, the number of the
-** variable is appended, which is new, so a few tries are enough. */
+/* A C identifier from "p.x": its first 64 characters, where all but letters and digits become '_'.
+** If it is taken, the number of the variable is appended, which is new, so a few tries are
+** enough. */
 static const char *unique_name(fl_kfunc *f, const char *source) {
   char text[96];
   size_t n = 0;

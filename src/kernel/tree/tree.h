@@ -13,8 +13,8 @@
 ** - Lines count from 1 in the source string (0: generated).
 **
 ** Nodes live in the arena of their source; nothing is freed singly. Constructors return NULL
-** when memory is out or an argument is NULL (and the arena remembers it in 'failed'), so that
-** building code need not check each step: check fl_karena.failed once at the end. Expressions
+** when memory is out, an argument is NULL or an expression gets too deep (the arena keeps that in
+** 'failed'), so that building code need not check each step: check 'failed' at the end. Expressions
 ** are immutable once built and may be shared between statements of one function, but each
 ** use is evaluated and printed again: put a value that is used twice into a variable.
 */
@@ -48,6 +48,7 @@ void *fl_karena_new(fl_karena *a, size_t bytes);            /* zeroed, aligned t
 ** NULL: no memory. */
 void *fl_karena_room(fl_karena *a, void *at, int n, int32_t *cap, size_t size);
 char *fl_karena_str(fl_karena *a, const char *s, size_t n); /* NUL-terminated copy */
+/* Formats a text; what is beyond 511 bytes is cut off. */
 char *fl_karena_printf(fl_karena *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* ---- types ------------------------------------------------------------------------------- */
