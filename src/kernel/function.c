@@ -433,8 +433,9 @@ static int has_memory(const fl_kfunc *f) {
 
 /* Makes a function of f with its text as written. Kernels with cooperative groups and similar
 ** libraries (NVRTC rarely finds their headers), names of headers that are not included, variables
-** of file scope, or host code beside them are printed from the tree instead; so are lists of arrays
-** and textures, and what NVRTC would evaluate in another order (fl_kfunc.reordered). */
+** of file scope, or host code beside them are printed from the tree instead, if there is one; so
+** are lists of arrays and textures, and what NVRTC would evaluate in another order
+** (fl_kfunc.reordered). */
 fl_kfunction *fl_kfunction_given(fl_kunit *u, fl_kfunc *f) {
   fl_text t;
   fl_text_init(&t, u->mem);

@@ -273,7 +273,7 @@ typedef struct measure {
   int64_t weight; int loops, arrays; const fl_kfunc *f;
 } measure;
 
-/* The approximate number of GPU instructions of x. */
+/* Adds to the measure about how many GPU instructions x takes, without its operands. */
 static int weigh(void *arg, fl_kexpr *x) {
   measure *m = arg;
   const int real = fl_kt_is_float(x->type);

@@ -82,8 +82,8 @@ fl_cvalue fl_union_part(fl_front *p, fl_cvalue v, const char *name, int32_t n, i
 void fl_union_open(fl_front *p, const fl_ctype *t, fl_cvalue v, int32_t line);
 
 /* order.c. fl_order_before for the arguments of a function. One that is changed becomes 'torn': a
-** formal that is no reference gets the value of before those statements. fl_order_value: that value
-** of an object; fl_order_now: v as those statements leave it. */
+** formal that is no reference gets the value that it had before those statements. fl_order_value:
+** that value of an object; fl_order_now: v as those statements leave it. */
 void fl_order_passed(fl_front *p, fl_cvalue *args, int n, const fl_kmark *m, int32_t line);
 fl_cvalue fl_order_value(fl_front *p, fl_cvalue v, int32_t line);
 fl_cvalue fl_order_now(fl_front *p, fl_cvalue v, int32_t line);

@@ -187,7 +187,7 @@ static void drop_cuda(fl_ktoks *toks) {
 
 /* ---- complex numbers ---- */
 
-/* Does token i declare its name: "struct cuComplex", "typedef … cuComplex;", "using cuComplex"? */
+/* Does token i declare its name: "struct cuComplex", "typedef … cuComplex;" or "cuComplex ="? */
 static int declares_type(const fl_ktoks *toks, int64_t i) {
   const fl_ktok *t = &toks->at[i];
   if (fl_is_punct(t + 1, ';') || fl_is_punct(t + 1, '=')) return 1;

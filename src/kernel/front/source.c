@@ -113,8 +113,8 @@ static void add_refused(reader *r, const fl_ktok *name, const char *text, const 
   append(r, k);
 }
 
-/* Notes that the name of a declaration which could not be read, from 'from' to here, is unknown,
-** but for the types among its members. "V::V(" of a class that has such types leaves them. */
+/* Adds the name of a declaration that could not be read, from 'from' to here, as FL_SYM_WRONG. The
+** types among the members of a class can still be named ('inner'); a later "V::V(…)" keeps them. */
 static void note_class(fl_front *p, int64_t from, const char *name, const char *why) {
   fl_symbol *types;
   const fl_symbol *known = fl_front_find(p, name, (int32_t)strlen(name));

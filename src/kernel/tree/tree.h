@@ -32,7 +32,7 @@ typedef struct fl_karena {
   fl_mem *mem;
   struct fl_karena_chunk *chunks;   /* newest first */
   char *at, *end;                   /* free part of the newest chunk */
-  int failed;                       /* first failure, one of those below; 0: none */
+  int failed;                       /* first failure, or MEMORY (see below); 0: none */
   size_t bytes, most;               /* bytes taken, and the most that may be; 0: no limit */
   const atomic_int *stop;           /* polled when a new chunk is taken: if it is not 0, the arena
                                     ** fails; NULL: nothing can stop it */
