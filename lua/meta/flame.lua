@@ -15744,8 +15744,9 @@ function flame.vjp(f, x, v) end
 ---@field axes? any
 
 --- A function that applies f to each example of a batch; its arguments have one axis more than f's.
---- axes: that axis (default: 1), or a list, one per argument; false: all examples share it. Results
---- have the axis first. f runs once per example; calls of a kernel become one launch.
+--- axes: that axis (default: 1), or a list, one per argument; false: all examples share it, as they
+--- do a table without an axis. Results have the axis first, in tables as well. f runs once per
+--- example; calls of a kernel become one launch.
 ---@param f function
 ---@param axes? any|flame.options.vmap
 ---@return function

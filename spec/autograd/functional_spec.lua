@@ -346,3 +346,50 @@ describe("gradcheck", function()
       helper.message(flame.gradcheck, wrong, { flame.ones({ 1 }, { dtype = "f64" }) }))
   end)
 end)
+
+describe("vmap of tables", function()
+  local nn = require "flame.nn"
+  local function both(x) return { x.weight, x.bias } end
+  local function loss(params, x, y)
+    return (flame.linear(x, params.weight, params.bias) - y):square():sum()
+  end
+  it("gives each example's gradients by the names of the parameters", function()
+    local net = nn.Linear(3, 2)
+    local params = { weight = net.weight:detach(), bias = net.bias:detach() }
+    local x, y = flame.randn(4, 3), flame.randn(4, 2)
+    local g, more = flame.vmap(function(p, ...)
+      return flame.grad(loss)(p, ...), { { sum = p.weight:sum() } }
+    end, { false, 1, 1 })(params, x, y)
+    assert.same({ { 4, 2, 3 }, { 4, 2 }, { 4 } },
+      { g.weight.shape, g.bias.shape, more[1].sum.shape })
+    for i = 1, 4 do
+      local one = flame.grad(loss)(params, x[i], y[i])
+      assert.is_true(flame.equal(one.weight, g.weight[i]) and flame.equal(one.bias, g.bias[i]))
+    end
+  end)
+  it("takes a table's tensors apart along the axis that is named for it", function()
+    local many = { weight = flame.randn(2, 5, 3), bias = flame.randn(2, 5), name = "five" }
+    local x = flame.randn(3)
+    local y = flame.vmap(function(p) return flame.linear(x, p.weight, p.bias) end, { 2 })
+    assert.same({ 5, 2 }, y { weight = many.weight, bias = many.bias, name = "five" }.shape)
+    for i, row in pairs(y(many)) do
+      assert.allclose(flame.linear(x, many.weight[{ {}, i }], many.bias[{ {}, i }]), row)
+    end
+    local shared = flame.vmap(function(p, v) return both(p)[1] * v end, { false, 1 })
+    assert.same({ 4, 2, 5, 3 }, shared(many, flame.ones(4)).shape)
+  end)
+  it("says which entry differs between examples", function()
+    local function of(f) return flame.vmap(f)(flame.arange(2.0)) end
+    helper.raises("vmap: result 1.a of example 2 is a nil, need a tensor or a table",
+      of, function(x) return x:item() < 2 and { a = x } or { b = x } end)
+    helper.raises("vmap: result 1.a.1 of example 1 is a number, need a tensor or a table",
+      of, function() return { a = { 3 } } end)
+    helper.raises("vmap: result 2 of example 2 is a tensor, need a tensor or a table of them in each",
+      of, function(x) return x, x:item() < 2 and { x } or x end)
+    helper.raises("examples, those before it", function()
+      flame.vmap(function(p) return p.a end, 1) { a = flame.ones(2), b = flame.ones(3) }
+    end)
+    helper.raises("no argument is a tensor with a batch, nor a table with an axis: give axes",
+      function() flame.vmap(both) { weight = flame.ones(2), bias = flame.ones(2) } end)
+  end)
+end)

@@ -33,8 +33,60 @@ local function joined(list)
   return same and whole or flame.stack(list)
 end
 
---- Argument i with its batch axis moved to the front; nil if it has none (all examples share x).
+local function is_plain(x) return type(x) == "table" and getmetatable(x) == nil end
+
+--- Example j of what 'batched' returned.
+local function example(whole, j)
+  if is_tensor(whole) then return part(whole, j) end
+  if not is_plain(whole) then return whole end
+  local out = {}
+  for key, x in pairs(whole) do out[key] = example(x, j) end
+  return out
+end
+
+--- The number of examples in what 'batched' returned; nil: it holds no tensor.
+local function count_in(whole, i, n)
+  if is_tensor(whole) then
+    if n and n ~= whole.shape[1] then
+      fail("vmap", "argument %d has %d examples, those before it %d", i, whole.shape[1], n)
+    end
+    return whole.shape[1]
+  end
+  for _, x in pairs(is_plain(whole) and whole or {}) do n = count_in(x, i, n) end
+  return n
+end
+
+--- Result r of all n examples as one value: tensors are stacked, tables by their keys.
+local function gathered(values, n, r)
+  for j = 1, n do
+    local x = values[j]
+    if not (is_tensor(x) and is_tensor(values[1]) or is_plain(x) and is_plain(values[1])) then
+      fail("vmap", "result %s of example %d is a %s, need a tensor or a table of them in each", r, j,
+        is_tensor(x) and "tensor" or type(x))
+    end
+  end
+  if is_tensor(values[1]) then return joined(values) end
+  local out = {}
+  for key in pairs(values[1]) do
+    local list = {}
+    for j = 1, n do list[j] = values[j][key] end
+    out[key] = gathered(list, n, r .. "." .. tostring(key))
+  end
+  return out
+end
+
+--- Argument i with its batch axis moved to the front, in a plain table with an axis each tensor's;
+--- nil if it has none (all examples share x).
 local function batched(x, axis, i)
+  if axis and is_plain(x) then
+    local out = {}
+    for key, v in pairs(x) do
+      local one = batched(v, axis, i)
+      if one == nil then one = v end
+      out[key] = one
+    end
+    return out
+  end
   if not is_tensor(x) or axis == false then return nil end
   axis = axis or 1
   if axis < 0 then axis = x.ndim + 1 + axis end
@@ -181,21 +233,19 @@ local function examples_of(axes, given)
     local axis = axes
     if type(axes) == "table" then axis = axes[i] end
     whole[i] = batched(given[i], axis, i)
-    local size = whole[i] and whole[i].shape[1]
-    if size and n and size ~= n then
-      fail("vmap", "argument %d has %d examples, those before it %d", i, size, n)
-    end
-    n = n or size
+    n = count_in(whole[i], i, n)
   end
   if not n or n == 0 then
-    fail("vmap", n and "the batch is empty" or "no argument is a tensor with a batch")
+    fail("vmap", n and "the batch is empty" or "no argument is a tensor with a batch, "
+      .. "nor a table with an axis\1: give axes")
   end
   return n, whole
 end
 
 --- A function that applies f to each example of a batch; its arguments have one axis more than f's.
---- axes: that axis (default: 1), or a list, one per argument; false: all examples share it. Results
---- have the axis first. f runs once per example; calls of a kernel become one launch.
+--- axes: that axis (default: 1), or a list, one per argument; false: all examples share it, as they
+--- do a table without an axis. Results have the axis first, in tables as well. f runs once per
+--- example; calls of a kernel become one launch.
 def(".vmap(f: fn, axes?: any) -> fn", function(f, axes)
   return function(...)
     local given, list = table.pack(...), {}
@@ -204,7 +254,7 @@ def(".vmap(f: fn, axes?: any) -> fn", function(f, axes)
     local before = table.pack(modes())
     for j = 1, n do
       local args = { n = given.n }
-      for i = 1, given.n do args[i] = whole[i] and part(whole[i], j) or given[i] end
+      for i = 1, given.n do args[i] = whole[i] and example(whole[i], j) or given[i] end
       local thread = coroutine.create(function(...) return f(...) end)
       examples[thread] = launch
       list[j] = { thread = thread, args = args }
@@ -218,13 +268,8 @@ def(".vmap(f: fn, axes?: any) -> fn", function(f, axes)
     local out = { n = list[1].results.n }
     for r = 1, out.n do
       local values = {}
-      for j, x in ipairs(list) do
-        values[j] = x.results[r]
-        if not is_tensor(values[j]) then
-          fail("vmap", "result %d of example %d is a %s, need a tensor", r, j, type(values[j]))
-        end
-      end
-      out[r] = joined(values)
+      for j = 1, n do values[j] = list[j].results[r] end
+      out[r] = gathered(values, n, tostring(r))
     end
     return table.unpack(out, 1, out.n)
   end
