@@ -223,9 +223,9 @@ static const fl_ctype *inner_type(fl_front *p, const fl_symbol *s, fl_specifiers
   return t;
 }
 
-/* Is the type of expression v, tokens 'from' to end - 1, const or a reference? The name of a
-** variable has the type of its declaration, that of a member no const; any other lvalue is a
-** reference. */
+/* Sets in *out whether decltype of expression v, tokens 'from' to end - 1, is const or a reference.
+** The name of a variable gives the type of its declaration, that of a member no const; any other
+** lvalue gives a reference. */
 static void qualify(fl_front *p, int64_t from, int64_t end, const fl_cvalue *v,
                     fl_specifiers *out) {
   int is_name = 1;

@@ -185,8 +185,8 @@ struct fl_symbol {
   uint8_t kind;
   fl_cvalue v;
   int32_t offset, may_be_null;  /* POINTER: variable of its index; does assigning it set v.when? */
-  uint8_t is_const, ref;     /* TYPE: what fl_ctype does not say: of "const T"; of T & (1) or T &&
-                             ** (2); both of "const T &" */
+  uint8_t is_const, ref;     /* TYPE: the name is for "const T", for T & (1) or T && (2), where
+                             ** 'type' is T; "const T &" has both */
   const fl_ctype *type;      /* TABLE, TYPE: its type; FUNCTION: its type as a value, or NULL */
   const fl_kvalue *const *data;
   const fl_kfunc *of;        /* TABLE: variables from v.var on exist in this function */

@@ -94,7 +94,7 @@ static int level_one(fl_front *p, int64_t from, int64_t *dots) {
 ** m. */
 typedef struct fold {
   fl_cvalue v[2 * MOST];
-  int n, op, kind, lazy;         /* op: the token's, kind: FL_KO_*; lazy: some may not be needed */
+  int n, op, kind, lazy;         /* op: the token's, kind: FL_KO_*; lazy: && or || of several */
   fl_kmark m;
   int32_t line;
 } fold;
@@ -137,8 +137,9 @@ static void operands(fl_front *p, int64_t at, int64_t n, fold *f) {
   p->pack = outer;
 }
 
-/* Has a fold more than one operand? One alone is the result as it is. left, right: their tokens;
-** -1: there is none; n < 0: it is no pack. */
+/* Has a fold more than one operand? One alone is the result as it is. left, right: the tokens at
+** which the operands on that side begin; -1: there is none. n_left, n_right: elements of the pack
+** there; < 0: it is one expression. */
 static int several(int64_t left, int64_t n_left, int64_t right, int64_t n_right) {
   const int64_t a = left < 0 ? 0 : n_left < 0 ? 1 : n_left,
                 b = right < 0 ? 0 : n_right < 0 ? 1 : n_right;

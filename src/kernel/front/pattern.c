@@ -6,7 +6,8 @@
 */
 #include "kernel/front/template.h"
 
-/* What the tokens from..end - 1 of "const T", "T *", "const T &" say beside the name of T. */
+/* What stands beside the name of T in "const T", "T *", "const T &": n words. fixed: T itself is
+** const; ref: 1 for &, 2 for &&; name: the token T. */
 typedef struct around { int64_t name; int n, fixed, stars, ref; } around;
 
 static around read_around(const fl_front *p, int64_t from, int64_t end) {
@@ -23,7 +24,8 @@ static around read_around(const fl_front *p, int64_t from, int64_t end) {
   return a;
 }
 
-/* Deduces the parameter 'which' from the type 'arg', which has around it what a says. */
+/* Deduces the parameter 'which' from the type 'arg', where a is what the pattern has beside the
+** parameter's name. */
 static void deduce_type(const fl_kdeduction *d, int which, const around *a, const fl_symbol *arg) {
   const fl_ctype *t = arg->type;
   int is_const = arg->is_const, ref = arg->ref;
@@ -96,7 +98,7 @@ const fl_kpattern *fl_pattern_find(fl_front *p, const fl_ktemplate *t, const fl_
   return p->failed ? NULL : found;
 }
 
-/* fl_ctype_same, and pointers are to const alike. */
+/* Are a and b the same type, with pointees that are const in both or in neither? */
 static int same_type(const fl_ctype *a, const fl_ctype *b) {
   if (!fl_ctype_same(a, b)) return 0;
   for (; a->kind == FL_C_POINTER || a->kind == FL_C_ARRAY; a = a->of, b = b->of)

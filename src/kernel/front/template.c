@@ -456,7 +456,7 @@ fl_cvalue fl_template_value(fl_front *p, const fl_ktemplate *t) {
   return p->failed ? fl_val_none() : fl_val_expr(e);
 }
 
-/* A value of type t, which formal f (NULL: none) takes. */
+/* A value of type t to deduce from: an argument for formal f, or a result (f NULL). */
 static fl_cvalue value_of(const fl_ctype *t, const fl_kformal *f) {
   const int pointer = t && t->kind == FL_C_POINTER;
   return (fl_cvalue){ .kind = pointer ? FL_V_POINTER : FL_V_PLACE, .type = pointer ? t->of : t,

@@ -11,7 +11,7 @@ void fl_template_declare(fl_front *p);                       /* after 'template'
 /* The instance of function template d that call c means. first: the list of functions of that name,
 ** in which d is. NULL: d does not fit the call. */
 fl_kdevice *fl_template_instance(fl_front *p, fl_kdevice *first, fl_kdevice *d, const fl_kcall *c);
-/* d: an explicit specialisation of a function; sets its arguments of the template */
+/* d: an explicit specialisation of a function. Finds the template arguments that it is for. */
 void fl_template_special(fl_front *p, fl_kdevice *d, int32_t line);
 const fl_ctype *fl_template_struct(fl_front *p, fl_ktemplate *t);    /* at '<' */
 fl_cvalue fl_template_value(fl_front *p, const fl_ktemplate *t);      /* at '<': a constant */

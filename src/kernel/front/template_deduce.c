@@ -92,7 +92,7 @@ static int is_const(const fl_cvalue *v, int pointer) {
   return pointer ? v->is_const : v->is_const && (v->named || v->either || (place && !v->rvalue));
 }
 
-/* Does "T &&" become "T &" for v? Pointers and arrays are bound as values are. */
+/* Is v an lvalue, for which "T &&" becomes "T &"? Pointers and arrays count as values. */
 static int is_lvalue(const fl_cvalue *v) {
   const int place = v->kind == FL_V_PLACE && !v->rvalue && !v->moved;
   return v->kind != FL_V_LIST && (place || v->named || v->either) &&
