@@ -350,6 +350,22 @@ describe("what rests on a value that failed", function()
     helper.raises("index 300 at", values, y)
     return why
   end
+  it("is told by eval of everything, with each write that was refused, and by no read after", function()
+    local source, a, b, d = flame.arange(5.0), flame.zeros(1), flame.zeros(1), flame.ones(1)
+    flame.eval(source, a, b, d)
+    for _, how in ipairs { flame.eval, flame.synchronize } do
+      local function at(k) return source:take(flame.tensor({ k }, { dtype = "i64" })) end
+      a:copy_(at(100))
+      b:copy_(at(200))
+      local y = at(300)
+      local why = helper.message(how)
+      for _, index in ipairs { "100", "200" } do
+        assert.equal(1, select(2, why:gsub("take: index " .. index .. " at", "")), why)
+      end
+      assert.same({ { 1 }, { 2 }, { 0 } }, { d:totable(), (d + 1):totable(), a:totable() })
+      helper.raises("index 300 at", y.totable, y)
+    end
+  end)
   it("names each write that was refused, whichever value is read first", function()
     for _, first in ipairs { "a", "b", "d", "y" } do
       local why = written(first)

@@ -269,16 +269,23 @@ static void settle_run(run *r, int32_t done, const char *why, uint32_t site, int
   }
 }
 
+static const char joint[] = "; and";     /* between the errors of one read */
+
 /* Adds another error to e, with its line, unless e tells it already; as far as there is room. */
 static void add_error(flame_context *c, fl_error *e, const fl_error *other) {
   char place[96] = "", text[sizeof e->message];
-  if (e->site == other->site && !strcmp(e->message, other->message)) return;
+  const size_t begin = strlen(e->message);
+  const char *rest = other->message + begin;
+  if (e->site == other->site && !strncmp(e->message, other->message, begin) &&
+      (!*rest || !strncmp(rest, joint, sizeof joint - 1))) {
+    *e = *other;                                 /* which is the same, perhaps with more errors */
+    return;
+  }
   if (c->up->place) c->up->place(c, other->site, place);
-  const int n = snprintf(text, sizeof text, "; and%s%s: %s: %s", place[0] ? " at " : "", place,
+  const int n = snprintf(text, sizeof text, "%s%s%s: %s: %s", joint, place[0] ? " at " : "", place,
                          other->op, other->message);
-  const size_t at = strlen(e->message);
-  if (n > 0 && !strstr(e->message, text) && at + (size_t)n < sizeof e->message)
-    memcpy(e->message + at, text, (size_t)n + 1);
+  if (n > 0 && !strstr(e->message, text) && begin + (size_t)n < sizeof e->message)
+    memcpy(e->message + begin, text, (size_t)n + 1);
 }
 
 /* Makes the next read raise the error, which no value may show. */
@@ -508,6 +515,11 @@ flame_status fl_evaluate_all(flame_context *c) {
   }
   if (s != FLAME_INTERRUPTED) c->cut = 0;
   if (s != FLAME_OK) c->effect_lost = 0;
+  fl_engine *e = c->engine;
+  if (s != FLAME_OK && e->untold && !c->flushing) {              /* told by this call, not later */
+    add_error(c, &c->err, &e->untold_error);
+    e->untold = 0;
+  }
   fl_window_compact(c);
   return s;
 }
