@@ -63,8 +63,8 @@ static int passable(flame_context *c, const fl_kfunc *f) {
     if (q->is_pointer || q->known) continue;
     const int why = f->refusal && f->refusal_line == q->line;
     FL_FAIL(c, FLAME_BAD_ARGUMENT, "kernel",
-            "'%s', parameter %s: a value of type %s can not be passed%s%s", f->name, q->name,
-            q->type_name, why ? ": " : "", why ? f->refusal : "");
+            "kernel '%s', line %d: parameter %s: a value of type %s can not be passed%s%s",
+            f->name, (int)q->line, q->name, q->type_name, why ? ": " : "", why ? f->refusal : "");
     return 0;
   }
   return 1;
@@ -74,6 +74,7 @@ fl_kprogram *fl_kprogram_new(flame_context *c, fl_kfunction *k, const uint8_t *i
   fl_kprogram *p = k && passable(c, k->f) ? fl_zalloc(&c->mem, sizeof *p) : NULL;
   if (!p) {
     if (c->err.code == FLAME_OK) no_memory(c);
+    else if (k) fl_kunit_retell(k->unit, &c->err);         /* (a unit may be NULL) */
     fl_kfunction_release(k);
     return NULL;
   }

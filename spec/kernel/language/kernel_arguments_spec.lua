@@ -353,8 +353,8 @@ describe("a kernel of many pointers", function()
 
   it("are no references, which CUDA does not pass", function()
     for _, a in ipairs { "const float &a", "float &a", "float &&a" } do
-      local text = ("__global__ void k(%s, float *y) { y[threadIdx.x] = 1; }"):format(a)
-      assert.matches("parameter a: .*a kernel takes no references", message(flame.kernel,
+      local text = ("\n__global__ void k(float *y,\n%s) { y[threadIdx.x] = 1; }"):format(a)
+      assert.matches("'k', line 3 .-: parameter a: .*takes no references", message(flame.kernel,
         { source = text, grid = { 1 }, block = { 2 }, shape = { 2 } }))
     end
   end)

@@ -10,6 +10,7 @@ local N <const> = judged.N
 local HEAD <const> = [[
   struct P { double x, y; __device__ void add(double d) { x += d; y *= d; }
              __device__ double sum() const { return x + 2 * y; }
+             __device__ double &at(int i) { return i ? y : x; }
              __device__ P &operator+=(const P &o) { x += o.x; y += o.y; return *this; } };
   struct V { double x, y, z;
              __device__ double &operator[](int i) { return i == 0 ? x : i == 1 ? y : z; }
@@ -59,6 +60,14 @@ local rows <const> = {
   "for (int k = 0; k < 4; ++k) { double &r = k % 2 ? a : b; r = r * x[0] + k; } y[i] = a * b;",
   "M m = { x[i], 2 }; const M e = { x[0], 3 }; y[i] = (c ? m : e).v * (d ? m : e).n;",
   "float f = 2, g = 3; int h = 4; (c ? f : g) = 5; y[i] = f * g * x[i] * (c ? h : f);",
+  "int j = 0; double &r = c ? s[j++] : a; r *= 3; y[i] = a * s[0] + s[1] * j;",
+  "int j = 0; (c ? s[j++] : s[++j]) *= x[0]; y[i] = s[0] + 3 * s[1] * a + j;",
+  "int j = 0; (c ? u : (j++, w)).add(a); P &r = d ? (j += 2, w) : u; r.x *= 3; y[i] = u.sum() * w.x + j;",
+  "double &r = c ? u.at(i % 2) : w.at(0); r *= b; (d ? u.at(1) : a) += x[0]; y[i] = u.sum() * w.sum() + a;",
+  "auto f = [&](double &q) -> double & { q *= 2; return q; }; double &r = c ? f(a) : f(b); r += a; y[i] = a * b;",
+  "const double &r = c ? (b *= 3, a) : s[i % 3]; a *= 2; s[0] += 1; b *= d ? (a += b) : w.y; y[i] = r * b + a;",
+  "int j = 0; y[i] = c ? s[j++ % 3] : (a *= b); y[i] += a * j; (d ? y[i] : s[j++]) += a; y[i] += s[0] * j;",
+  "int j = 1; P m[2] = { u, w }; (c ? m[j--] : u) = d ? m[0] : w; y[i] = u.sum() + m[0].sum() * m[1].y + j;",
   "bool e = c, f = !d; bool &r = i % 2 ? e : f; r = !r; y[i] = x[i] * (e + 2 * f);",
   "int e = n; int &r = c ? n : e; r += 1; y[i] = x[i] * n + e;",
   "[&](double &r) { r *= 2; }(c ? a : b); auto f = [&]() -> double & { return d ? a : b; }; f() += x[0]; "
@@ -137,7 +146,7 @@ describe("a choice of two lvalues", function()
     "const P &r = P(u); u.x *= 2; y[i] = r.sum() * u.x;",
     "P &&r = static_cast<P>(u); u.x *= 3; r.y = x[0]; y[i] = r.sum() * u.sum();",
     "const P &r = (c ? u : w), q = P{r}; u.x *= 2; w.x *= 3; y[i] = r.x * q.x;",
-    "((P)u).add(a); P(u).x; (P{u}).add(b); y[i] = u.sum() + P(u).sum();",
+    "((P)u).add(a); P(u).x; P{u}.add(b); y[i] = u.sum() + P(u).sum();",
     "struct Q : P { double z; }; Q o; o.x = a; o.y = b; o.z = 1; P &r = o; const P &q = o; P f = P(o), g{o}; "
       .. "r.x *= 2; o.y *= x[0]; y[i] = q.sum() * f.x + g.y;",
   } do
@@ -196,15 +205,16 @@ __global__ void k(const double *x, double *y, int n) {
         "a reference to one 'double' or another.-write if %(…%) … else …",
       ["M m = { a, 1 }, o = { b, 2 }; (c ? m : o).n = 3; y[i] = m.n;"] =
         "a reference to one 'int' or",
-      ["int j = 0; double &r = c ? s[j++] : a; r = 1; y[i] = a;"] = "have effects.-write if",
-      ["int j = 0; (c ? u : (j++, w)).add(1); y[i] = u.x;"] = "have effects.-write if",
+      ["double *t2 = c ? a > 0 ? s : t : s; (d ? t2[int(b += 1)] : a) = 1; y[i] = a;"] =
+        "have effects.-write if",
+      ["(c ? P{a, b += 1}.x : a) = 1; y[i] = a;"] = "have effects.-write if",
       ["double *p = s, *q = t; (c ? p : q) = t; y[i] = *p;"] = "cannot be assigned to.-write if",
       ["const double e = x[0]; (c ? a : e) = 1; y[i] = a;"] = "is const",
       ["float e = 1; double &r = c ? a : e; y[i] = r;"] = "needs a variable of its type",
     } do
       local got = refused(body)
       assert.matches(why, got)
-      assert.matches("line 20", got)
+      assert.matches("line 21", got)
     end
   end)
 

@@ -66,6 +66,20 @@ static int is_lvalue(const fl_cvalue *v) {
   return v->either || v->named || (scalar && !v->rvalue && !v->torn);
 }
 
+int fl_choose_pin(fl_front *p, fl_cvalue *v, fl_kblock *side, int32_t first) {
+  if (p->failed || !p->b || v->either || !is_lvalue(v)) return 0;
+  if (v->named) return 1;
+  if (v->var >= first || fl_turn_of(p, v->var)) return 0;
+  if (!v->idx || v->idx->kind == FL_KX_CONST) return 1;
+  const int t = fl_front_temp(p, FL_KT_I64, v->idx->line);
+  if (t < 0) return 0;
+  fl_kblock *const out = fl_front_into(p, side);
+  fl_emit_assign(p, t, fl_val_convert(p, v->idx, FL_KT_I64), v->idx->line);
+  fl_front_into(p, out);
+  v->idx = fl_kexpr_var(p->f, t);
+  return v->idx != NULL;
+}
+
 void fl_choose_note(fl_front *p, fl_cvalue *v, fl_kexpr *c, const fl_cvalue *x,
                     const fl_cvalue *y) {
   v->either = NULL;

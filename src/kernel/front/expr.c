@@ -318,7 +318,7 @@ static fl_cvalue choose(fl_front *p, fl_kexpr *c, fl_cvalue a, fl_cvalue b, fl_k
 static fl_cvalue parse_ternary(fl_front *p) {
   fl_cvalue x = parse_binary(p, 1);
   if (!fl_front_is(p, '?') || !fl_front_enter(p)) return x;
-  const int32_t line = fl_front_next(p)->line;
+  const int32_t line = fl_front_next(p)->line, first = p->f ? p->f->n_vars : 0;
   fl_kblock sides[2] = { { NULL, NULL }, { NULL, NULL } };
   fl_kexpr *c = fl_val_truth(p, x, line);
   fl_kblock *out = fl_front_into(p, p->b ? &sides[0] : NULL);
@@ -330,11 +330,16 @@ static fl_cvalue parse_ternary(fl_front *p) {
   p->nest--;
   if (p->failed || !c) return fl_val_none();
   const int plain = !sides[0].first && !sides[1].first;
+  int is_lvalue = plain;
+  if (!plain && fl_choose_pin(p, &a, &sides[0], first) && fl_choose_pin(p, &b, &sides[1], first)) {
+    c = fl_val_stable(p, c);
+    is_lvalue = 1;
+  }
   if (plain && c->kind == FL_KX_CONST && a.kind == FL_V_PLACE && b.kind == FL_V_PLACE &&
       fl_ctype_same(a.type, b.type))
     return c->value.i ? a : b;                               /* may be assigned to */
   fl_cvalue r = choose(p, c, a, b, sides, line);
-  fl_choose_note(p, &r, plain ? c : NULL, &a, &b);
+  fl_choose_note(p, &r, is_lvalue ? c : NULL, &a, &b);
   if (!plain || !r.either || c->kind != FL_KX_CONST) return r;
   fl_cvalue one = c->value.i ? a : b;
   one.is_const = r.is_const;

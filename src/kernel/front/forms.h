@@ -41,6 +41,10 @@ void fl_held_assign(fl_front *p, fl_cvalue place, fl_cvalue from, int32_t line);
 
 /* ---- choose.c: "c ? x : y" as an lvalue ------------------------------------------------------ */
 
+/* Puts the index of v, an arm of "c ? x : y" with the effects 'side', in a temporary that is
+** declared before the choice, so that the arm can be had as an lvalue. 0: it can not. first:
+** variables from that number on are of the arms. */
+int fl_choose_pin(fl_front *p, fl_cvalue *v, fl_kblock *side, int32_t first);
 /* Notes in the value v of "c ? x : y" that it is one of two lvalues, if it is. c NULL: the arms
 ** have effects. */
 void fl_choose_note(fl_front *p, fl_cvalue *v, fl_kexpr *c, const fl_cvalue *x,

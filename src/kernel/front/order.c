@@ -231,10 +231,21 @@ void fl_order_open(fl_front *p, const fl_kmark *m, const fl_kmark *middle, fl_cv
   fl_order_before(p, x, n, middle, 0, line);
 }
 
+/* Is v, or what it was chosen from, changed by an effect of 'of'? */
+static int changed(const fl_front *p, fl_kblock of, int32_t first, const fl_cvalue *v) {
+  reader r = { v, 0, 1 };
+  const fl_keither *e = v->kind == FL_V_LIST ? NULL : v->either;
+  return any_effect(p, of, first, ALL, changes, &r) ||
+         (e && (changed(p, of, first, &e->x) || changed(p, of, first, &e->y)));
+}
+
 /* Saves the current value of an lvalue in temporaries, for later reads: 'e' or 'parts' of v refer
 ** to them. An object with arrays can not be read later, only be bound to a reference. */
 static void hold(fl_front *p, fl_cvalue *v, int32_t line) {
-  if (v->kind != FL_V_PLACE || v->torn) return;
+  if (v->kind != FL_V_PLACE || v->torn) {
+    v->torn |= v->kind != FL_V_LIST && v->either;                  /* (its value is saved) */
+    return;
+  }
   const fl_cvalue now = fl_ctype_has_array(v->type) ? fl_val_none() : kept(p, *v, 0, line);
   v->e = now.e;
   v->parts = now.parts;
@@ -246,8 +257,7 @@ void fl_order_passed(fl_front *p, fl_cvalue *args, int n, const fl_kmark *m, int
   fl_order_before(p, args, n, m, 1, line);
   fl_kblock after = since(m);
   for (int i = 0; i < n && after.first && !p->failed; i++) {
-    reader r = { &args[i], 0, 1 };
-    if (!any_effect(p, after, m->vars, ALL, changes, &r)) continue;
+    if (!changed(p, after, m->vars, &args[i])) continue;
     if (!cut++) after = fl_order_cut(m);
     hold(p, &args[i], line);
   }
