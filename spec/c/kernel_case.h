@@ -16,7 +16,7 @@
 static inline fl_ksource *read_formed(fl_mem *m, const char *text, const char *formed,
                                       const char **why) {
   fl_error e = {0};
-  fl_ksource *s = fl_ksource_parse_until(m, &e, text, strlen(text), NULL, 0, formed, NULL);
+  fl_ksource *s = fl_ksource_parse_until(m, &e, text, strlen(text), NULL, 0, NULL, formed, NULL);
   const fl_kfunc *f = s && !s->error && s->n_kernels ? s->kernels[0] : NULL;
   *why = !s ? "no memory" : s->error ? s->error : !f ? "no kernel"
        : f->has_body ? NULL : fl_ksource_refusal(s, f);

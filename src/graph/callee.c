@@ -23,7 +23,7 @@ static void *refuse(flame_context *c, const char *why) {
 
 static fl_kfunction *function_of(flame_context *c, const char *text, size_t n, const char *entry,
                                  const char *const *option, int noption) {
-  fl_ksource *s = fl_ksource_parse_until(&c->mem, &c->err, text, n, option, noption, NULL,
+  fl_ksource *s = fl_ksource_parse_until(&c->mem, &c->err, text, n, option, noption, NULL, NULL,
                                          &c->interrupted);
   fl_kunit *u = s ? fl_kunit_new(&c->mem, s, "program", 0, option, noption) : NULL;
   if (!u) return c->err.code ? NULL : refuse(c, "no host memory");

@@ -440,7 +440,8 @@ fl_kfunction *fl_kfunction_given(fl_kunit *u, fl_kfunc *f) {
   fl_text t;
   fl_text_init(&t, u->mem);
   if (f && f->has_body &&
-      (has_memory(f) || f->reordered || u->source->host || needs_tree(u))) {
+      (has_memory(f) || f->reordered || u->source->host || u->source->included ||
+                           needs_tree(u))) {
     put_tree(u, &t, f, NULL, 0);
   } else {
     put_given(u, &t);
@@ -478,7 +479,7 @@ void fl_kfunction_save(const fl_kfunction *k, fl_text *t) {
     fl_ktext_saved(t, k->f);
   } else if (k->ad) {
     fl_text_add(t, k->text, k->text_bytes);
-  } else if (is_formed(k->f)) {
+  } else if (is_formed(k->f) || (k->f->has_body && k->unit->source->included)) {
     put_tree(k->unit, t, k->f, NULL, 0);
   } else {
     fl_text_puts(t, k->unit->source->text);

@@ -2,6 +2,7 @@
 ** User kernels as Lua objects: parsing, configuration. flame.kernel and k:with are Lua
 ** (lua/flame/kernel/) on top of the internal functions here.
 */
+#include "kernel/front/includes.h"
 #include "lua/kernel.h"
 #include "base/env.h"
 #include <assert.h>
@@ -238,8 +239,47 @@ static int place_of(lua_State *L, const char *text, char label[LUA_IDSIZE]) {
   return file ? 1 : of->k->unit->first_line;
 }
 
+/* Reads the list at 8, of tables {from, name, file, text} (lexer.h), whose strings stay in it. The
+** caller frees files->n of them. 0: no memory. */
+static int read_files(lua_State *L, flame_context *c, fl_kfiles *files, fl_kfile **list) {
+  const int n = lua_istable(L, 8) ? (int)lua_rawlen(L, 8) : 0;
+  fl_kfile *const at = n ? fl_alloc(&c->mem, (size_t)n * sizeof *at) : NULL;
+  for (int i = 0; at && i < n; i++) {
+    lua_rawgeti(L, 8, i + 1);
+    for (int k = 1; k <= 4; k++) lua_rawgeti(L, -k, k);
+    at[i].from = (int32_t)lua_tointeger(L, -4);
+    at[i].name = lua_tolstring(L, -3, &at[i].n_name);
+    at[i].file = (int32_t)lua_tointeger(L, -2);
+    at[i].text = lua_tolstring(L, -1, &at[i].n);
+    lua_pop(L, 5);
+  }
+  *list = at;
+  *files = (fl_kfiles){ at, at ? n : 0, 0 };
+  return !n || at;
+}
+
+static fl_ksource *parse(lua_State *L, fl_lua *b, const char *text, size_t n,
+                         const char *const *option, int noption, const char *forms) {
+  fl_kfiles files;
+  fl_kfile *at;
+  if (!read_files(L, b->c, &files, &at)) return NULL;
+  fl_ksource *s = fl_ksource_parse_until(&b->c->mem, &b->c->err, text, n, option, noption, &files,
+                                         forms, &b->c->interrupted);
+  fl_free(&b->c->mem, at, (size_t)files.n * sizeof *at);
+  return s;
+}
+
+/* (name) -> is it a header of the toolkit? */
+static int kernel_header(lua_State *L) {
+  size_t n;
+  const char *name = luaL_checklstring(L, 1, &n);
+  lua_pushboolean(L, fl_kincludes_known(name, n));
+  return 1;
+}
+
 /* (source, name of the __global__ function or nil, options, inout, file or nil[, forms, kernel of
-** the same text]) -> a kernel. forms: "bias=0," if the argument bias will be nil (kernel_form.c) */
+** the same text, files that it may include]) -> a kernel. forms: "bias=0," if the argument bias
+** will be nil (kernel_form.c) */
 static int kernel_new(lua_State *L) {
   fl_lua *b = self_of(L);
   size_t n;
@@ -252,8 +292,7 @@ static int kernel_new(lua_State *L) {
   const int noption = read_options(L, option);
   fl_kernel_box *k = fl_kernel_push(L);
   const int64_t m = fl_lua_enter(L, b);
-  fl_ksource *s = fl_ksource_parse_until(&b->c->mem, &b->c->err, text, n, option, noption,
-                                         forms, &b->c->interrupted);
+  fl_ksource *s = parse(L, b, text, n, option, noption, forms);
   if (!s && b->c->err.code == FLAME_INTERRUPTED) tell_interrupt(b->c);
   fl_kunit *u = s ? fl_kunit_new(&b->c->mem, s, label, first, option, noption) : NULL;
   if (u) settle_memory(L, s, 4);
@@ -459,7 +498,8 @@ static int kernel_methods(lua_State *L) {
 }
 
 const fl_lua_reg fl_reg_kernel[] = {
-  { "kernel_new", kernel_new, 0 }, { "kernel_with", kernel_with, 0 },
+  { "kernel_new", kernel_new, 0 }, { "kernel_header", kernel_header, 0 },
+  { "kernel_with", kernel_with, 0 },
   { "kernel_info", fl_kernel_info, 0 },
   { "checks_gradients", checks_gradients, 0 },
   { "kernel_call", kernel_call_by, 0 }, { "kernel_lines", fl_kernel_lines, 0 },

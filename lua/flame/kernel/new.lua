@@ -7,6 +7,7 @@ local sources = require "flame.kernel.source"
 local adjoint = require "flame.kernel.vjp"
 local overload = require "flame.kernel.overload"
 local blocks = require "flame.kernel.block"
+local files_of = require "flame.kernel.include"
 require "flame.kernel.show"
 local fail, def = arguments.fail, arguments.def
 
@@ -47,8 +48,10 @@ local function new_kernel(text, entry, block, grid, threads, shared, shape, inou
   end
   local source, name, special = sources.text_of(text, constants, entry)
   local list, k = sources.options(flags, include), nil
+  local files = files_of(source, include)
   if special then          -- an explicit specialisation; if an #if removes it, take the template
-    local ok, found = pcall(internal.kernel_new, source, name, list, inout, label)
+    local ok, found = pcall(internal.kernel_new, source, name, list, inout, label, nil, nil,
+      files)
     k = ok and found
     local why = not ok and tostring(found) or ""
     if why:find("there is no entry", 1, true) or why:find("named with its arguments", 1, true) then
@@ -57,11 +60,11 @@ local function new_kernel(text, entry, block, grid, threads, shared, shape, inou
       error(found, 0)
     end
   end
-  k = k or internal.kernel_new(source, name, list, inout, label)
+  k = k or internal.kernel_new(source, name, list, inout, label, nil, nil, files)
   check_names("kernel", "inout", inout, k)
   check_names("kernel", "nodiff", nodiff, k)
   local function formed(forms, of)
-    local other = internal.kernel_new(source, name, list, inout, nil, forms, of)
+    local other = internal.kernel_new(source, name, list, inout, nil, forms, of, files)
     internal.kernel_rule(other, nodiff, vjp)
     return other
   end

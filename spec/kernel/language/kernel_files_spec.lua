@@ -136,6 +136,79 @@ describe("a kernel's text", function()
   end)
 end)
 
+describe("a file that a kernel includes", function()
+  local function write(name, text)
+    local f = assert(io.open(folder .. "/" .. name, "w"))
+    f:write(text)
+    f:close()
+  end
+  setup(function()
+    for _, name in ipairs { "top", "top/sub", "more", "out" } do
+      assert(os.execute(("mkdir '%s/%s'"):format(folder, name)))
+    end
+    write("top/a.h", '#pragma once\n#include <vector>\n#include "sub/b.h"\n#define SQ(v) ((v) * (v))\n'
+      .. "std::vector<float> host_of(int n);\nstruct Box { double lo, hi; };\n"
+      .. "static __device__ double within(Box b, double v) {\n"
+      .. "  return twice(fmin(fmax(v, b.lo), b.hi));\n}\n")
+    write("top/sub/b.h", '#ifndef B\n#define B\n#include "c.h"\n#include "../a.h"\n'
+      .. "template <typename T> __device__ T twice(T v) { return v * (T)TWO; }\n#endif\n")
+    write("top/sub/c.h", "#define TWO 2\n")
+    write("more/body.inc", "y[i] += within(b, x[i]);\n")
+    write("more/loop.h", '#include "loop.h"\n')
+    write("more/open.h", "#if 1\nint a;\n")
+    write("more/bad.h", "\n\n__device__ float bad(float v) { goto end; end: return v; }\n")
+    write("out/o.h", "#define OUT 1\n")
+  end)
+  local HEAD <const> = '#include "a.h"\n#include <sub/b.h>\n#if 0\n#include "none.h"\n#endif\n'
+  local BODY <const> = "__global__ void k(Box b, const double *x, double *y, int n) {\n"
+    .. "int i = threadIdx.x;\nif (i >= n) return;\ny[i] = SQ(x[i]);\n"
+  local function kernel(text, include)
+    for i, name in ipairs(include) do include[i] = folder .. "/" .. name end
+    return flame.kernel { source = text, include = include, block = { 4 } }
+  end
+
+  it("is read on the CPU, and differentiated", function()
+    local text = HEAD .. BODY .. '#include "body.inc"\n#include "body.inc"\n}'
+    local k = kernel(text, { "top/", "more" })
+    assert.is_nil(k:report().refusal)
+    local box, x = { lo = 1.5, hi = 3.5 }, flame.tensor({ 1, 2, 3, 4 }, { dtype = "f64" })
+    assert.same({ 7, 12, 21, 30 }, k(box, x):totable())
+    assert.is_true(flame.gradcheck(function(v) return k(box, v) end, { x }, { order = 2 }))
+  end)
+  it("of a program that is saved is in its text", function()
+    local k = kernel(HEAD .. BODY .. '#include "body.inc"\n}', { "top", "more" })
+    local x = flame.tensor({ 1, 2, 3, 4 }, { dtype = "f64" })
+    local path = folder .. "/saved.flame"
+    flame.export(path, function(v) return k({ lo = 1.5, hi = 3.5 }, v) end, { x })
+    assert(os.execute("mv '" .. folder .. "/top' '" .. folder .. "/gone'"))
+    local ok, y = pcall(function() return flame.program(path)(x):totable() end)
+    assert(os.execute("mv '" .. folder .. "/gone' '" .. folder .. "/top'"))
+    assert(ok, y)
+    assert.same({ 4, 8, 15, 23 }, y)
+  end)
+  it("is not read from outside of the folders", function()
+    local READ <const> = "#ifdef OUT\n#error read\n#endif"
+    for _, name in ipairs { "../out/o.h", folder .. "/out/o.h", "sub/../../out/o.h" } do
+      local k = kernel('#include "' .. name .. '"\n' .. READ .. KERNEL, { "top" })
+      assert.is_nil(k:report().refusal)
+    end
+    local ok, why = pcall(kernel, '#include "../out/o.h"\n' .. READ .. KERNEL, { "top", "out" })
+    assert(not ok and tostring(why):find("#error read", 1, true), tostring(why))
+  end)
+  it("has its mistakes told with the line of the #include", function()
+    for name, reason in pairs { loop = "include each other without", open = "#if without #end" } do
+      local ok, said = pcall(kernel, "\n#include <" .. name .. ".h>" .. KERNEL, { "more" })
+      local why = tostring(said)
+      assert(not ok and why:find("line 2 ", 1, true) and why:find(reason, 1, true), why)
+    end
+    local text = '\n#include "bad.h"\n' .. KERNEL:gsub("= i;", "= bad(i);")
+    local ok, got = pcall(kernel, text, { "more" })
+    local why = ok and got:report().refusal or tostring(got)
+    assert(why:find("line 2 ", 1, true) and why:find("labels are outside", 1, true)
+      or why:find("goto", 1, true), why)
+  end)
+end)
+
 describe("options of a kernel", function()
   it("come from a list, on the CPU too", function()
     local out = folder .. "/times"

@@ -36,8 +36,7 @@ static int is_plain(const char *s, size_t n) {
   return n > 0 && n < 200 && dots <= 1;
 }
 
-/* Is <name> a header that a kernel may include? The name has n bytes. */
-static int is_known(const char *name, size_t n) {
+int fl_kincludes_known(const char *name, size_t n) {
   for (size_t i = 0; is_plain(name, n) && i < sizeof headers / sizeof *headers; i++) {
     const size_t m = strlen(headers[i]);
     if (headers[i][m - 1] == '/' ? n > m && !memcmp(name, headers[i], m)
@@ -117,7 +116,7 @@ static size_t operand(const char *s, int folders) {
   const char close = *s == '<' ? '>' : '"';
   const size_t n = strcspn(s + 1, close == '>' ? ">\r\n" : "\"\r\n");
   if (s[n + 1] != close) return 0;
-  return is_known(s + 1, n) || (folders && is_plain(s + 1, n)) ? n + 2 : 0;
+  return fl_kincludes_known(s + 1, n) || (folders && is_plain(s + 1, n)) ? n + 2 : 0;
 }
 
 /* Replaces the text of a dropped directive with its newlines, so that lines keep their numbers. */

@@ -1,6 +1,6 @@
 /*
 ** Tokens of a CUDA source after preprocessing: comments, line splices and directives are
-** gone, macros expanded. #include and #pragma are ignored, #if is decided.
+** gone, macros expanded. #pragma is ignored, #if is decided.
 */
 #ifndef FL_KERNEL_LEXER_H
 #define FL_KERNEL_LEXER_H
@@ -35,11 +35,26 @@ typedef struct fl_ktoks { fl_ktok *at; int64_t n, cap; } fl_ktoks;    /* ends wi
 
 /* The tokens of 'text' without preprocessing. 0: no memory. Free with FL_DROP(m, out). */
 int fl_klex(fl_karena *a, const char *text, size_t n, int32_t line, fl_ktoks *out);
+/* A file that a text includes: '#include "name"' in file 'from' (0: the text itself) is file
+** 'file', which holds 'text'. They are copied as they are read. */
+typedef struct fl_kfile {
+  const char *name, *text;
+  size_t n_name, n;
+  int32_t from, file;
+} fl_kfile;
+typedef struct fl_kfiles {
+  const fl_kfile *at;
+  int32_t n;
+  int read;                  /* set if one was read */
+} fl_kfiles;
+
 /* The tokens of 'text' after preprocessing. given: directives that are read before it ("" or the
-** #defines of options). A wrong expansion, or a condition of #if that is not understood, becomes a
-** BAD token at its place. Any other wrong directive becomes a BAD token of type 1, and the text
-** ends there. */
-int fl_kpreprocess(fl_karena *a, const char *text, size_t n, const char *given, fl_ktoks *out);
+** #defines of options). files: what it may include (NULL: nothing); other #includes are left out.
+** Tokens of a file have the line of the #include. A wrong expansion, or a condition of #if that is
+** not understood, becomes a BAD token at its place. Any other wrong directive becomes a BAD token
+** of type 1, and the text ends there. */
+int fl_kpreprocess(fl_karena *a, const char *text, size_t n, const char *given, fl_kfiles *files,
+                   fl_ktoks *out);
 
 /* The directives that a compiler's options ("-DN=4") stand for. NULL: no memory. */
 const char *fl_kpreprocess_options(fl_karena *a, const char *const *option, int n);

@@ -151,7 +151,7 @@ static const char *asked_of_std(fl_karena *a, const fl_ktoks *toks) {
 ** number 0. 0: no memory, or a wrong text. */
 static int put_before(fl_karena *a, const char *text, const char *given, fl_ktoks *toks) {
   fl_ktoks lib = { NULL, 0, 0 };
-  int ok = fl_kpreprocess(a, text, strlen(text), given, &lib);
+  int ok = fl_kpreprocess(a, text, strlen(text), given, NULL, &lib);
   if (ok && lib.n > 1) {
     const int64_t n = lib.n - 1;                      /* without its END */
     ok = FL_RESERVE(a->mem, toks, toks->n + n) != 0;

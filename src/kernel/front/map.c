@@ -84,7 +84,7 @@ fl_kmap *fl_kmap_parse(fl_mem *m, fl_error *e, const char *text, size_t n,
   p.statement_call = -1;
   if (fl_kt_is_float(result)) p.bare = result == FL_KT_F64 ? FL_KT_F64 : FL_KT_F32;
   const char *copy = fl_karena_str(&x->arena, text, n);
-  if (x->f && copy && fl_kpreprocess(&x->arena, copy, n, "", &p.toks))
+  if (x->f && copy && fl_kpreprocess(&x->arena, copy, n, "", NULL, &p.toks))
     read_value(x, &p, types, n_types, result);
   FL_DROP(m, &p.toks);
   FL_DROP(m, &p.syms);

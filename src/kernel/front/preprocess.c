@@ -9,7 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MAX_TOKENS = 400000, MAX_EXPANSION = 32, MAX_PARAMS = 48, MAX_IFS = 64, MAX_DEPTH = 200 };
+enum { MAX_TOKENS = 400000, MAX_EXPANSION = 32, MAX_PARAMS = 48, MAX_IFS = 64, MAX_DEPTH = 200,
+       MAX_INSIDE = 64 };
 
 typedef struct macro {
   const char *name;
@@ -32,7 +33,17 @@ typedef struct pre {
   int n_ifs, live, depth, stop, expansions;
   const char *why;           /* why the text ended early; NULL: it did not, or memory is out */
   int32_t line;
+  fl_kfiles *files;
+  struct text *texts, *now;  /* the files that were read; the one that is being read */
+  int inside;                /* how many are being read */
 } pre;
+
+typedef struct text {        /* a file */
+  fl_ktoks toks;
+  int32_t file;
+  int once;                  /* it has #pragma once */
+  struct text *next;
+} text;
 
 static const char too_long[] = "the text is too long after macro expansion";
 
@@ -419,11 +430,54 @@ static void error(pre *p, int32_t line, span rest) {
   FL_DROP(p->a->mem, &said);
 }
 
+static void run(pre *p, const fl_ktok *t);
+
+/* The file of an #include with the words 'rest', "name" or <name>; NULL: there is none. */
+static const fl_kfile *included(const pre *p, span rest) {
+  if (!p->files || rest.at >= rest.end) return NULL;
+  const fl_ktok *t = rest.at, *last = t;
+  while (fl_is_punct(t, '<') && last < rest.end && !fl_is_punct(last, '>')) last++;
+  if (last == rest.end || (t == last && t->kind != FL_TOK_STRING)) return NULL;
+  const char *name = t == last ? t->text : t->text + 1;
+  const size_t n = t == last ? (size_t)t->n : (size_t)(last->text - name);
+  for (int32_t i = 0; i < p->files->n; i++) {
+    const fl_kfile *f = &p->files->at[i];
+    if (f->from == (p->now ? p->now->file : 0) && f->n_name == n && !memcmp(f->name, name, n))
+      return f;
+  }
+  return NULL;
+}
+
+/* Reads file f at the directive of that line. Its tokens stay until the end, since macros are made
+** of them. */
+static void include(pre *p, int32_t line, const fl_kfile *f) {
+  for (const text *o = p->texts; f && o; o = o->next)
+    if (o->once && o->file == f->file) return;
+  text *one = f ? fl_karena_new(p->a, sizeof *one) : NULL, *const outer = p->now;
+  if (!one) return;
+  one->file = f->file;
+  one->next = p->texts;
+  p->texts = p->now = one;
+  p->files->read = 1;
+  const char *own = fl_karena_str(p->a, f->text, f->n);
+  if (!own || !fl_klex(p->a, own, f->n, line, &one->toks)) return;
+  for (int64_t i = 0; i < one->toks.n; i++) one->toks.at[i].line = line;
+  const int ifs = p->n_ifs;
+  if (++p->inside > MAX_INSIDE) stop(p, line, "files that include each other without an end");
+  run(p, one->toks.at);
+  if (p->n_ifs != ifs) stop(p, line, "#if without #endif in the included file");
+  p->inside--;
+  p->now = outer;
+}
+
 /* Handles a directive. d: the token after '#'; rest: those after d in its line. */
 static void directive(pre *p, const fl_ktok *d, span rest) {
-  static const char *const ignored[] = { "include", "pragma", "line", "warning", "ident" };
+  static const char *const ignored[] = { "pragma", "line", "warning", "ident" };
   if (conditional(p, d, rest) || !p->live) return;
-  if (fl_ktok_is(d, "define")) define(p, d->line, rest);
+  if (p->now && fl_ktok_is(d, "pragma") && rest.at < rest.end && fl_ktok_is(rest.at, "once"))
+    p->now->once = 1;
+  if (fl_ktok_is(d, "include")) include(p, d->line, included(p, rest));
+  else if (fl_ktok_is(d, "define")) define(p, d->line, rest);
   else if (fl_ktok_is(d, "undef")) {
     macro *m = is_named(p, d->line, rest) ? find(p, rest.at) : NULL;
     if (m) m->gone = 1;
@@ -491,41 +545,6 @@ static void run(pre *p, const fl_ktok *t) {
   }
 }
 
-/* The macro that option o defines, "N" or "N=V", or undefines (*forget); NULL: it does neither.
-** *used: the number of options read, 2 if the macro is in 'next'. */
-static const char *macro_of(const char *o, const char *next, int *used, int *forget) {
-  static const struct { const char *word; int undo, joined; } known[] = {
-    { "--define-macro", 0, '=' }, { "--undefine-macro", 1, '=' }, { "-D", 0, 0 }, { "-U", 1, 0 } };
-  *used = 1;
-  for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
-    const size_t n = strlen(known[i].word);
-    if (strncmp(o, known[i].word, n) != 0) continue;
-    *forget = known[i].undo;
-    if (!o[n]) return *used = 2, next;
-    if (known[i].joined && o[n] != known[i].joined) continue;
-    for (o += n + (known[i].joined != 0); *o == ' '; o++) continue;
-    return o;
-  }
-  return NULL;
-}
-
-const char *fl_kpreprocess_options(fl_karena *a, const char *const *option, int n) {
-  const char *text = "";
-  for (int i = 0, used, forget = 0; i < n && text; i += used) {
-    const char *m = macro_of(option[i], i + 1 < n ? option[i + 1] : NULL, &used, &forget);
-    const char *set = m ? strchr(m, '=') : NULL;
-    if (!m) continue;
-    const size_t size = strlen(text) + strlen(m) + 32;
-    char *more = fl_karena_new(a, size);
-    if (!more) return NULL;
-    const int name = set && !forget ? (int)(set - m) : (int)strlen(m);
-    snprintf(more, size, "%s#%s %.*s %s\n", text, forget ? "undef" : "define", name, m,
-             forget ? "" : set ? set + 1 : "1");
-    text = more;
-  }
-  return text;
-}
-
 /* Joins adjacent string literals. */
 static void join_strings(fl_karena *a, fl_ktoks *out) {
   int64_t n = 0;
@@ -543,11 +562,12 @@ static void join_strings(fl_karena *a, fl_ktoks *out) {
   out->n = n;
 }
 
-int fl_kpreprocess(fl_karena *a, const char *text, size_t n, const char *given, fl_ktoks *out) {
+int fl_kpreprocess(fl_karena *a, const char *source, size_t n, const char *given, fl_kfiles *files,
+                   fl_ktoks *out) {
   fl_ktoks own = { NULL, 0, 0 }, macros = { NULL, 0, 0 };
-  pre p = { .a = a, .out = out, .live = 1 };
+  pre p = { .a = a, .out = out, .live = 1, .files = files };
   if (fl_klex(a, predefined, sizeof predefined - 1, 0, &own) &&
-      fl_klex(a, given, strlen(given), 1, &macros) && fl_klex(a, text, n, 1, &p.raw)) {
+      fl_klex(a, given, strlen(given), 1, &macros) && fl_klex(a, source, n, 1, &p.raw)) {
     run(&p, own.at);
     run(&p, macros.at);
     run(&p, p.raw.at);
@@ -566,5 +586,6 @@ int fl_kpreprocess(fl_karena *a, const char *text, size_t n, const char *given, 
   FL_DROP(a->mem, &own);
   FL_DROP(a->mem, &macros);
   FL_DROP(a->mem, &p.raw);
+  for (text *f = p.texts; f; f = f->next) FL_DROP(a->mem, &f->toks);
   return !a->failed;
 }

@@ -439,12 +439,12 @@ static void read_all(reader *r) {
 }
 
 fl_ksource *fl_ksource_parse(fl_mem *m, fl_error *e, const char *text, size_t n) {
-  return fl_ksource_parse_until(m, e, text, n, NULL, 0, NULL, NULL);
+  return fl_ksource_parse_until(m, e, text, n, NULL, 0, NULL, NULL, NULL);
 }
 
 fl_ksource *fl_ksource_parse_until(fl_mem *m, fl_error *e, const char *text, size_t n,
-                                   const char *const *option, int n_options, const char *forms,
-                                   const atomic_int *stop) {
+                                   const char *const *option, int n_options, fl_kfiles *files,
+                                   const char *forms, const atomic_int *stop) {
   fl_ksource *s = fl_zalloc(m, sizeof *s);
   reader r;
   memset(&r, 0, sizeof r);
@@ -462,8 +462,9 @@ fl_ksource *fl_ksource_parse_until(fl_mem *m, fl_error *e, const char *text, siz
   r.p.end.kind = FL_TOK_END;
   r.p.statement_call = -1;
   const char *given = fl_kpreprocess_options(&s->arena, option, n_options);
-  if (s->text && given && fl_kpreprocess(&s->arena, s->text, n, given, &r.p.toks)
+  if (s->text && given && fl_kpreprocess(&s->arena, s->text, n, given, files, &r.p.toks)
       && fl_klibrary_add(&s->arena, &r.p.toks)) read_all(&r);
+  s->included = files && files->read;
   FL_DROP(m, &r.p.toks);
   FL_DROP(m, &r.p.syms);
   const int failed = s->arena.failed;

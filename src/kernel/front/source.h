@@ -5,7 +5,7 @@
 */
 #ifndef FL_KERNEL_SOURCE_H
 #define FL_KERNEL_SOURCE_H
-#include "kernel/tree/tree.h"
+#include "kernel/front/lexer.h"
 #include <stdatomic.h>
 
 typedef struct fl_ksource {
@@ -15,6 +15,7 @@ typedef struct fl_ksource {
   fl_kfunc **kernels;        /* in the order of the text */
   int32_t n_kernels;
   int host;                  /* it has host code, which NVRTC would not read */
+  int included;              /* it is read with files that it includes */
   int32_t error_line;    /* line of 'error', the reason why the text has no kernel; 0: none */
   const char *error;         /* why the text has no kernel; NULL: it has one */
   int32_t too_large_line;    /* line of something that no compiler accepts: it is too large (arrays,
@@ -26,14 +27,15 @@ typedef struct fl_ksource {
 ** and the refusal of each kernel. The text has n bytes; a NUL inside ends it. */
 fl_ksource *fl_ksource_parse(fl_mem *m, fl_error *e, const char *text, size_t n);
 /* fl_ksource_parse of the text as a compiler with these options sees it: -D, -U and their long
-** forms count. It fails with FLAME_INTERRUPTED if *stop becomes nonzero. forms: what is
-** known of arguments before the text is read, or NULL: "bias=0,mask=0," says that these parameters
-** are null pointers. What the text asks of them is then answered while it is read, so that no
-** access to them is left: where a thread would follow one, a statement stops it. "xs=3," says that
-** xs, a T **, is a list of three arrays: three parameters are read in its place. */
+** forms count. files: what it may include, or NULL. It fails with FLAME_INTERRUPTED if *stop
+** becomes nonzero. forms: what is known of arguments before the text is read, or NULL:
+** "bias=0,mask=0," says that these parameters are null pointers. What the text asks of them is then
+** answered while it is read, so that no access to them is left: where a thread would follow one, a
+** statement stops it. "xs=3," says that xs, a T **, is a list of three arrays: three parameters are
+** read in its place. */
 fl_ksource *fl_ksource_parse_until(fl_mem *m, fl_error *e, const char *text, size_t n,
-                                   const char *const *option, int n_options, const char *forms,
-                                   const atomic_int *stop);
+                                   const char *const *option, int n_options, fl_kfiles *files,
+                                   const char *forms, const atomic_int *stop);
 void fl_ksource_free(fl_ksource *s);                           /* s may be NULL */
 fl_kfunc *fl_ksource_kernel(const fl_ksource *s, const char *name);   /* NULL: no such kernel */
 /* "kernel 'k', line N: reason" for a kernel without body, in s's arena; "" if it has one. */
