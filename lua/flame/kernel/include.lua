@@ -24,8 +24,8 @@ local function is_inside(path, folders)
   return false
 end
 
---- The path and the text of a file that a file of folder 'near' (nil: the kernel's text) includes as
---- 'name': "near" it first, then in the folders. nil: it is in none of them.
+--- The path and the text of a file that a file of folder 'near' (nil: the kernel's text) includes
+--- as 'name': near it first, then in the folders. nil: it is in none of them.
 local function find(texts, name, near, folders)
   local tries = { near and near .. name }
   for _, folder in ipairs(folders) do

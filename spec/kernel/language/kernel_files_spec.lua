@@ -197,8 +197,8 @@ describe("a file that a kernel includes", function()
   end)
   it("has its mistakes told with the line of the #include", function()
     for name, reason in pairs { loop = "include each other without", open = "#if without #end" } do
-      local ok, said = pcall(kernel, "\n#include <" .. name .. ".h>" .. KERNEL, { "more" })
-      local why = tostring(said)
+      local ok, got = pcall(kernel, "\n#include <" .. name .. ".h>" .. KERNEL, { "more" })
+      local why = tostring(got)
       assert(not ok and why:find("line 2 ", 1, true) and why:find(reason, 1, true), why)
     end
     local text = '\n#include "bad.h"\n' .. KERNEL:gsub("= i;", "= bad(i);")
@@ -300,7 +300,8 @@ describe("the text for a GPU", function()
     for _, e in ipairs { "__half2float(__float2half(x[i]))",
         "__bfloat162float(__float2bfloat16(x[i]))", "make_half2(__float2half(x[i]), half(1.f)).x",
         "__hadd(__float2half(x[i]), __float2half(1.f))",
-        "CUDART_INF_F", "CUDART_PI", "CHAR_BIT", "SHRT_MAX", "UINT32_MAX", "ULLONG_MAX", "INFINITY",
+        "CUDART_INF_F", "CUDART_PI", "CHAR_BIT", "SHRT_MAX", "UINT32_MAX", "ULLONG_MAX",
+        "SIZE_MAX", "INFINITY",
         "M_PI", "FLT_MAX", "INT_MAX", "__builtin_popcount(i)", "cuda::std::min(x[i], 1.f)",
         "CUDA_VERSION", "CUDART_VERSION >= 9000 ? __CUDACC_VER_MAJOR__ : 2",
         "cuCabsf(make_cuFloatComplex(x[i], 1.f)) + sizeof(cuComplex)", "cufftComplex{x[i], 1.f}.y",
@@ -337,5 +338,16 @@ describe("the text for a GPU", function()
         "typedef __nv_bfloat16 bf16;\n" } do
       compiles(before .. plain .. "int ushort = 2; y[i] = x[i] * ushort; }")
     end
+  end)
+
+  it("has what is asked of namespace std, however often", function()
+    local list = {}
+    for i = 1, 60 do list[i] = "s += std::numeric_limits<float>::epsilon() * std::min<int>(i, 2);" end
+    local body = "float s = 0.f; float t = x[i]; " .. table.concat(list)
+      .. "std::swap(s, t); std::pair<float, int> p = std::make_pair(t, i); "
+      .. "y[i] = std::is_same_v<float, float> ? s + p.first : 0.f; }"
+    compiles(plain .. body)
+    assert.equal(2, flame.kernel { source = plain .. body, block = { 1 }, grid = { 1 } }(
+      flame.full({ 1 }, 2), 1):item())
   end)
 end)

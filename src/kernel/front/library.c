@@ -125,24 +125,34 @@ static int is_asked(const fl_ktoks *toks) {
 
 /* ---- namespace std ---- */
 
-/* "#define FL_STD_name" for each name of namespace std that the source uses and that std.cu defines
-** or that ends in "_v"; NULL: none. min and max without an argument in <…> are CUDA's. */
+enum { STD_NAME = 24 };      /* bytes of the longest name that std.cu has, or more */
+
+/* Copies the name behind "std::" at token i, if std.cu defines it or it ends in "_v"; 0: there is
+** none. min and max without an argument in <…> are CUDA's. */
+static int name_of_std(const fl_ktoks *toks, int64_t i, char name[STD_NAME + 1]) {
+  const fl_ktok *t = &toks->at[i + 2];
+  if (!fl_ktok_is(&toks->at[i], "std") || !fl_is_punct(t - 1, FL_PU_SCOPE) ||
+      t->kind != FL_TOK_NAME || t->n > STD_NAME)
+    return 0;
+  const int plain = fl_ktok_is(t, "min") || fl_ktok_is(t, "max");
+  const int n = snprintf(name, STD_NAME + 1, "%.*s", (int)t->n, t->text);
+  const char *s = strstr(fl_kstd_text, name);
+  while (s && (is_letter(s[n]) || is_letter(s[-1]))) s = strstr(s + n, name);
+  const int value = n > 2 && !strcmp(name + n - 2, "_v");
+  return (s || value) && !(plain && !fl_is_punct(t + 1, '<'));
+}
+
+/* "#define FL_STD_name" once for each such name; NULL: there are none, or no memory. */
 static const char *asked_of_std(fl_karena *a, const fl_ktoks *toks) {
-  const char *asked = NULL;
-  for (int64_t i = 0; i + 3 < toks->n; i++) {
-    const fl_ktok *t = &toks->at[i + 2];
-    char name[32];
-    if (!fl_ktok_is(&toks->at[i], "std") || !fl_is_punct(t - 1, FL_PU_SCOPE) ||
-        t->kind != FL_TOK_NAME || t->n > 24)
-      continue;
-    const int plain = fl_ktok_is(t, "min") || fl_ktok_is(t, "max");
-    const int n = snprintf(name, sizeof name, "%.*s", (int)t->n, t->text);
-    const char *s = strstr(fl_kstd_text, name);
-    while (s && (is_letter(s[n]) || is_letter(s[-1]))) s = strstr(s + n, name);
-    const int value = n > 2 && !strcmp(name + n - 2, "_v");
-    if ((!s && !value) || (plain && !fl_is_punct(t + 1, '<'))) continue;
-    asked = fl_karena_printf(a, "%s#define FL_STD_%s\n", asked ? asked : "", name);
-    if (!asked) return NULL;
+  char name[STD_NAME + 1], line[STD_NAME + 20];
+  size_t most = 1, n = 0;
+  for (int64_t i = 0; i + 3 < toks->n; i++)
+    most += name_of_std(toks, i, name) ? sizeof line : 0;
+  char *asked = most > 1 ? fl_karena_new(a, most) : NULL;
+  for (int64_t i = 0; asked && i + 3 < toks->n; i++) {
+    if (!name_of_std(toks, i, name)) continue;
+    const int m = snprintf(line, sizeof line, "#define FL_STD_%s\n", name);
+    if (!strstr(asked, line)) memcpy(asked + n, line, (size_t)m + 1), n += (size_t)m;
   }
   return asked;
 }

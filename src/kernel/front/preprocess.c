@@ -516,7 +516,7 @@ static const char predefined[] =
   "#define INT_MIN (-2147483647 - 1)\n#define UINT_MAX 4294967295u\n"
   "#define INT32_MAX INT_MAX\n#define INT32_MIN INT_MIN\n#define UINT32_MAX UINT_MAX\n"
   "#define INT64_MAX LLONG_MAX\n#define INT64_MIN LLONG_MIN\n#define ULLONG_MAX (~0ull)\n"
-  "#define UINT64_MAX ULLONG_MAX\n#define INT8_MAX 127\n#define UINT8_MAX 255\n"
+  "#define UINT64_MAX ULLONG_MAX\n#define SIZE_MAX ULLONG_MAX\n#define INT8_MAX 127\n#define UINT8_MAX 255\n"
   "#define SHRT_MAX 32767\n#define SHRT_MIN (-32768)\n#define USHRT_MAX 65535\n"
   "#define LONG_MAX 9223372036854775807l\n#define LONG_MIN (-9223372036854775807l - 1)\n"
   "#define CUDART_NORM_HUGE_F 8.507059173e37f\n#define CUDART_MAX_NORMAL_F FLT_MAX\n"
