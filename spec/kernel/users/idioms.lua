@@ -169,4 +169,42 @@ __global__ void k(Field::Left left, const float *x, float *y, int n) {
         return i < 1 and t or 0.5 * t * t + 3 + (x[0] * t * t + 1) * t
       end)
     end },
+
+  { "templates that are declared first, constants in (…), objects made of one arm of ?:", [=[
+constexpr unsigned int A(5), B(A * 2);
+const float F((float)A + 0.5f);
+constexpr int next_of(int v);
+constexpr int next_of(int v) { return v + 1; }
+template <typename T, int N> __device__ T sum(const T *x, int n);
+template <class U, class Q> __device__ void put(U *y, Q v, U w);
+struct V {
+  float a, b;
+  __device__ V(float v) : a(v), b(2 * v) {}
+  __device__ V(float p, float q) : a(p), b(q) {}
+};
+__device__ float fresh(float *count, float v) { *count += 1.f; return v; }
+__global__ void k(const float *x, float *y, int n) {
+  int i = threadIdx.x;
+  if (i >= n) return;
+  int3 warpSize = make_int3(7, 8, 9);
+  float s = sum<float, 3>(x, n), count = 0.f;
+  V v = x[i] > 0.25f ? V(x[i], 1.f) : 0.5f;
+  V w = x[i] > 0.f ? fresh(&count, 3.f * x[i]) : v;
+  put(y + i, s, v.a + 10 * v.b + w.a * w.b + warpSize.y + B + F + next_of(2) + count);
+}
+template <typename S, int M> __device__ S sum(const S *x, int n) {
+  S s = 0;
+  for (int i = 0; i < M; ++i) s += x[i] * x[i];
+  return s;
+}
+template <class U, class Q> __device__ void put(U *y, Q v, U w) { *y = v + w; }]=],
+    shape = { 4 }, block = { 4 }, args = function(t) return { t.f { 4 }, 4 } end,
+    want = function(x, n)
+      local s = x[0] ^ 2 + x[1] ^ 2 + x[2] ^ 2
+      return each(n, function(i)
+        local v = x[i] > 0.25 and { x[i], 1 } or { 0.5, 1 }
+        local w = x[i] > 0 and { 3 * x[i], 6 * x[i] } or v
+        return s + v[1] + 10 * v[2] + w[1] * w[2] + 26.5 + (x[i] > 0 and 1 or 0)
+      end)
+    end },
 }

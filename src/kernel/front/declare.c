@@ -453,10 +453,11 @@ static void wrong(fl_front *p, const char *name, const char *why) {
 }
 
 static void global_constant(fl_front *p, const fl_ctype *t, const char *name, int32_t line) {
-  const int brace = fl_front_take(p, '{');
+  const int brace = fl_front_take(p, '{'), round = !brace && fl_front_take(p, '(');
   fl_kexpr *e = fl_parse_scalar(p);
   if (t->kind == FL_C_SCALAR) e = fl_val_convert(p, e, t->scalar);      /* else auto */
   if (brace) fl_front_need(p, '}');
+  if (round) fl_front_need(p, ')');
   if (e && e->kind != FL_KX_CONST)
     fl_refuse(p, line, "'%s' is initialised by what is not constant", name);
   if (e) fl_choose_name(p, name, e);
@@ -491,7 +492,7 @@ static void global(fl_front *p, const fl_specifiers *s) {
   const char *name = fl_front_name(p);
   t = fl_decl_arrays(p, t);
   if (p->failed || !t) return;
-  const int set = fl_front_take(p, '='), list = fl_front_is(p, '{');
+  const int set = fl_front_take(p, '=') || fl_front_is(p, '('), list = fl_front_is(p, '{');
   if (t->kind == FL_C_VOID && !s->is_typedef && !(s->is_auto && set && !list))
     fl_refuse(p, line, "'%s' has no type of a variable", name);
   else if (!set && !list && !fl_front_is(p, ';') && !fl_front_is(p, ','))

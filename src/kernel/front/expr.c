@@ -245,12 +245,21 @@ static fl_cvalue choose_other(fl_front *p, fl_kexpr *c, fl_cvalue x, fl_cvalue y
 
 static int no_value(fl_cvalue v) { return v.kind == FL_V_NONE; }
 
+/* May v, which is of another type than object o, become one like it, and o not one like v? */
+static int becomes(fl_front *p, const fl_cvalue *v, const fl_cvalue *o) {
+  if (!p->b || v->kind == FL_V_NONE || !v->type || !fl_val_is_object(*o)) return 0;
+  if (fl_ctype_same(v->type, o->type) || !fl_member_makes(p, o->type, v)) return 0;
+  return fl_val_is_object(*v) ? !fl_member_makes(p, v->type, o) : !fl_member_converts(o->type);
+}
+
 /* Makes ?: of structs an IF, in which each arm assigns its value to one object. */
 static fl_cvalue choose_object(fl_front *p, fl_kexpr *c, fl_cvalue x, fl_cvalue y,
                                const fl_kblock *sides, int32_t line) {
-  if (!fl_ctype_same(x.type, y.type))
+  const int first = becomes(p, &x, &y);
+  if (!fl_ctype_same(x.type, y.type) && !first && !becomes(p, &y, &x))
     fl_refuse(p, line, "the two sides of ?: have different types");
-  fl_cvalue r = p->failed ? fl_val_none() : fl_decl_object(p, x.type, "chosen", line);
+  const fl_ctype *t = first ? y.type : x.type;
+  fl_cvalue r = p->failed ? fl_val_none() : fl_decl_object(p, t, "chosen", line);
   fl_kstmt *s = p->failed ? NULL : fl_kstmt_if(p->f, p->b, c);
   if (!s) return fl_val_none();
   s->line = line;
@@ -270,7 +279,8 @@ static fl_cvalue choose_if(fl_front *p, fl_kexpr *c, fl_cvalue x, fl_cvalue y,
                           fl_kblock *sides, int32_t line) {
   fl_cvalue r = fl_val_none();
   fl_kexpr *a = NULL, *b = NULL;
-  if (fl_val_is_object(x) && fl_val_is_object(y)) return choose_object(p, c, x, y, sides, line);
+  if ((fl_val_is_object(x) && fl_val_is_object(y)) || becomes(p, &x, &y) || becomes(p, &y, &x))
+    return choose_object(p, c, x, y, sides, line);
   if (fl_val_is_address(x) || fl_val_is_address(y)) {
     c = fl_val_stable(p, c);
     fl_kstmt *s = fl_kstmt_if(p->f, p->b, c);
@@ -303,7 +313,8 @@ static fl_cvalue choose_if(fl_front *p, fl_kexpr *c, fl_cvalue x, fl_cvalue y,
 /* "c ? a : b" of numbers, structs or pointers. 'sides' has the statements of both. */
 static fl_cvalue choose(fl_front *p, fl_kexpr *c, fl_cvalue a, fl_cvalue b, fl_kblock *sides,
                         int32_t line) {
-  if (sides[0].first || sides[1].first || (no_value(a) && no_value(b)))
+  if (sides[0].first || sides[1].first || (no_value(a) && no_value(b)) || becomes(p, &a, &b) ||
+      becomes(p, &b, &a))
     return choose_if(p, c, a, b, sides, line);
   if (fl_val_is_object(a) || fl_val_is_address(a) || fl_val_is_address(b))
     return choose_other(p, c, a, b, line);

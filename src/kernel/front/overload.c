@@ -98,6 +98,8 @@ fl_kdevice *fl_overload(fl_front *p, fl_kdevice *first, const fl_kcall *c, int *
     /* a pack comes after */
     if (!wins && best && !one->pack != !best->pack) wins = one->pack ? -1 : 1;
     if (!wins) wins = whole - plain;                        /* templates come after functions */
+    if (!wins && best && (one->body < 0) != (best->body < 0) && fl_device_same(one, best))
+      wins = one->body < 0 ? -1 : 1;                /* a template is declared, and defined later */
     if (!wins) wins = fl_reference_prefers(one, best, c);
     if (!wins && !whole && !one->pack) wins = fl_template_prefers(p, d, general, c->n);
     if (!wins) tied = 1;

@@ -164,6 +164,16 @@ static void operator_declaration(fl_front *p, int64_t head, int32_t line) {
   if (d && !p->failed) fl_device_list(p, d, 0);
 }
 
+/* At the name of a const variable before '(': are its values there ("const int n(3);"), and not
+** parameters of a function? */
+static int is_set_there(fl_front *p, const fl_specifiers *s) {
+  const fl_ktok *t = fl_front_ahead(p, 2);
+  const fl_symbol *known = t->kind == FL_TOK_NAME ? fl_front_find(p, t->text, t->n) : NULL;
+  if (!s->is_const || s->is_global || fl_decl_starts(p, 2)) return 0;
+  return t->kind == FL_TOK_INT || t->kind == FL_TOK_FLOAT || fl_is_punct(t, '(') ||
+         fl_is_punct(t, '-') || (known && known->kind != FL_SYM_WRONG);
+}
+
 static void declaration(reader *r) {
   fl_front *p = &r->p;
   const int64_t head = p->at;
@@ -180,7 +190,8 @@ static void declaration(reader *r) {
     name = fl_front_tok(p);
   }
   const int is_operator = fl_ktok_is(name, "operator");
-  if (!is_operator && !(name->kind == FL_TOK_NAME && fl_front_is_at(p, 1, '('))) {
+  if (!is_operator && (name->kind != FL_TOK_NAME || !fl_front_is_at(p, 1, '(') ||
+                       is_set_there(p, &s))) {
     p->at = back;
     fl_decl_global(p, s);
     return;

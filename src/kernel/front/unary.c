@@ -343,7 +343,7 @@ static fl_cvalue name(fl_front *p) {
     return fl_val_expr(fl_kexpr_int(p->a, FL_KT_BOOL, t->n == 4));
   if (fl_ktok_is(t, "nullptr"))
     return (fl_cvalue){ .kind = FL_V_POINTER, .null = 1, .type = fl_ctype_void() };
-  if (fl_ktok_is(t, "warpSize"))
+  if (fl_ktok_is(t, "warpSize") && !fl_front_find(p, t->text, t->n))
     return fl_val_expr(fl_kexpr_special(p->a, FL_KSPECIAL_WARP_SIZE));
   if (fl_front_is(p, FL_PU_LAUNCH))
     return fl_val_refuse(p, t->line, "kernels that launch kernels are outside the language");
