@@ -77,3 +77,84 @@ __global__ void k(float *y, int n) {
     for i = 0, 32 do assert.equal(new[i], got[i + 1]) end
   end)
 end)
+
+describe("numbers in the parts of a word", function()
+  local function signed(v, bits) return v >= 1 << (bits - 1) and v - (1 << bits) or v end
+  local function cut(low, high) return function(v) return math.max(low, math.min(high, v)) end end
+  local s8, u8 = cut(-128, 127), cut(0, 255)
+  local function is(f) return function(a, b) return f(a, b) and 255 or 0 end end
+  local function add(a, b) return a + b end
+  local function sub(a, b) return a - b end
+  -- name: bits of a part, is it signed, its value
+  local functions = {
+    __vadd4 = { 8, false, add }, __vsub4 = { 8, false, sub }, __vadd2 = { 16, false, add },
+    __vsub2 = { 16, false, sub }, __vaddss4 = { 8, true, function(a, b) return s8(a + b) end },
+    __vsubss4 = { 8, true, function(a, b) return s8(a - b) end },
+    __vaddus4 = { 8, false, function(a, b) return u8(a + b) end },
+    __vsubus4 = { 8, false, function(a, b) return u8(a - b) end },
+    __vavgu4 = { 8, false, function(a, b) return (a + b + 1) // 2 end },
+    __vabsdiffu4 = { 8, false, function(a, b) return math.abs(a - b) end },
+    __vabsdiffs4 = { 8, true, function(a, b) return math.abs(a - b) end },
+    __vmaxs4 = { 8, true, math.max }, __vmaxu4 = { 8, false, math.max },
+    __vmins4 = { 8, true, math.min }, __vminu4 = { 8, false, math.min },
+    __vmaxs2 = { 16, true, math.max }, __vmins2 = { 16, true, math.min },
+    __vcmpeq4 = { 8, false, is(function(a, b) return a == b end) },
+    __vcmpne4 = { 8, false, is(function(a, b) return a ~= b end) },
+    __vcmpgts4 = { 8, true, is(function(a, b) return a > b end) },
+    __vcmpgtu4 = { 8, false, is(function(a, b) return a > b end) },
+    __vcmpges4 = { 8, true, is(function(a, b) return a >= b end) },
+    __vcmpgeu4 = { 8, false, is(function(a, b) return a >= b end) },
+    __vcmplts4 = { 8, true, is(function(a, b) return a < b end) },
+    __vcmpltu4 = { 8, false, is(function(a, b) return a < b end) },
+    __vneg4 = { 8, true, function(a) return -a end }, __vabs4 = { 8, true, math.abs },
+  }
+  local words = { 0, 0xffffffff, 0x80808080, 0x7f7f7f7f, 0x807f01ff, 0x12345678, 0xfedcba98,
+    0x00ff00ff, 0x80017fff }
+  it("are computed apart", function()
+    local a, b = {}, {}
+    for _, x in ipairs(words) do
+      for _, y in ipairs(words) do a[#a + 1], b[#b + 1] = signed(x, 32), signed(y, 32) end
+    end
+    local ta, tb = flame.tensor(a, { dtype = "i32" }), flame.tensor(b, { dtype = "i32" })
+    for name, of in pairs(functions) do
+      local one = name == "__vneg4" or name == "__vabs4"
+      local k = flame.kernel("__global__ void k(const int *a, const int *b, int *y, int n) {\n"
+        .. "int i = blockIdx.x * blockDim.x + threadIdx.x;\nif (i < n) y[i] = " .. name
+        .. (one and "(a[i]) + 0 * b[i]; }" or "(a[i], b[i]); }"))
+      local got, bits, most = k(ta, tb):totable(), of[1], (1 << of[1]) - 1
+      for i = 1, #a do
+        local want = 0
+        for at = 0, 31, bits do
+          local p, q = a[i] >> at & most, b[i] >> at & most
+          if of[2] then p, q = signed(p, bits), signed(q, bits) end
+          want = want | (of[3](p, q) & most) << at
+        end
+        assert.equal(signed(want, 32), got[i], ("%s(%x, %x)"):format(name, a[i], b[i]))
+      end
+    end
+  end)
+  it("are summed, shifted and compared", function()
+    local function value(text)
+      return flame.kernel { source = "#include <cuda_fp16.h>\n__global__ void k(float *y) {\n"
+        .. "const __half2 a = __floats2half2_rn(1.f, 3.f), "
+        .. "b = __floats2half2_rn(2.f, 3.f);\ny[0] = (float)(" .. text .. ");\n}",
+        shape = { 1 }, block = { 1 }, grid = { 1 } }():item()
+    end
+    for text, want in pairs {
+      ["__vsadu4(0x01020304u, 0x04030201u)"] = 8, ["__dp2a_lo(0x0002ffff, 0x04ff0503, 10)"] = 17,
+      ["__dp2a_hi(0x0002ffff, 0x04ff0503, 10)"] = 19,
+      ["__funnelshift_lc(0x80000000u, 1u, 1u)"] = 3, ["__funnelshift_lc(3u, 1u, 40u)"] = 3,
+      ["__funnelshift_rc(6u, 0u, 1u)"] = 3, ["__funnelshift_rc(3u, 1u, 32u)"] = 1,
+      ["__low2float(__hlt2(a, b)) + 2 * __high2float(__hlt2(a, b))"] = 1,
+      ["__low2float(__heq2(a, b)) + 2 * __high2float(__heq2(a, b))"] = 2,
+      ["__low2float(__hge2(a, b)) + 2 * __high2float(__hge2(a, b))"] = 2,
+      ["__low2float(__hne2(a, b)) + 2 * __high2float(__hne2(a, b))"] = 1,
+      ["__hble2(a, b) + 2 * __hblt2(a, b) + 4 * __hbeq2(a, b)"] = 1,
+      ["__half2uint_rz(__uint2half_rn(7u)) + __half2ushort_rz(__short2half_rn(-2) + __half(3.f))"] = 8,
+      ["__hisnan(__float2half(3.f)) + 2 * __hisnan(__float2half(0.f) / __float2half(0.f))"] = 2,
+    } do
+      assert.equal(want, value(text), text)
+    end
+  end)
+end)
+

@@ -171,7 +171,7 @@ __global__ void k(Field::Left left, const float *x, float *y, int n) {
     end },
 
   { "templates that are declared first, constants in (…), objects made of one arm of ?:", [=[
-constexpr unsigned int A(5), B(A * 2);
+constexpr unsigned int A(5), B(A * 2), C = (A + 7) / 4;
 const float F((float)A + 0.5f);
 constexpr int next_of(int v);
 constexpr int next_of(int v) { return v + 1; }
@@ -190,7 +190,7 @@ __global__ void k(const float *x, float *y, int n) {
   float s = sum<float, 3>(x, n), count = 0.f;
   V v = x[i] > 0.25f ? V(x[i], 1.f) : 0.5f;
   V w = x[i] > 0.f ? fresh(&count, 3.f * x[i]) : v;
-  put(y + i, s, v.a + 10 * v.b + w.a * w.b + warpSize.y + B + F + next_of(2) + count);
+  put(y + i, s, v.a + 10 * v.b + w.a * w.b + warpSize.y + B + F + next_of(2) + count + C);
 }
 template <typename S, int M> __device__ S sum(const S *x, int n) {
   S s = 0;
@@ -204,7 +204,7 @@ template <class U, class Q> __device__ void put(U *y, Q v, U w) { *y = v + w; }]
       return each(n, function(i)
         local v = x[i] > 0.25 and { x[i], 1 } or { 0.5, 1 }
         local w = x[i] > 0 and { 3 * x[i], 6 * x[i] } or v
-        return s + v[1] + 10 * v[2] + w[1] * w[2] + 26.5 + (x[i] > 0 and 1 or 0)
+        return s + v[1] + 10 * v[2] + w[1] * w[2] + 29.5 + (x[i] > 0 and 1 or 0)
       end)
     end },
 }

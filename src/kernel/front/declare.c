@@ -452,8 +452,10 @@ static void wrong(fl_front *p, const char *name, const char *why) {
   if (s) s->why = why;
 }
 
-static void global_constant(fl_front *p, const fl_ctype *t, const char *name, int32_t line) {
-  const int brace = fl_front_take(p, '{'), round = !brace && fl_front_take(p, '(');
+static void global_constant(fl_front *p, const fl_ctype *t, const char *name, int round,
+                            int32_t line) {
+  const int brace = fl_front_take(p, '{');
+  if (round) fl_front_need(p, '(');
   fl_kexpr *e = fl_parse_scalar(p);
   if (t->kind == FL_C_SCALAR) e = fl_val_convert(p, e, t->scalar);      /* else auto */
   if (brace) fl_front_need(p, '}');
@@ -492,7 +494,8 @@ static void global(fl_front *p, const fl_specifiers *s) {
   const char *name = fl_front_name(p);
   t = fl_decl_arrays(p, t);
   if (p->failed || !t) return;
-  const int set = fl_front_take(p, '=') || fl_front_is(p, '('), list = fl_front_is(p, '{');
+  const int round = fl_front_is(p, '('), set = fl_front_take(p, '=') || round,
+            list = fl_front_is(p, '{');
   if (t->kind == FL_C_VOID && !s->is_typedef && !(s->is_auto && set && !list))
     fl_refuse(p, line, "'%s' has no type of a variable", name);
   else if (!set && !list && !fl_front_is(p, ';') && !fl_front_is(p, ','))
@@ -516,7 +519,7 @@ static void global(fl_front *p, const fl_specifiers *s) {
     if (t && !p->failed) fl_decl_table(p, t, name, line);
     return;
   } else if (t->kind == FL_C_SCALAR || s->is_auto) {
-    global_constant(p, t, name, line);
+    global_constant(p, t, name, round, line);
     return;
   } else {
     wrong(p, name, "its initialiser is not read here" FL_DO "; write {…}");

@@ -144,9 +144,78 @@ MATCH(long long)
 MATCH(float)
 MATCH(double)
 
+/* ---- four bytes and two shorts in a word ---- */
+#define PAIR_LANES(NAME, T, N, E) __device__ unsigned NAME(unsigned p, unsigned q) { \
+  unsigned r = 0; \
+  for (int k = 0; k < 32; k += N) { \
+    const int a = (T)(p >> k), b = (T)(q >> k); \
+    r |= ((unsigned)(E) & (~0u >> (32 - N))) << k; \
+  } \
+  return r; \
+}
+#define PAIR_LANE(NAME, T, N, E) __device__ unsigned NAME(unsigned p) { \
+  unsigned r = 0; \
+  for (int k = 0; k < 32; k += N) { \
+    const int a = (T)(p >> k); \
+    r |= ((unsigned)(E) & (~0u >> (32 - N))) << k; \
+  } \
+  return r; \
+}
+#define FL_SC signed char
+#define FL_UC unsigned char
+PAIR_LANES(__vadd4, FL_UC, 8, a + b)
+PAIR_LANES(__vsub4, FL_UC, 8, a - b)
+PAIR_LANES(__vaddss4, FL_SC, 8, max(min(a + b, 127), -128))
+PAIR_LANES(__vsubss4, FL_SC, 8, max(min(a - b, 127), -128))
+PAIR_LANES(__vaddus4, FL_UC, 8, min(a + b, 255))
+PAIR_LANES(__vsubus4, FL_UC, 8, max(a - b, 0))
+PAIR_LANES(__vavgu4, FL_UC, 8, (a + b + 1) / 2)
+PAIR_LANES(__vabsdiffu4, FL_UC, 8, a < b ? b - a : a - b)
+PAIR_LANES(__vabsdiffs4, FL_SC, 8, a < b ? b - a : a - b)
+PAIR_LANES(__vmaxs4, FL_SC, 8, max(a, b))
+PAIR_LANES(__vmaxu4, FL_UC, 8, max(a, b))
+PAIR_LANES(__vmins4, FL_SC, 8, min(a, b))
+PAIR_LANES(__vminu4, FL_UC, 8, min(a, b))
+PAIR_LANES(__vcmpeq4, FL_UC, 8, a == b ? 255 : 0)
+PAIR_LANES(__vcmpne4, FL_UC, 8, a == b ? 0 : 255)
+PAIR_LANES(__vcmpgts4, FL_SC, 8, a > b ? 255 : 0)
+PAIR_LANES(__vcmpgtu4, FL_UC, 8, a > b ? 255 : 0)
+PAIR_LANES(__vcmpges4, FL_SC, 8, a < b ? 0 : 255)
+PAIR_LANES(__vcmpgeu4, FL_UC, 8, a < b ? 0 : 255)
+PAIR_LANES(__vcmplts4, FL_SC, 8, a < b ? 255 : 0)
+PAIR_LANES(__vcmpltu4, FL_UC, 8, a < b ? 255 : 0)
+PAIR_LANE(__vneg4, FL_UC, 8, -a)
+PAIR_LANE(__vabs4, FL_SC, 8, a < 0 ? -a : a)
+PAIR_LANES(__vadd2, unsigned short, 16, a + b)
+PAIR_LANES(__vsub2, unsigned short, 16, a - b)
+PAIR_LANES(__vmaxs2, short, 16, max(a, b))
+PAIR_LANES(__vmins2, short, 16, min(a, b))
+__device__ unsigned __vsadu4(unsigned p, unsigned q) {
+  unsigned s = 0;
+  for (int k = 0; k < 32; k += 8) {
+    const int a = p >> k & 255, b = q >> k & 255;
+    s += a < b ? b - a : a - b;
+  }
+  return s;
+}
+__device__ int __dp2a_lo(int a, int b, int c) {
+  return c + (short)a * (signed char)b + (short)(a >> 16) * (signed char)(b >> 8);
+}
+__device__ int __dp2a_hi(int a, int b, int c) {
+  return c + (short)a * (signed char)(b >> 16) + (short)(a >> 16) * (signed char)(b >> 24);
+}
+__device__ unsigned __funnelshift_lc(unsigned low, unsigned high, unsigned by) {
+  return by < 32 ? __funnelshift_l(low, high, by) : low;
+}
+__device__ unsigned __funnelshift_rc(unsigned low, unsigned high, unsigned by) {
+  return by < 32 ? __funnelshift_r(low, high, by) : high;
+}
+
 /* ---- pairs of halves ---- */
 #define PAIR1(P, NAME, X, Y) __device__ P NAME(P a) { P r; r.x = X; r.y = Y; return r; }
 #define PAIR2(P, NAME, X, Y) __device__ P NAME(P a, P b) { P r; r.x = X; r.y = Y; return r; }
+#define PAIR_IS(P, NAME, OP) \
+  __device__ bool NAME(P a, P b) { return a.x OP b.x && a.y OP b.y; }
 #define PAIRS(H, P) \
   __device__ P fl_pair(H a, H b) { P r; r.x = a; r.y = b; return r; } \
   PAIR2(P, __hadd2, a.x + b.x, a.y + b.y) \
@@ -169,6 +238,18 @@ MATCH(double)
   PAIR1(P, h2rcp, hrcp(a.x), hrcp(a.y)) \
   PAIR1(P, h2sin, hsin(a.x), hsin(a.y)) \
   PAIR1(P, h2cos, hcos(a.x), hcos(a.y)) \
+  PAIR2(P, __heq2, (H)(a.x == b.x), (H)(a.y == b.y)) \
+  PAIR2(P, __hne2, (H)(a.x < b.x || a.x > b.x), (H)(a.y < b.y || a.y > b.y)) \
+  PAIR2(P, __hle2, (H)(a.x <= b.x), (H)(a.y <= b.y)) \
+  PAIR2(P, __hge2, (H)(a.x >= b.x), (H)(a.y >= b.y)) \
+  PAIR2(P, __hlt2, (H)(a.x < b.x), (H)(a.y < b.y)) \
+  PAIR2(P, __hgt2, (H)(a.x > b.x), (H)(a.y > b.y)) \
+  PAIR1(P, __hisnan2, (H)(a.x != a.x), (H)(a.y != a.y)) \
+  PAIR_IS(P, __hbeq2, ==) \
+  PAIR_IS(P, __hble2, <=) \
+  PAIR_IS(P, __hbge2, >=) \
+  PAIR_IS(P, __hblt2, <) \
+  PAIR_IS(P, __hbgt2, >) \
   PAIR1(P, __low2half2, a.x, a.x) \
   PAIR1(P, __high2half2, a.y, a.y) \
   PAIR1(P, __lowhigh2highlow, a.y, a.x) \
@@ -180,6 +261,9 @@ MATCH(double)
   }
 __device__ __half hrcp(__half x) { return (__half)(1.f / (float)x); }
 __device__ __nv_bfloat16 hrcp(__nv_bfloat16 x) { return (__nv_bfloat16)(1.f / (float)x); }
+#define PAIR_NAN(NAME, T) __device__ bool NAME(T x) { return x != x; }
+PAIR_NAN(__hisnan, __half)
+PAIR_NAN(__hisnan, __nv_bfloat16)
 PAIRS(__half, __half2)
 PAIRS(__nv_bfloat16, __nv_bfloat162)
 __device__ __half2 __halves2half2(__half a, __half b) { return fl_pair(a, b); }

@@ -274,6 +274,8 @@ static const struct { const char *name; uint8_t kind, n, op, to; } halves[] = {
 #define TO(name, type) { name, CONVERT, 1, 0, type },
   TO("__half2float", FL_KT_F32) TO("__float2half", FL_KT_F16) TO("__float2half_rn", FL_KT_F16)
   TO("__double2half", FL_KT_F16) TO("__int2half_rn", FL_KT_F16) TO("__half2int_rz", FL_KT_I32)
+  TO("__uint2half_rn", FL_KT_F16) TO("__half2uint_rz", FL_KT_U32) TO("__short2half_rn", FL_KT_F16)
+  TO("__ushort2half_rn", FL_KT_F16) TO("__half2ushort_rz", FL_KT_U16)
   TO("__bfloat162float", FL_KT_F32) TO("__float2bfloat16", FL_KT_BF16)
   TO("__float2bfloat16_rn", FL_KT_BF16) TO("__double2bfloat16", FL_KT_BF16)
   TO("__double2float_rn", FL_KT_F32) TO("__half2short_rz", FL_KT_I16)
