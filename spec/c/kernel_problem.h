@@ -200,6 +200,17 @@ static inline double launch_number(const problem *p, int which) {
   return which < 3 ? block : which < 6 ? grid : block * grid;
 }
 
+/* Sets 'to' to what argument i of the source holds after a launch. */
+static inline int bind_final(const problem *p, int i, unsigned char *to) {
+  argument arg[MAX_ARGS] = {{0}};
+  problem q = *p;
+  copy_args(p, arg);
+  const int ok = run_args(&q, p->f, arg, p->n, p->shared);
+  if (ok) memcpy(to, arg[i].at, (size_t)(arg[i].n * size_of(arg[i].type)));
+  free_args(arg, p->n);
+  return ok;
+}
+
 /* Makes the arguments of the derived kernel k. 'x' has the tangents of all inputs or the cotangents
 ** of all outputs, in the order of the slots s. */
 static inline int bind_args(const problem *p, const fl_kad *k, const slots *s, const double *x,
@@ -218,6 +229,9 @@ static inline int bind_args(const problem *p, const fl_kad *k, const slots *s, c
     switch (q->role) {
     case FL_KAD_ORIGINAL: case FL_KAD_SCRATCH: case FL_KAD_RESULT:
       memcpy(a->at, from->at, (size_t)(a->n * size_of(a->type)));
+      break;
+    case FL_KAD_FINAL:
+      if (!bind_final(p, q->param, a->at)) return free_args(to, i + 1), 0;
       break;
     case FL_KAD_COTANGENT: case FL_KAD_WORK: case FL_KAD_TANGENT: case FL_KAD_TANGENT_SCALAR:
     case FL_KAD_TANGENT_ARRAY: case FL_KAD_TANGENT_RESULT:

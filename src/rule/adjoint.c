@@ -52,7 +52,7 @@ static flame_status give(adjoint *a, fl_launch *l, const fl_kprogram *part, int 
     case FL_KAD_LAUNCH: return fl_kgive_int(l, k, fl_kextent(call->geometry, (int)q->count));
     case FL_KAD_SIZE: assert(v); return fl_kgive_int(l, k, fl_kcall_elements(call, i, v));
     case FL_KAD_ORIGINAL: return fl_kgive_original(l, part, k, call, i);
-    case FL_KAD_FINAL: return fl_kgive_input(l, part, k, y, 1);
+    case FL_KAD_FINAL: assert(y); return fl_kgive_input(l, part, k, y, 1);
     case FL_KAD_COTANGENT:
       return a->seed[i] ? fl_kgive_input(l, part, k, fl_kflat(a->seed[i], q->type), 1)
                         : FLAME_OK;

@@ -99,6 +99,11 @@ add("examples that go different ways", { source = "__global__ void k(const float
 add("a gradient that the script gives", { source = "__global__ void k(const float *x, float *y, int n) {"
   .. HEAD .. "if (i < n) y[i] = x[i] * x[i]; }", vjp = function(g, x) return g * x * 5 end },
   nil, nil, randn(3, 20))
+add("rows that are filled from their own elements", { source = "__global__ void k(const float *x, "
+  .. "float *y, int n) {" .. HEAD .. "if (i >= n) return; y[8 * i] = x[8 * i]; "
+  .. "for (int j = 1; j < 8; j++) y[8 * i + j] = tanhf(y[8 * i + j - 1] + x[8 * i + j]); }",
+  block = { 32 }, grid = { 1 }, shape = { 40 } },
+  function(k) return function(x) return k(x, 5) end end, nil, randn(3, 40))
 
 local function results(run, given)
   local leaves, list = {}, {}

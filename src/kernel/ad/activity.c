@@ -162,7 +162,7 @@ static int mark_block(marker *m, const fl_kblock *b);
 static int mark_stmt(marker *m, fl_kstmt *s) {
   fl_kad_state *d = m->d;
   const int to = fl_kad_target_of(s);
-  const int needed = (to >= 0 && fl_kset_has(m->s, to))
+  const int needed = (to >= 0 && fl_kset_has(m->s, to) && !d->lasting[to])
                   || (s->result >= 0 && fl_kset_has(m->s, s->result));
   int marks = needed ? FL_KN_FORWARD : 0;
   switch (s->kind) {
@@ -215,7 +215,7 @@ static int barriers(fl_kad_state *d, fl_kset s) {
   for (int i = 0; i < d->n0; i++) {
     const fl_kvar *v = &d->f->vars[i];
     if (v->kind != FL_KV_SHARED && (v->kind != FL_KV_POINTER || !fl_kad_written(d, i))) continue;
-    if (fl_kset_has(s, i) && fl_kad_written(d, i)) d->keep_forward = 1;
+    if (fl_kset_has(s, i) && fl_kad_written(d, i) && !d->lasting[i]) d->keep_forward = 1;
     if (d->active[i]) d->keep_reverse = 1;
   }
   return f != d->keep_forward || r != d->keep_reverse;

@@ -84,12 +84,12 @@ void fl_kad_variables(fl_kad_state *d) {
   const fl_kfunc *f = d->source;
   d->n0 = d->f->n_vars;
   d->words = d->n0 / 64 + 1;
-  uint8_t *bytes = fl_karena_new(d->a, 4 * ((size_t)d->n0 + 1));
+  uint8_t *bytes = fl_karena_new(d->a, 5 * ((size_t)d->n0 + 1));
   d->shadow = fl_karena_new(d->a, ((size_t)d->n0 + 1) * sizeof *d->shadow);
   d->defs = fl_kdefs_new(d->a, d->f, d->body);
   if (!bytes || !d->shadow || !d->defs || d->a->failed) return;
-  uint8_t **const at[] = {&d->varied, &d->useful, &d->active, &d->zeroes};
-  for (int i = 0; i < 4; i++) *at[i] = bytes + (size_t)i * (size_t)(d->n0 + 1);
+  uint8_t **const at[] = {&d->varied, &d->useful, &d->active, &d->zeroes, &d->adds};
+  for (int i = 0; i < 5; i++) *at[i] = bytes + (size_t)i * (size_t)(d->n0 + 1);
   for (int i = 0; i < d->n0; i++) d->shadow[i] = -1;
   for (int p = 0; p < f->n_params; p++) {
     fl_kad_param *x = &d->res->params[p];
@@ -161,7 +161,7 @@ static void shadow_pointer(fl_kad_state *d, int v) {
   const int type = fl_kad_type(x.type);
   int role = FL_KAD_WORK;
   if (!fl_kad_written(d, v) && !output) role = FL_KAD_GRAD;
-  else if (fl_kad_written(d, v) && !d->zeroes[v]) role = FL_KAD_COTANGENT;
+  else if (fl_kad_written(d, v) && !d->zeroes[v] && !d->adds[v]) role = FL_KAD_COTANGENT;
   d->shadow[v] = fl_kad_param_new(d, role, v, "grad_", role == FL_KAD_COTANGENT ? x.type : type, 1,
                                   role == FL_KAD_COTANGENT);
   if (d->shadow[v] < 0) return;
@@ -289,8 +289,8 @@ int fl_kad_find_touched(fl_kad_state *d, fl_kad_touched *t) {
   return 1;
 }
 
-/* Sets the roles of the source's pointers, which are known only when the code is complete. Refuses
-** a pointer in a struct of which a writable copy would be needed. */
+/* Sets the roles of the source's pointers, which are known only when the code is complete; FINAL
+** ones stay so. Refuses a pointer in a struct of which a writable copy would be needed. */
 void fl_kad_roles(fl_kad_state *d, int n_params, int tangent) {
   fl_kad_touched t;
   if (!fl_kad_find_touched(d, &t)) return;
@@ -299,6 +299,7 @@ void fl_kad_roles(fl_kad_state *d, int n_params, int tangent) {
     if (x->kind != FL_KV_POINTER || x->param >= n_params) continue;
     const fl_kparam *p = &d->f->params[x->param];
     const int leaf = p->is_struct && !p->is_pointer;
+    if (t.read[i] && d->res->params[x->param].role == FL_KAD_FINAL) continue;
     const int role = t.written[i] ? (tangent ? FL_KAD_RESULT : FL_KAD_SCRATCH)
                    : t.read[i] ? FL_KAD_ORIGINAL : FL_KAD_UNUSED;
     if (!leaf) d->res->params[x->param].role = (uint8_t)role;
@@ -356,6 +357,7 @@ static void synthesise(fl_kad_state *d) {
   fl_kset keep = fl_kset_new(d);
   if (!keep) return;
   make_shadows(d, &first);
+  fl_kad_carries(d, &first);
   d->top = !d->returns;
   fl_kad_sweep(d, &d->body, keep, &forward, &reverse);
   fl_kblock_append(&first, forward);
@@ -369,7 +371,9 @@ static void synthesise(fl_kad_state *d) {
 }
 
 static void tidy(fl_kad_state *d) {
+  fl_kad_last_values(d);
   fl_kad_tidy(d);
+  fl_kad_last_cotangents(d);
   fl_kad_roles(d, d->source->n_params, 0);
 }
 
@@ -384,6 +388,7 @@ static fl_kad *adjoint(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r,
     { "canonical form", canonicalise, 1 },     /* no jumps; elements held in registers */
     { "variables", fl_kad_variables, 0 },      /* definitions in that form */
     { "activity", fl_kad_activity, 0 },        /* what carries a derivative */
+    { "last values", fl_kad_last, 0 },         /* which arrays are read as the launch leaves them */
     { "refusals", fl_kad_refuse_early, 0 },
     { "marks", fl_kad_need, 0 },        /* values of the forward code that the reverse code reads */
     { "sums", fl_kad_modes, 0 },   /* how gradients are added up, and which of them are cleared */

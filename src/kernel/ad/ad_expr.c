@@ -104,10 +104,33 @@ static void at_line(fl_kstmt *s, const fl_kexpr *x) {
   if (s && x->line) s->line = x->line;
 }
 
+/* Adds seed to the variable in which a round hands it to the next one. */
+static void carry(fl_kad_state *d, fl_kblock *b, const fl_kad_carry *c, const fl_kexpr *x,
+                  fl_kexpr *seed) {
+  fl_kad_chose(d, x->line, x->var, "handed to the next round in a register");
+  kx_set(d, b, c->reg, kx_op(d, FL_KO_ADD, kx_var(d, c->reg),
+                             fl_kexpr_cast(d->a, d->f->vars[c->reg].type, seed)));
+}
+
+/* No other thread adds to the element 'index' of variable 'to'; how: PLAIN or STORE. */
+static void add_alone(fl_kad_state *d, fl_kblock *b, const fl_kexpr *x, int how, int to,
+                      fl_kexpr *index, fl_kexpr *seed) {
+  const int p = d->f->vars[to].param;
+  if (how == FL_KAD_ADD_STORE && p >= 0 && d->res->params[p].role == FL_KAD_GRAD) {
+    d->res->params[p].stores = 1;
+    at_line(fl_kstmt_store(d->f, b, to, index, seed), x);
+  } else {
+    at_line(fl_kstmt_accumulate(d->f, b, to, index, seed), x);
+  }
+  d->res->n_plain += d->f->vars[x->var].kind == FL_KV_POINTER;
+}
+
 static void add_element(fl_kad_state *d, fl_kblock *b, const fl_kexpr *x, fl_kexpr *index,
                         fl_kexpr *seed) {
   const int v = x->var, to = d->shadow[v], kind = d->f->vars[v].kind;
-  if (to < 0) return;
+  const fl_kad_carry *c = fl_kad_carry_of_load(d, x);
+  if (c) carry(d, b, c, x, seed);
+  if (to < 0 || c) return;
   const int work = kind == FL_KV_POINTER && fl_kad_written(d, v);
   int how = kind == FL_KV_ARRAY ? FL_KAD_ADD_PLAIN : FL_KAD_ADD_ATOMIC;
   int mode = d->r->deterministic ? FL_KM_ORDERED : FL_KM_FREE;
@@ -123,14 +146,7 @@ static void add_element(fl_kad_state *d, fl_kblock *b, const fl_kexpr *x, fl_kex
   seed = fl_kexpr_cast(d->a, d->f->vars[to].type, seed);
   index = fl_kad_at(d, v, index);
   if (how == FL_KAD_ADD_PLAIN || how == FL_KAD_ADD_STORE) {
-    const int p = d->f->vars[to].param;
-    if (how == FL_KAD_ADD_STORE && p >= 0 && d->res->params[p].role == FL_KAD_GRAD) {
-      d->res->params[p].stores = 1;
-      at_line(fl_kstmt_store(d->f, b, to, index, seed), x);
-    } else {
-      at_line(fl_kstmt_accumulate(d->f, b, to, index, seed), x);
-    }
-    d->res->n_plain += kind == FL_KV_POINTER;
+    add_alone(d, b, x, how, to, index, seed);
     return;
   }
   if (kind == FL_KV_SHARED || work) {          /* this launch reads the shadow (derivatives) again,
@@ -274,10 +290,16 @@ static void pass(fl_kad_state *d, fl_kblock *b, const part *p, fl_kexpr *seed) {
   }
 }
 
-void fl_kad_expr(fl_kad_state *d, fl_kblock *b, const fl_kexpr *x, fl_kexpr *seed) {
+void fl_kad_expr_of(fl_kad_state *d, fl_kblock *b, const fl_kexpr *x, fl_kexpr *result,
+                    fl_kexpr *seed) {
   if (!seed || !fl_kad_flows(d->active, x) || fl_kad_dead(d)) return;
   d->seen = NULL;
   seed = fl_kexpr_cast(d->a, fl_kad_type(x->type), seed);
   part *p = prepare(d, b, x, 0);
+  if (p && result && x->kind == FL_KX_CALL) p->value = keep(d, b, x, result);
   if (p) pass(d, b, p, seed);
+}
+
+void fl_kad_expr(fl_kad_state *d, fl_kblock *b, const fl_kexpr *x, fl_kexpr *seed) {
+  fl_kad_expr_of(d, b, x, NULL, seed);
 }

@@ -94,6 +94,10 @@ int fl_kloop_room(fl_kad_state *d, int v, const char *prefix, int64_t n, int32_t
 fl_kexpr *fl_kloop_region(fl_kad_state *d, int var, fl_kexpr *k);
 /* ad_undo.c: can the stores to v be undone iteration by iteration? If so, adds them to l->undo. */
 int fl_kloop_can_undo(fl_kloop *l, int v);
+/* x, which appears in statement 'use' of the body, as a function of the loop's counters at the
+** start of an iteration and of values that the loop does not change; NULL: x is not such a
+** function. */
+fl_kexpr *fl_kloop_by_counters(const fl_kloop *l, const fl_kexpr *x, const fl_kstmt *use);
 /* Adds code to b that saves the elements which an iteration is about to overwrite and whose old
 ** values are in no argument of the launch. */
 void fl_kloop_keep_round(fl_kloop *l, fl_kblock *b);

@@ -7,13 +7,16 @@
 */
 #include "kernel/ad/ad_state.h"
 
+/* loops: how many are around; around: those with a bit each; far: one has none. */
 typedef struct access {
-  const fl_kstmt *s; const fl_kexpr *index; const fl_kfact *fact; int32_t var, site; int loops;
+  const fl_kstmt *s; const fl_kexpr *index; const fl_kfact *fact; int32_t var, site;
+  int loops, far; uint64_t around;
 } access;
 typedef struct accesses {
   fl_kad_state *d;
   access *at;
-  int n, loops;
+  int n, loops, far;
+  uint64_t around;
   int32_t cap;
 } accesses;
 
@@ -21,7 +24,8 @@ static void push(accesses *l, const fl_kstmt *s, const fl_kexpr *index, int var,
   access *at = fl_karena_room(l->d->a, l->at, l->n, &l->cap, sizeof *at);
   if (!at) return;
   l->at = at;
-  l->at[l->n++] = (access){s, index, fl_kfact_of(l->d->facts, site), var, site, l->loops};
+  l->at[l->n++] = (access){s, index, fl_kfact_of(l->d->facts, site), var, site, l->loops, l->far,
+                           l->around};
 }
 
 /* Collects the loads in x for which the adjoint adds to an element of the array's shadow. */
@@ -39,11 +43,23 @@ static void collect(accesses *l, const fl_kblock *b, int loads) {
   for (const fl_kstmt *s = b->first; s; s = s->next) {
     if (loads && fl_kad_marks(s) & FL_KN_REVERSE) loads_of(l, s, fl_kad_value_of(s));
     if (!loads && fl_kwrites(s)) push(l, s, s->x[0], s->var, s->site);
-    l->loops += s->kind == FL_KS_LOOP;
+    const accesses outer = *l;
+    if (s->kind == FL_KS_LOOP) {
+      const int near = s->label >= 0 && s->label < 64;
+      l->loops++;
+      l->far |= !near;
+      if (near) l->around |= (uint64_t)1 << s->label;
+    }
     collect(l, &s->body, loads);
     collect(l, &s->other, loads);
-    l->loops -= s->kind == FL_KS_LOOP;
+    l->loops = outer.loops, l->far = outer.far, l->around = outer.around;
   }
+}
+
+/* Does p reach another element in each thread and in each iteration of the loops around it? */
+static int is_new_each_time(const access *p) {
+  return p->fact->class == FL_KI_INJECTIVE ||
+         (p->fact->own && !p->far && !(p->around & ~p->fact->rounds));
 }
 
 static int changes(const void *defs, const fl_kexpr *x) {
@@ -141,18 +157,25 @@ static void meetings(meeting *m, const fl_kblock *b, uint8_t *live) {
   }
 }
 
-/* Is p the only load of its array, and evaluated once for each element? */
-static int is_only_load(const accesses *l, const access *p) {
-  int n = 0;
-  for (int i = 0; i < l->n; i++) n += l->at[i].var == p->var;
-  return n == 1 && (!p->loops || (!fl_kad_steady(l->d, p->index)
-                                  && p->fact->class == FL_KI_INJECTIVE));
+/* Marks in 'once' (by variable) the arrays of which no element is loaded twice: no two of the loads
+** reach one element, and each load is evaluated once for each of its elements. */
+static void find_once(const accesses *l, uint8_t *once) {
+  for (int i = 0; i < l->n; i++) once[l->at[i].var] = 1;
+  for (int i = 0; i < l->n; i++) {
+    const access *p = &l->at[i];
+    int ok = !p->loops || (!fl_kad_steady(l->d, p->index) && is_new_each_time(p));
+    for (int k = 0; k < i && ok && once[p->var]; k++)
+      ok = l->at[k].var != p->var || fl_kfact_is_apart(p->fact, l->at[k].fact);
+    if (!ok) once[p->var] = 0;
+  }
 }
 
 static void load_modes(fl_kad_state *d, const accesses *l) {
   uint8_t *bad = fl_karena_new(d->a, (size_t)l->n + 1),
-          *live = fl_karena_new(d->a, (size_t)l->n + 1);
-  if (!bad || !live) return;
+          *live = fl_karena_new(d->a, (size_t)l->n + 1),
+          *once = fl_karena_new(d->a, (size_t)d->f->n_vars + 1);
+  if (!bad || !live || !once) return;
+  find_once(l, once);
   meeting m = {d, l, bad, loads_meet, 0};
   meetings(&m, &d->body, live);
   for (int i = 0; i < l->n; i++) {
@@ -171,7 +194,7 @@ static void load_modes(fl_kad_state *d, const accesses *l) {
     }
     if (p->site >= 0 && p->site < d->n_sites0)
       d->site_add[p->site] = (uint8_t)(meets ? FL_KAD_ADD_ATOMIC : kind == FL_KV_POINTER
-                                       && is_only_load(l, p) ? FL_KAD_ADD_STORE
+                                       && once[p->var] ? FL_KAD_ADD_STORE
                                                               : FL_KAD_ADD_PLAIN);
   }
 }
@@ -261,7 +284,7 @@ static int needs_zero(const fl_kad_state *d, const accesses *stores, int v) {
   for (int i = 0; i < stores->n; i++) {
     const access *p = &stores->at[i];
     if (p->var != v) continue;
-    if (p->loops && p->fact->class != FL_KI_INJECTIVE) return 1;
+    if (p->loops && !is_new_each_time(p)) return 1;
     if (fl_kad_meets_of(d, p->site) & FL_KAD_MEETS) return 1;
     for (int k = 0; k < i; k++) {
       const access *q = &stores->at[k];
@@ -282,7 +305,7 @@ void fl_kad_modes(fl_kad_state *d) {
     const fl_kvar *var = &d->f->vars[v];
     if (!d->active[v] || var->kind == FL_KV_LOCAL) continue;
     int zero = var->kind != FL_KV_POINTER;
-    for (int i = 0; i < loads.n; i++) zero |= loads.at[i].var == v;
+    for (int i = 0; i < loads.n; i++) d->adds[v] |= loads.at[i].var == v;
     if (var->kind == FL_KV_POINTER && d->r->want[var->param] & FL_KAD_INPUT)
       zero |= overwrites(&stores, v);
     d->zeroes[v] = (uint8_t)(zero || needs_zero(d, &stores, v));

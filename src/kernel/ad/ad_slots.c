@@ -447,6 +447,31 @@ static void approach(fl_kloop *l, fl_kblock *b) {
   if (w) run_on(l, &w->body, short_of);
 }
 
+/* Which carries of the loop are used while its reverse code is made: those whose rest is taken by a
+** store before the loop, or whose last element is known after it. */
+static void begin_carries(fl_kloop *l) {
+  for (fl_kad_carry *c = l->d->carries; c; c = c->next)
+    if (c->loop == l->s)
+      c->now = c->before || fl_kloop_by_counters(l, c->load->x[0], c->use);
+}
+
+/* Adds code after the reverse loop, where the counters have their first values again, that adds
+** what is left in carries to memory. */
+static void end_carries(fl_kloop *l, fl_kblock *r) {
+  fl_kad_state *d = l->d;
+  for (fl_kad_carry *c = d->carries; c; c = c->next) {
+    const int now = c->loop == l->s && c->now;
+    if (now) c->now = 0;
+    if (!now || c->before) continue;
+    fl_kexpr *zero = fl_kexpr_zero(d->a, d->f->vars[c->reg].type);
+    fl_kstmt *some = fl_kstmt_if(d->f, r, kx_op(d, FL_KO_NE, kx_var(d, c->reg), zero));
+    if (!some) return;
+    fl_kstmt_accumulate(d->f, &some->body, d->shadow[c->store->var],
+                        fl_kloop_by_counters(l, c->load->x[0], c->use), kx_var(d, c->reg));
+    kx_set(d, &some->body, c->reg, zero);
+  }
+}
+
 static void reverse_pass(fl_kloop *l, fl_kblock *r) {
   fl_kad_state *d = l->d;
   fl_kset inner = fl_kset_new(d), taken = d->taken_back;
@@ -454,6 +479,7 @@ static void reverse_pass(fl_kloop *l, fl_kblock *r) {
   if (!inner) return;
   for (int i = 0; i < l->n_undo; i++) fl_kset_add(inner, l->undo[i].var);
   d->taken_back = fl_kset_copy(d, inner);
+  begin_carries(l);
   fl_kloop_sweep(l, inner, l->reads, &fb, &rb);
   d->taken_back = taken;
   kx_set(d, r, l->k, kx_op(d, FL_KO_SUB, kx_var(d, l->trips), num(l, 1)));
@@ -472,6 +498,7 @@ static void reverse_pass(fl_kloop *l, fl_kblock *r) {
   }
   add_to(l, &s->other, l->k, FL_KO_SUB, num(l, 1));
   barrier_between(l, r);
+  end_carries(l, r);
 }
 
 static void make_stack(fl_kloop *l) {

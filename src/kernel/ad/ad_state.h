@@ -41,6 +41,20 @@ enum { FL_KAD_MEETS = 1, FL_KAD_MEETS_AT_ONCE = 2, FL_KAD_MEETS_ALIKE = 4,
 enum { FL_KAD_GONE = 32 };
 typedef struct fl_kad_gone { const fl_kstmt *s; const fl_kexpr *when; int32_t line; } fl_kad_gone;
 
+/* A cotangent that one round of the reverse code hands to the next in the variable 'reg'
+** (ad_last.c): the adjoints of loads, by site, add to it, that of 'store' takes it, and that of
+** 'before' (NULL: none) takes what is left after the loop. now: the loop's reverse code is being
+** made. */
+enum { FL_KAD_CARRIED = 8 };
+typedef struct fl_kad_carry {
+  const fl_kstmt *loop, *store, *before;
+  const fl_kexpr *load;          /* one of the loads, … */
+  const fl_kstmt *use;           /* … and the statement of the loop's body that it is in */
+  int32_t reg, site[FL_KAD_CARRIED];
+  int n, now;
+  struct fl_kad_carry *next;
+} fl_kad_carry;
+
 typedef struct fl_kad_state {
   fl_karena *a;
   fl_kfunc *f;
@@ -54,6 +68,9 @@ typedef struct fl_kad_state {
   int32_t *shadow;           /* by variable of the source: the variable that holds its derivative,
                              ** or -1 */
   uint8_t *zeroes;      /* n0 entries: 1: the adjoint of a STORE clears the element of the shadow */
+  uint8_t *adds;        /* n0 entries: 1: the adjoint of a load adds to an element of the shadow */
+  uint8_t *lasting;     /* n0 entries: 1: an array that is read as the launch leaves it; NULL:
+                        ** tangent mode */
   uint8_t *strong_var;       /* n0 entries: 1: the variable's cotangent may be 0 where the slopes of
                              ** its value are not finite */
   /* 1 while the value of a strong_var is differentiated: in its adjoint 0 * Inf, 0 * NaN are 0 */
@@ -83,6 +100,7 @@ typedef struct fl_kad_state {
                              ** (ad_undo.c); NULL: none */
   fl_kset wished;            /* arrays that are restored only where that is easy: their old values
                              ** are only multiplied by cotangents that are 0; NULL: none */
+  fl_kad_carry *carries;
   fl_kset carried;      /* variables that the next iteration of the enclosing loop reads; NULL:
                         ** none */
   struct fl_kad_seen *seen;  /* values of the current statement that are already in a variable */
@@ -178,6 +196,17 @@ void fl_kad_hold_elements(fl_kad_state *d);
 /* norm_loads.c */
 void fl_kad_hold_loads(fl_kad_state *d);      /* replaces loads of arrays that are in_thread by
                                               ** variables */
+/* ad_last.c */
+void fl_kad_last(fl_kad_state *d);            /* lasting */
+void fl_kad_carries(fl_kad_state *d, fl_kblock *b);    /* carries; sets their variables to 0 in b */
+/* The carry to which the adjoint of the load x adds; NULL: none. */
+fl_kad_carry *fl_kad_carry_of_load(const fl_kad_state *d, const fl_kexpr *x);
+/* Returns 'seed' (NULL: it is not needed) with what is carried to the store s, and clears that. */
+fl_kexpr *fl_kad_take_carries(fl_kad_state *d, const fl_kstmt *s, fl_kexpr *seed, fl_kblock *r);
+/* The roles of arrays that are read as the launch leaves them, before tidying, and of cotangents
+** that are never written, after it. */
+void fl_kad_last_values(fl_kad_state *d);
+void fl_kad_last_cotangents(fl_kad_state *d);
 /* norm_reads.c */
 void fl_kad_read_once(fl_kad_state *d);       /* an element that is read twice is read into a
                                               ** variable */
@@ -209,6 +238,9 @@ fl_kexpr *fl_kad_added(fl_kad_state *d, const fl_kstmt *s);
 
 /* ad_expr.c: the adjoint of the value of x, seeded with 'seed', appended to *b */
 void fl_kad_expr(fl_kad_state *d, fl_kblock *b, const fl_kexpr *x, fl_kexpr *seed);
+/* fl_kad_expr where the value of x, if it is a call, is in 'result'; NULL: it is computed again. */
+void fl_kad_expr_of(fl_kad_state *d, fl_kblock *b, const fl_kexpr *x, fl_kexpr *result,
+                    fl_kexpr *seed);
 fl_kexpr *fl_kad_atom(fl_kad_state *d, fl_kblock *b, fl_kexpr *x);
 /* The derivative with respect to operand i of the source's call x. 'call': the copy of x in the
 ** derived kernel; r: its value. NULL: refused. */

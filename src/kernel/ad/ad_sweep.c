@@ -59,10 +59,12 @@ fl_kexpr *fl_kad_take(fl_kad_state *d, int v, fl_kblock *r) {
 }
 
 /* Adds to r the adjoint of x, the value that is assigned or stored to v, with the cotangent 'seed'.
-** If v is a strong_var, 0 times a slope is 0 there. */
-static void value(fl_kad_state *d, int v, const fl_kexpr *x, fl_kexpr *seed, fl_kblock *r) {
+** result: where the value is found; NULL: nowhere. If v is a strong_var, 0 times a slope is 0
+** there. */
+static void value(fl_kad_state *d, int v, const fl_kexpr *x, fl_kexpr *result, fl_kexpr *seed,
+                  fl_kblock *r) {
   d->strong = d->strong_var[v];
-  fl_kad_expr(d, r, x, seed);
+  fl_kad_expr_of(d, r, x, result, seed);
   d->strong = 0;
 }
 
@@ -70,8 +72,8 @@ static void assign(fl_kad_state *d, const fl_kstmt *s, fl_kset keep, fl_kblock *
   const int v = s->var;
   if (!fl_kad_redo(d, s, v, keep, f, r)) return;
   const fl_kexpr *added = fl_kad_added(d, s);
-  if (added) value(d, v, added, kx_var(d, d->shadow[v]), r);
-  else if (fl_kad_flows(d->active, s->x[0])) value(d, v, s->x[0], fl_kad_take(d, v, r), r);
+  if (added) value(d, v, added, NULL, kx_var(d, d->shadow[v]), r);
+  else if (fl_kad_flows(d->active, s->x[0])) value(d, v, s->x[0], NULL, fl_kad_take(d, v, r), r);
   else kx_set(d, r, d->shadow[v], fl_kexpr_zero(d->a, d->f->vars[d->shadow[v]].type));
 }
 
@@ -99,7 +101,7 @@ static fl_kexpr *take_element(fl_kad_state *d, const fl_kstmt *s, fl_kblock *r, 
     seed = fl_kad_atom(d, r, fl_kexpr_cast(d->a, fl_kad_type(d->f->vars[to].type),
                                            fl_kexpr_load(d->f, to, at)));
   if (clear) fl_kstmt_store(d->f, r, to, at, fl_kexpr_zero(d->a, d->f->vars[to].type));
-  return seed;
+  return fl_kad_take_carries(d, s, seed, r);
 }
 
 /* May each thread that wrote an element by s restore its old value in the reverse code? It may if
@@ -119,6 +121,14 @@ static int is_own_to_restore(fl_kad_state *d, const fl_kstmt *s) {
                   "an element of '%s' that several threads may write and whose old value is needed "
                   "(let one thread write it)", d->f->vars[s->var].source);
   return 0;
+}
+
+/* The element that s writes, if it holds the value of s after the launch and is read from there;
+** else NULL. */
+static fl_kexpr *lasting_element(fl_kad_state *d, const fl_kstmt *s) {
+  const int lasts = d->lasting[s->var] && fl_kfact_of(d->facts, s->site)->lasts;
+  return lasts && s->x[1]->type == d->f->vars[s->var].type ? fl_kexpr_load(d->f, s->var, s->x[0])
+                                                           : NULL;
 }
 
 static void store(fl_kad_state *d, const fl_kstmt *s, fl_kset keep, fl_kblock *f, fl_kblock *r) {
@@ -141,7 +151,7 @@ static void store(fl_kad_state *d, const fl_kstmt *s, fl_kset keep, fl_kblock *f
   fl_kset_join(d, keep, reads);
   if (!(marks & FL_KN_REVERSE) || d->shadow[v] < 0) return;
   fl_kexpr *seed = take_element(d, s, r, !s->accumulate && d->zeroes[v]);
-  value(d, v, s->x[1], seed, r);
+  value(d, v, s->x[1], lasting_element(d, s), seed, r);
 }
 
 static void atomic(fl_kad_state *d, const fl_kstmt *s, fl_kset keep, fl_kblock *f, fl_kblock *r) {

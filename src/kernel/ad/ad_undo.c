@@ -154,6 +154,10 @@ int fl_kloop_can_undo(fl_kloop *l, int v) {
   return 0;
 }
 
+fl_kexpr *fl_kloop_by_counters(const fl_kloop *l, const fl_kexpr *x, const fl_kstmt *use) {
+  return by_counters(l, (fl_kexpr *)(uintptr_t)x, use, 0);
+}
+
 static fl_kexpr *kept_at(fl_kloop *l, const struct fl_kloop_undo *u) {
   fl_kad_state *d = l->d;
   return u->region < 0 ? u->at

@@ -77,11 +77,12 @@ typedef struct fl_kaccess_at { const fl_kstmt *s; const fl_kexpr *index; } fl_ka
 int fl_kindex_owned_by_one(const fl_kindices *k, const fl_kaccess_at *p, const fl_kaccess_at *q);
 /* The row of its thread that an index stays in: the index is m * u + e, where u is the index of the
 ** thread in the launch, or of the thread or its block along one axis, m is positive and the same in
-** all threads, and 0 <= e < m. 'number' stands for m * u (0: there is no such row), 'owned' is
-** FL_KI_OWNED_… of u. So an element that two accesses with one number reach is of one row, and is
-** accessed by one thread of the block (of the launch) only.
-**   y[64 * i] = 0; for (j = 1; j < 64; j++) y[64 * i + j] = y[64 * i + j - 1] + x[i]; */
-typedef struct fl_krow { int32_t number; int owned; } fl_krow;
+** all threads, and 0 <= least <= e <= most < m. 'number' stands for m * u (0: there is no such
+** row), 'owned' is FL_KI_OWNED_… of u. So an element that two accesses with one number reach is of
+** one row, and is accessed by one thread of the block (of the launch) only.
+**   y[64 * i] = 0; for (j = 1; j < 64; j++) y[64 * i + j] = y[64 * i + j - 1] + x[i];
+** 0 to 0, 1 to 63, and 0 to 63 of one row */
+typedef struct fl_krow { int32_t number; int owned; int64_t least, most; } fl_krow;
 fl_krow fl_kindex_row(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *index);
 /* An index written as core + rest, where core is a multiple of mod (mod 0: there is no core; mod 1,
 ** rest 0: nothing is known). Indices with the same number 'core' (not 0) have equal cores while no
@@ -99,6 +100,14 @@ uint64_t fl_kindex_rounds(const fl_kindices *k, const fl_kstmt *s, const fl_kexp
 ** 'read' an element that it writes with 'write' later in the same iteration or in a later one? */
 int fl_kindex_is_behind(const fl_kindices *k, const fl_kaccess_at *read, const fl_kaccess_at *write,
                         int32_t loop);
+/* In that loop: does 'read' reach in each iteration the element that 'write' reaches in the one
+** before? */
+int fl_kindex_is_next(const fl_kindices *k, const fl_kaccess_at *read, const fl_kaccess_at *write,
+                      int32_t loop);
+/* In that loop, if no other is around it: does 'read' reach in its first iteration the element of
+** 'write', which stands before the loop? */
+int fl_kindex_is_first(const fl_kindices *k, const fl_kaccess_at *read, const fl_kaccess_at *write,
+                       int32_t loop);
 /* In the loop with label 'loop', directly around both accesses: does no iteration access with p an
 ** element that another iteration accesses with q? Where p and q are one access, or always have
 ** equal indices, fl_kindex_rounds must have said that the iterations differ. */

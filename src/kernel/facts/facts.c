@@ -32,9 +32,9 @@ static void classify_index(classify *c, int var, int site, const fl_kexpr *index
   fact->class = (uint8_t)class;
   fact->shape = fl_kindex_shape(c->k, c->s, index);
   const fl_krow row = fl_kindex_row(c->k, c->s, index);
-  if (row.owned & needed(c->x, var)) fact->row = row.number;
+  if (row.owned & needed(c->x, var)) fact->row = row;
   if (c->loop) fact->rounds = fl_kindex_rounds(c->k, c->s, index);
-  fact->own = class == FL_KI_INJECTIVE
+  fact->own = class == FL_KI_INJECTIVE || fact->row.number
       || (c->loop && c->before && !fl_kreads_of(index, c->inside)
           && fl_kindex_class(c->k, c->before, index) == FL_KI_INJECTIVE);
 }
@@ -121,6 +121,8 @@ int fl_kfacts_are_paired(const fl_kfacts *x, int32_t site, int32_t other) {
 /* ---- two accesses ----------------------------------------------------------------------- */
 
 int fl_kfact_is_apart(const fl_kfact *a, const fl_kfact *b) {
+  if (fl_kfact_is_one_row(a, b) && (a->row.most < b->row.least || b->row.most < a->row.least))
+    return 1;
   const int64_t by = fl_kdivisor(a->shape.mod, b->shape.mod), apart = a->shape.rest - b->shape.rest;
   return by ? apart % by != 0 : apart != 0;
 }
@@ -150,6 +152,7 @@ fl_kfacts *fl_kfacts_new(fl_karena *a, const fl_kfunc *f, int geometry,
     classify_block(&c, &f->body);
     find_owners(a, x, k);
     fl_kfacts_rounds(x, k);
+    fl_kfacts_last(a, x, k);
   }
   if (!fl_kindices_free(k) && !a->failed) a->failed = FL_KARENA_MEMORY;
   return a->failed ? NULL : x;

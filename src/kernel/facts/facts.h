@@ -19,8 +19,13 @@ typedef struct fl_kfact {
                              ** has after the loop: fl_kindex_is_behind holds for all stores to its
                              ** array */
   fl_kshape shape;
-  int32_t row;               /* number of the row (fl_krow) of the one thread that may access it; 0:
-                             ** unknown */
+  uint8_t lasts;             /* global memory. LOAD: it finds what the element has after the launch;
+                             ** STORE: what it writes is what the element has then */
+  /* LOAD: 1 + site of a store in the loop directly around that reaches, in the round before, the
+  ** element of the load, and of one in the loop's block before it that reaches the element of the
+  ** first round; 0: none */
+  int32_t next, first;
+  fl_krow row;               /* of the one thread that may access it; number 0: unknown */
 } fl_kfact;
 
 /* Two stores such that, if both write an element, one thread does both. */
@@ -59,7 +64,7 @@ static inline int fl_kfact_is_one(const fl_kfact *a, const fl_kfact *b) {
 /* Do both stay in one row of elements that only one thread accesses (of a block, in shared
 ** memory)? */
 static inline int fl_kfact_is_one_row(const fl_kfact *a, const fl_kfact *b) {
-  return a->row && a->row == b->row;
+  return a->row.number && a->row.number == b->row.number;
 }
 /* Are the two indices the same function, except that equal counters may have different names? If
 ** so, and both indices differ between threads, both are numbers in mixed radix with the thread
@@ -77,8 +82,10 @@ typedef struct fl_kspan { int32_t core; int64_t least, most; uint8_t any, split;
 /* Adds an access to the set. Sets 'split' if the rests then differ by mod or more, or the cores
 ** differ. */
 void fl_kspan_add(fl_kspan *s, const fl_kfact *x);
-/* rounds.c: var_rounds, fl_kfact.final */
+/* rounds.c: var_rounds, fl_kfact.final, next and first */
 void fl_kfacts_rounds(fl_kfacts *x, const fl_kindices *k);
+/* last.c: fl_kfact.lasts, from all other facts */
+void fl_kfacts_last(fl_karena *a, fl_kfacts *x, const fl_kindices *k);
 static inline int fl_kloop_bit(uint64_t loops, int32_t label) {
   return label >= 0 && label < 64 && (loops >> label & 1);
 }

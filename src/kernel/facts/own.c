@@ -18,7 +18,6 @@
 ** follows: it is a multiple of 32 as well. Without a condition 32 threads share an element.
 */
 #include "kernel/facts/own.h"
-#include <stdlib.h>
 #include <string.h>
 
 typedef fl_kown_rest rest;
@@ -486,107 +485,4 @@ uint64_t fl_kindex_rounds(const fl_kindices *k, const fl_kstmt *s, const fl_kexp
     bits |= (uint64_t)1 << loop;
   }
   return bits;
-}
-
-/* ---- reads of later elements than writes ----------------------------------------------- */
-
-/* Is |m| at least 1? It is if m is a constant other than 0, or an index of the thread is known to
-** be below |m|. */
-static int is_positive(const fl_kroute *r, fl_kterm m) {
-  if (!m.n) return m.c != 0;
-  if (m.c < 0) m.c = -m.c;
-  for (int axis = 0; axis < 3; axis++)
-    if (fl_kroute_stays_below(r, FL_KSYM_GLOBAL + axis, &m) ||
-        fl_kroute_stays_below(r, FL_KSPECIAL_TID_X + axis, &m)
-        || fl_kroute_stays_below(r, FL_KSPECIAL_BID_X + axis, &m)) return 1;
-  return 0;
-}
-
-/* Does symbol s differ between iterations of the loop? */
-static int changes(const fl_kindices *k, int32_t s, int32_t loop) {
-  if (s < FL_KSYM_QUOTIENT)
-    return s >= FL_KSYM_VAR && fl_kdef_is_counter(k->defs, s - FL_KSYM_VAR) &&
-           k->defs->var[s - FL_KSYM_VAR].step_loop == loop;
-  const fl_kquotient *q = fl_kquotient_of(k, s);
-  int any = 0;
-  for (int i = 0; i < q->a.n; i++)
-    for (int j = 0; j < q->a.t[i].n; j++) any |= changes(k, q->a.t[i].s[j], loop);
-  for (int j = 0; j < q->m.n; j++) any |= changes(k, q->m.s[j], loop);
-  return any;
-}
-
-/* An index that changes with a loop: rest + times * counter; each iteration adds 'step' to the
-** counter. */
-typedef struct moving { int32_t counter; fl_kterm times, step; } moving;
-
-/* Is p an index that changes with the loop ('moving')? The loop is directly around the place of the
-** access, w->r.at. */
-static int is_moving(const search *w, const fl_kpoly *p, int32_t loop, moving *m) {
-  int n = 0;
-  for (int i = 0; i < p->n; i++)
-    for (int j = 0; j < p->t[i].n; j++) {
-      const int32_t s = p->t[i].s[j];
-      if (!changes(w->r.k, s, loop)) continue;
-      if (s >= FL_KSYM_QUOTIENT || n++) return 0;
-      const fl_kpoly step = fl_kroute_step(&w->r, s - FL_KSYM_VAR);
-      if (step.bad || step.n != 1) return 0;
-      *m = (moving){ s, p->t[i], step.t[0] };
-      fl_kterm_drop(&m->times, s);
-    }
-  return n && w->r.at.n_loops && w->r.at.loops[w->r.at.n_loops - 1] == loop;
-}
-
-/* Is p an index that moves with the loop by one term? *move: what each iteration adds to it. */
-static int moving_term(const search *w, const fl_kpoly *p, int32_t loop, fl_kterm *move) {
-  moving m;
-  if (!is_moving(w, p, loop, &m) || m.step.n) return 0;
-  *move = m.times;
-  return !__builtin_mul_overflow(move->c, m.step.c, &move->c);
-}
-
-int fl_kindex_is_behind(const fl_kindices *k, const fl_kaccess_at *read, const fl_kaccess_at *write,
-                        int32_t loop) {
-  search a = { .r = { .k = k, .goal = read->s } }, b = { .r = { .k = k, .goal = write->s } };
-  fl_kterm move, other;
-  if (!fl_kroute_is_place(&a.r) || !fl_kroute_is_place(&b.r)) return 0;
-  fl_kpoly p = fl_kpoly_of(k, &a.r.at, read->index), q = fl_kpoly_of(k, &b.r.at, write->index);
-  if (p.bad || q.bad || !moving_term(&b, &q, loop, &move) || !moving_term(&a, &p, loop, &other))
-    return 0;
-  fl_kpoly_subtract(&p, &q);
-  if (p.bad || p.n > 1) return 0;
-  if (!p.n) return write->s != read->s && b.r.at.order < a.r.at.order && is_positive(&b.r, move);
-  if (!fl_kterm_same(&p.t[0], &move) || !is_positive(&b.r, move)) return 0;
-  return p.t[0].c % move.c != 0 || (p.t[0].c < 0) != (move.c < 0);
-}
-
-/* ---- elements of one round -------------------------------------------------------------- */
-
-/* Is rest + times * a different from rest + times * b + e for any values a, b of the loop's
-** counter? It is if e is smaller than the change of one iteration, or if the counter stays below e
-** / times. */
-static int keeps_off(const search *w, const search *other, const moving *m, const fl_kterm *e) {
-  int ok;
-  int64_t move;
-  const fl_kterm bound = fl_kterm_ratio(e, &m->times, &ok);
-  if (ok && fl_kroute_stays_below(&w->r, m->counter, &bound) &&
-      fl_kroute_stays_below(&other->r, m->counter, &bound))
-    return 1;
-  if (e->n || m->times.n || !fl_kown_is_nonzero(w, &m->step) ||
-      __builtin_mul_overflow(m->times.c, m->step.c, &move))
-    return 0;
-  return move != INT64_MIN && llabs(e->c) < llabs(move);
-}
-
-int fl_kindex_in_one_round(const fl_kindices *k, const fl_kaccess_at *p, const fl_kaccess_at *q,
-                           int32_t loop) {
-  search a = { .r = { .k = k, .goal = p->s } }, b = { .r = { .k = k, .goal = q->s } };
-  moving m, other;
-  if (!fl_kroute_is_place(&a.r) || !fl_kroute_is_place(&b.r)) return 0;
-  const fl_kpoly x = fl_kpoly_of(k, &a.r.at, p->index);
-  fl_kpoly y = fl_kpoly_of(k, &b.r.at, q->index);
-  if (x.bad || y.bad || !is_moving(&a, &x, loop, &m) || !is_moving(&b, &y, loop, &other)) return 0;
-  if (m.counter != other.counter || !fl_kterm_equal(&m.times, &other.times)) return 0;
-  fl_kpoly_subtract(&y, &x);
-  if (y.bad || y.n > 1) return 0;
-  return !y.n || keeps_off(&a, &b, &m, &y.t[0]);
 }

@@ -152,6 +152,19 @@ static int stays_in_row(const search *w, fl_kpoly e, const fl_kterm *m) {
                     is_constant(&step, &by) && by > 0 && from >= -c);
 }
 
+/* Sets the bounds of e, for which stays_in_row holds. */
+static void find_bounds(const search *w, fl_kpoly e, const fl_kterm *m, fl_krow *row) {
+  fl_kpoly first, step;
+  int64_t from, by;
+  const int64_t c = fl_kpoly_take_constant(&e);
+  row->least = e.n && c < 0 ? 0 : c;
+  row->most = !e.n ? c : m->n ? INT64_MAX : m->c - 1;
+  if (!e.n || !fl_kroute_counts(&w->r, e.t[0].s[0], &first, &step) || !is_constant(&first, &from) ||
+      !is_constant(&step, &by) || from < -INT32_MAX || from > INT32_MAX) return;
+  if (by > 0 && c + from > row->least) row->least = c + from;
+  if (by < 0 && c + from < row->most) row->most = c + from;
+}
+
 static int find_row(search *w, const fl_kpoly *p, fl_klimits *used, fl_krow *row) {
   fl_kpoly e = *p;
   fl_kterm m;
@@ -162,6 +175,7 @@ static int find_row(search *w, const fl_kpoly *p, fl_klimits *used, fl_krow *row
   fl_kpoly_add(&head, m);
   fl_kterm_drop(&m, unit);
   if (m.c < 1 || !fl_kown_is_nonzero(w, &m) || !stays_in_row(w, e, &m)) return 0;
+  find_bounds(w, e, &m, row);
   search u = { .r = w->r };
   u.r.n = 0;
   const fl_kpoly one = fl_kpoly_symbol(unit);

@@ -75,7 +75,7 @@ static void walk(fl_kfacts *x, const fl_kindices *k, const fl_kblock *b) {
 typedef struct behind {
   fl_kfacts *x;
   const fl_kindices *k;
-  const fl_kstmt *loop, *s;
+  const fl_kstmt *loop, *s, *around;         /* around: the first statement of the loop's block */
   fl_kaccess_at write[16];
   int n_writes, var, bad;
 } behind;
@@ -93,6 +93,16 @@ static int see_write(void *arg, fl_kstmt *s) {
   return 1;
 }
 
+/* Finds the store before the loop whose element the loop reads first. */
+static int32_t first_of(const behind *b, const fl_kaccess_at *read) {
+  for (const fl_kstmt *s = b->around; s != b->loop; s = s->next) {
+    const fl_kaccess_at write = { s, s->x[0] };
+    if (s->kind == FL_KS_STORE && s->var == b->var && !s->accumulate &&
+        fl_kindex_is_first(b->k, read, &write, b->loop->label)) return 1 + s->site;
+  }
+  return 0;
+}
+
 static int see_read(void *arg, fl_kexpr *x) {
   behind *b = arg;
   if (x->kind != FL_KX_LOAD) return 1;
@@ -105,22 +115,28 @@ static int see_read(void *arg, fl_kexpr *x) {
   b->n_writes = b->bad = 0;
   fl_kwalk_block(&writes, b->loop->body);
   fl_kwalk_block(&writes, b->loop->other);
-  for (int i = 0; i < b->n_writes && !b->bad; i++)
+  for (int i = 0; i < b->n_writes && !b->bad; i++) {
     b->bad = !fl_kindex_is_behind(b->k, &read, &b->write[i], b->loop->label);
+    if (!b->bad && fl_kindex_is_next(b->k, &read, &b->write[i], b->loop->label))
+      b->x->at[x->site].next = 1 + b->write[i].s->site;
+  }
+  if (b->x->at[x->site].next) b->x->at[x->site].first = first_of(b, &read);
   if (b->n_writes && !b->bad) b->x->at[x->site].final |= (uint64_t)1 << b->loop->label;
   return 1;
 }
 
 static void walk_reads(behind *b, fl_kblock body) {
   const fl_kvisitor reads = {NULL, see_read, b};
-  const fl_kstmt *const around = b->loop;
+  const fl_kstmt *const loop = b->loop, *const around = b->around;
   for (fl_kstmt *s = body.first; s; s = s->next) {
     b->s = s;
-    for (int i = 0; around && s->kind != FL_KS_LOOP && i < 4; i++) fl_kwalk_expr(&reads, s->x[i]);
+    for (int i = 0; loop && s->kind != FL_KS_LOOP && i < 4; i++) fl_kwalk_expr(&reads, s->x[i]);
     if (s->kind == FL_KS_LOOP) b->loop = s->label >= 0 && s->label < 64 ? s : NULL;
+    if (s->kind == FL_KS_LOOP) b->around = body.first;
     walk_reads(b, s->body);
     walk_reads(b, s->other);
-    b->loop = around;
+    b->loop = loop;
+    b->around = around;
   }
 }
 
