@@ -234,9 +234,9 @@ static int is_given(const asked *a, const fl_ktok *t) {
 /* Does the text use a name that it does not define and that NVRTC lacks, but the language has:
 ** types and limits of the C library and of CUDA's headers that are not included? */
 static int asks_names(const asked *a) {
-  static const char always[] = " uint uchar ushort ulong ssize_t bf16 bfloat16 CHAR_BIT SHRT_MAX "
-    "SHRT_MIN USHRT_MAX ULLONG_MAX INT8_MAX UINT8_MAX INT32_MAX INT32_MIN UINT32_MAX INT64_MAX "
-    "INT64_MIN UINT64_MAX SIZE_MAX CUDA_VERSION CUDART_VERSION ",
+  static const char always[] = " register uint uchar ushort ulong ssize_t bf16 bfloat16 CHAR_BIT "
+    "SHRT_MAX SHRT_MIN USHRT_MAX ULLONG_MAX INT8_MAX UINT8_MAX INT32_MAX INT32_MIN UINT32_MAX "
+    "INT64_MAX INT64_MIN UINT64_MAX SIZE_MAX CUDA_VERSION CUDART_VERSION ",
     halves[] = " half half2 ", bfloats[] = " nv_bfloat16 nv_bfloat162 ";
   const int fp16 = has_name(a, "cuda_fp16") || has_name(a, "nvcuda"),
             bf16 = has_name(a, "cuda_bf16");

@@ -319,7 +319,7 @@ describe("the text for a GPU", function()
       "auto b = cooperative_groups::this_thread_block(); b.sync(); y[b.thread_rank()] = x[0];",
       "typedef cub::BlockReduce<float, 32> R; __shared__ R::TempStorage t; y[i] = R(t).Sum(x[i]);",
       "glm::vec3 a(x[0]); y[i] = glm::dot(a, a);",
-      "assert(n > 0); printf(\"%d\", n);",
+      "assert(n > 0); printf(\"%d\", n);", "register float r = x[i]; y[i] = r;",
     } do
       compiles(plain .. body .. "}")
     end
