@@ -134,7 +134,7 @@ end
 local function new(class, params, values)
   local self = setmetatable({ groups = {}, state = {}, steps = 0, what = class.what, known = {},
     moves = internal.moves, defaults = {}, options = class.options, read = class.read,
-    seen = slips.steps_of() }, class)                     -- for slips
+    unsure = false, faults = 0, seen = slips.steps_of() }, class)                     -- for slips
   for key, value in pairs(values) do self.defaults[key] = value end
   if type(params) == "table" and type(params[1]) == "table" then
     for _, g in ipairs(params) do self:add_param_group(g) end
@@ -335,6 +335,15 @@ local function before_step(self)
   end
 end
 
+-- Raises what the checks of the last step have found, which a GPU tells late: then it was refused.
+local function told(self)
+  local last <close> = self.unsure
+  self.unsure = false
+  local faults = internal.checked()
+  if last and faults > self.faults then refused.take_back(last) end      -- a read has told it
+  self.faults = faults
+end
+
 --- One update from the parameters' gradients; parameters without one are unchanged.
 --- A closure computes the loss and its gradients again; its result is returned.
 put(Optimizer, "Optimizer:step(closure?: fn) -> any", function(self, closure)
@@ -342,6 +351,7 @@ put(Optimizer, "Optimizer:step(closure?: fn) -> any", function(self, closure)
   if closure then loss = flame.enable_grad(closure) end
   local _ <close> = unpin
   pin()
+  told(self)
   before_step(self)
   local changed = internal.room(3 * #self.groups[1].params)
   local taken <close> = refused.watch(self, changed)
@@ -351,6 +361,7 @@ put(Optimizer, "Optimizer:step(closure?: fn) -> any", function(self, closure)
   if #shared_out > 0 then flame.no_grad(parts.spread, shared_out) end
   local after = rawget(internal, "after_step")                   -- set by flame-lua --watch
   if after then after() end
+  taken.late, self.unsure = true, taken
   return loss
 end)
 
@@ -367,6 +378,7 @@ end
 --- A snapshot: {steps =, param_groups = {{lr = …, params = {1, 2}}, …}, state = {[1] = {…}, …}};
 --- parameters are numbered through all groups.
 put(Optimizer, "Optimizer:state_dict() -> table", function(self)
+  told(self)
   local out = { steps = self.steps, param_groups = {}, state = {} }
   local i = 0
   for k, group in ipairs(self.groups) do

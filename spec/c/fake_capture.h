@@ -2,6 +2,9 @@
 /* A captured node: work of a stream, which each launch of its graph does. */
 typedef struct fake_node {
   struct fake_node *next;
+  struct fake_node **on;                /* the nodes that it depends on */
+  size_t non;
+  int done;                             /* in this launch of the graph */
   enum { FAKE_KERNEL, FAKE_COPY, FAKE_FILL, FAKE_PRODUCT } kind;
   const struct fake_function *f;
   unsigned grid[3], block[3], shared;
@@ -12,7 +15,13 @@ typedef struct fake_node {
   size_t n;
   struct fake_product *product;
 } fake_node;
-typedef struct fake_graph { fake_node *first, **end; fake_node *last; int64_t n; } fake_graph;
+/* on: the nodes on which the next captured one will depend. */
+typedef struct fake_graph {
+  fake_node *first, **end;
+  fake_node **on;
+  size_t non;
+  int64_t n;
+} fake_graph;
 static fake_graph *fake_capturing;      /* of the stream */
 
 /* Appends a node to the capture and returns it; NULL if no stream is being captured. */
@@ -23,7 +32,12 @@ static fake_node *fake_capture(int kind) {
   x->kind = kind;
   *fake_capturing->end = x;
   fake_capturing->end = &x->next;
-  fake_capturing->last = x;
+  x->on = fake_capturing->on;
+  x->non = fake_capturing->non;
+  fake_capturing->on = malloc(sizeof x);
+  if (!fake_capturing->on) abort();
+  fake_capturing->on[0] = x;
+  fake_capturing->non = 1;
   fake_capturing->n++;
   return x;
 }

@@ -55,6 +55,31 @@ describe("random programs whose index checks may fail", function()
     end
   end)
 
+  --- Programs on the GPU, run three times: the third time plans are graphs (FLAME_REPLAY=2), for
+  --- whose checks the host does not wait. Returns what is printed: failures, and whether there were
+  --- such runs, and some with failed checks.
+  local function repeated(count)
+    local folder <close> = setmetatable({ machine.new() },
+      { __close = function(f) machine.remove(f[1]) end })
+    return machine.run(folder[1], ([[
+local flame = require "flame"
+local M = dofile("spec/support/checked.lua")
+for seed = %d, %d do
+  local program = M.make(seed)
+  local why = M.repeated(program, "cuda", 2)
+  if why then print(why, "seed " .. seed, M.show(program)) end
+end
+pcall(flame.internal.checked)
+local faults, flights = flame.internal.checked()
+print(faults > 0, flights > 2)]]):format(FIRST, FIRST + count - 1),
+      ("FAKE_CUDA=\"computes=1\" FLAME_REPLAY=2 FLAME_CACHE_DIR=%s/cache TMPDIR=%s"):format(
+        folder[1], folder[1]))
+  end
+
+  it("#cuda agree with plain Lua where graphs are not waited for", has_gxx and function()
+    assert.equal("true\ttrue\n", repeated(math.max(COUNT // 8, 60)))
+  end or function() pending "no g++" end)
+
   it("#cuda agree with plain Lua on a GPU", has_gxx and function()
     local folder <close> = setmetatable({ machine.new() },
       { __close = function(f) machine.remove(f[1]) end })

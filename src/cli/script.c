@@ -8,6 +8,7 @@
 */
 #include "cli/cli.h"
 #include "flame.h"
+#include "engine/engine.h"
 #include "group/group.h"
 #include "lua/heap.h"
 #include "lua/hook.h"
@@ -135,8 +136,11 @@ int fl_cli_string(const fl_cli *c, const char *text, const char *chunk_name) {
 
 int fl_cli_finish(const fl_cli *c) {
   const flame_context *f = flame_lua_context(c->L);
-  if (!f || !f->group || !f->effect) return LUA_OK;
-  return fl_cli_string(c, "require('flame').eval()", "=end of the script");
+  if (!f || !f->engine) return LUA_OK;
+  if (f->group && f->effect)
+    return fl_cli_string(c, "require('flame').eval()", "=end of the script");
+  if (!((const fl_engine *)f->engine)->flying) return LUA_OK;
+  return fl_cli_string(c, "require('flame').internal.checked()", "=end of the script");
 }
 
 int fl_cli_file(const fl_cli *c, const char *path) {

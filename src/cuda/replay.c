@@ -1,97 +1,21 @@
 /* Recordings of runs as CUDA graphs: see replay.h. */
-#include "cuda/replay.h"
+#include "cuda/recording.h"
 #include "base/env.h"
 #include "base/hooks.h"
 #include <string.h>
 #include <unistd.h>
 
-enum { RECORDINGS = 4, SEEN = 8, LEAST = 3, MOST_MADE = 64, CAPTURE_RELAXED = 2 };
+enum { MOST_MADE = 64 };
 enum { REPLAY_NEVER, REPLAY_THIRD, REPLAY_ALWAYS };    /* FLAME_REPLAY */
-
-typedef struct span {
-  int32_t from, to;
-  uint8_t sends;                  /* the record of checks */
-  fl_cu_graph graph;              /* owns the nodes below; NULL: run step by step */
-  fl_cu_graph_exec exec;
-} span;
-
-/* A kernel that is launched by itself, with its parameters by value. */
-typedef struct kernel_node {
-  const fl_kernel *kernel;
-  int32_t span, words, nscalar;
-  fl_cu_graph_node node;
-  fl_cu_kernel_node launch;       /* params: set at each use */
-  int64_t *word;                  /* as they are in the graph */
-  fl_text_scalar *scalar;         /* the words that are numbers of the script */
-} kernel_node;
-
-/* The table, in device memory, of the parameters of a launch group of several kernels; it belongs
-** to this recording alone. */
-typedef struct table {
-  const fl_step *step;
-  const fl_launch_group *group;
-  void *at;                       /* on the device … */
-  int64_t *rows;                  /* … and what it holds */
-} table;
-
-struct fl_recording {
-  fl_cuda *s;
-  uint64_t hash, epoch;
-  int64_t used;
-  void *arena;
-  int32_t nread;                /* the plan's nread: spans end where a result that is read soon is
-                                ** copied to the host */
-  uint8_t grouped;              /* in a group of processes: spans end before steps that write homes
-                                ** (buffers of the script's tensors) */
-  int32_t nfrozen, nbound, nscalar;
-  void **frozen;                  /* addresses that the graphs hold as constants: parameters of
-                                  ** kernels that are not generated, and of copies */
-  void **bound;                   /* addresses of inputs and results that the graphs have */
-  fl_scalar *scalar;              /* scalars that the graphs have */
-  struct { span *at; int64_t n, cap; } spans;
-  struct { kernel_node *at; int64_t n, cap; } nodes;
-  struct { table *at; int64_t n, cap; } tables;
-  int64_t next;                   /* span that is queued next */
-  uint8_t making;
-  const fl_binding *b;            /* while it is made */
-};
-
-struct fl_replay {                /* hangs on a plan */
-  fl_replay *next, *prev;         /* all of the device */
-  fl_cuda *s;                     /* NULL: the device was closed */
-  fl_mem *mem;
-  uint8_t *plain;                 /* per step: it cannot be captured */
-  int32_t nstep, turn, made;
-  int how;                        /* FLAME_REPLAY, when the plan was prepared */
-  struct { int32_t *at; int64_t n, cap; } frozen;      /* indices of inputs; those of results as
-                                                       ** ~index */
-  int64_t clock, counted;         /* counted: host bytes of this and its recordings that
-                                  ** p->total_bytes includes */
-  uint64_t seen[SEEN];    /* hashes of what was frozen in the last runs; how often each occurred */
-  uint8_t times[SEEN];
-  fl_recording *recording[RECORDINGS];
-};
 
 /* ---- letting go ---- */
 
-static void free_span(fl_recording *w, span *x, int driver) {
-  if (driver && x->exec) w->s->cu->GraphExecDestroy(x->exec);
-  if (driver && x->graph) w->s->cu->GraphDestroy(x->graph);
-  x->exec = NULL;
-  x->graph = NULL;
-}
-
-static void free_node(fl_mem *m, kernel_node *x) {
-  fl_free(m, x->word, (size_t)x->words * 8);
-  fl_free(m, x->scalar, (size_t)x->nscalar * sizeof *x->scalar);
-}
-
 /* driver: frees the graphs and device memory too; otherwise only host memory. */
 static void free_recording(fl_mem *m, fl_recording *w, int driver) {
-  for (int64_t i = 0; i < w->spans.n; i++) free_span(w, &w->spans.at[i], driver);
-  for (int64_t i = 0; i < w->nodes.n; i++) free_node(m, &w->nodes.at[i]);
+  for (int64_t i = 0; i < w->spans.n; i++) fl_span_free(w, &w->spans.at[i], driver);
+  for (int64_t i = 0; i < w->nodes.n; i++) fl_kernel_node_free(m, &w->nodes.at[i]);
   for (int64_t i = 0; i < w->tables.n; i++) {
-    const table *t = &w->tables.at[i];
+    const fl_table *t = &w->tables.at[i];
     if (driver) fl_cuda_release(w->s, t->at);
     fl_free(m, t->rows, (size_t)t->group->n * (size_t)t->group->words * 8);
   }
@@ -105,7 +29,7 @@ static void free_recording(fl_mem *m, fl_recording *w, int driver) {
 }
 
 static void drop_recordings(fl_replay *r, int driver) {
-  for (int i = 0; i < RECORDINGS; i++) {
+  for (int i = 0; i < FL_RECORDINGS; i++) {
     if (r->recording[i]) free_recording(r->mem, r->recording[i], driver);
     r->recording[i] = NULL;
   }
@@ -113,7 +37,7 @@ static void drop_recordings(fl_replay *r, int driver) {
 
 int fl_replay_has(const fl_plan *p) {
   const fl_replay *r = p->replay;
-  for (int i = 0; r && i < RECORDINGS; i++) if (r->recording[i]) return 1;
+  for (int i = 0; r && i < FL_RECORDINGS; i++) if (r->recording[i]) return 1;
   return 0;
 }
 
@@ -166,7 +90,7 @@ static size_t bytes_of(const fl_recording *w) {
 static void count_bytes(fl_plan *p) {
   fl_replay *r = p->replay;
   size_t bytes = sizeof *r + (size_t)r->nstep + 1 + (size_t)r->frozen.cap * sizeof *r->frozen.at;
-  for (int i = 0; i < RECORDINGS; i++) if (r->recording[i]) bytes += bytes_of(r->recording[i]);
+  for (int i = 0; i < FL_RECORDINGS; i++) if (r->recording[i]) bytes += bytes_of(r->recording[i]);
   p->total_bytes += (int64_t)bytes - r->counted;
   r->counted = (int64_t)bytes;
 }
@@ -260,9 +184,9 @@ static int serves(const fl_cuda *s, const fl_replay *r, const fl_recording *w, c
 
 /* How often have frozen addresses and scalars (replay.h) with this hash occurred before? */
 static int times_seen(fl_replay *r, uint64_t hash) {
-  for (int i = 0; i < SEEN; i++)
+  for (int i = 0; i < FL_REPLAY_SEEN; i++)
     if (r->times[i] && r->seen[i] == hash) return r->times[i] < 255 ? r->times[i]++ : 255;
-  r->turn = (r->turn + 1) % SEEN;
+  r->turn = (r->turn + 1) % FL_REPLAY_SEEN;
   r->seen[r->turn] = hash;
   r->times[r->turn] = 1;
   return 0;
@@ -271,7 +195,7 @@ static int times_seen(fl_replay *r, uint64_t hash) {
 /* The place for one more recording: an empty one, or that of the least recently used. */
 static fl_recording **room_for(fl_replay *r) {
   fl_recording **oldest = &r->recording[0];
-  for (int i = 0; i < RECORDINGS; i++) {
+  for (int i = 0; i < FL_RECORDINGS; i++) {
     if (!r->recording[i]) return &r->recording[i];
     if (r->recording[i]->used < (*oldest)->used) oldest = &r->recording[i];
   }
@@ -292,7 +216,7 @@ static int has_moved(const fl_recording *w, const fl_plan *p, const fl_kernel *k
 
 /* Sets a kernel's parameters in the graph. They follow from addresses and numbers of the script; if
 ** only the numbers have changed, only these are replaced. */
-static flame_status set_node(fl_cuda *s, const fl_recording *w, const fl_plan *p, kernel_node *n,
+static flame_status set_node(fl_cuda *s, const fl_recording *w, const fl_plan *p, fl_kernel_node *n,
                              const fl_binding *b, int moved) {
   int64_t word[FL_TEXT_MAX_WORDS];
   void *params[1] = { word };
@@ -312,7 +236,7 @@ static flame_status set_node(fl_cuda *s, const fl_recording *w, const fl_plan *p
   return e;
 }
 
-static flame_status set_table(fl_cuda *s, const table *t, const fl_binding *b) {
+static flame_status set_table(fl_cuda *s, const fl_table *t, const fl_binding *b) {
   if (!fl_step_table(s, t->step, t->group, b, t->rows)) return FLAME_OK;
   return fl_stage_upload(s, t->at, t->rows, (int64_t)t->group->n * t->group->words * 8);
 }
@@ -348,51 +272,11 @@ static flame_status bind(fl_cuda *s, fl_recording *w, const fl_plan *p, const fl
 
 /* ---- making one ---- */
 
-static void *table_of(void *arg, const fl_launch_group *g) {
-  const fl_recording *w = arg;
-  for (int64_t i = 0; i < w->tables.n; i++)
-    if (w->tables.at[i].group == g) return w->tables.at[i].at;
-  return NULL;
-}
-
-/* The node captured last; NULL: unknown. */
-static fl_cu_graph_node last_node(fl_cuda *s) {
-  const fl_cu_graph_node *last = NULL;
-  size_t n = 0;
-  int state = 0;
-  const fl_cu_result r = s->cu->StreamCaptureInfo(s->stream, &state, NULL, NULL, &last, NULL, &n);
-  return r == FL_CU_OK && n == 1 ? last[0] : NULL;
-}
-
-static flame_status note_launch(void *arg, const fl_kernel *k, const fl_launch_group *g,
-                                const int64_t *word) {
-  fl_recording *w = arg;
-  const fl_cu_graph_node node = last_node(w->s);
-  if (!node) return FLAME_INTERNAL;
-  kernel_node *x = FL_PUSH(w->s->mem, &w->nodes);
-  if (!x) return FLAME_NO_MEMORY;
-  *x = (kernel_node){
-    .kernel = k, .span = (int32_t)w->spans.n, .words = g->words, .node = node,
-    .launch = { .function = g->function, .grid = { (unsigned)g->grid, 1, 1 },
-                .block = { g->geometry[0].block, 1, 1 }, .shared = g->geometry[0].shared },
-    .nscalar = fl_text_scalars(k, NULL), .word = fl_alloc(w->s->mem, (size_t)g->words * 8)
-  };
-  x->scalar = fl_alloc(w->s->mem, (size_t)x->nscalar * sizeof *x->scalar);
-  if (!x->word || !x->scalar) {
-    free_node(w->s->mem, x);
-    w->nodes.n--;
-    return FLAME_NO_MEMORY;
-  }
-  fl_text_scalars(k, x->scalar);
-  memcpy(x->word, word, (size_t)g->words * 8);
-  return FLAME_OK;
-}
-
 static int make_table(fl_cuda *s, fl_recording *w, const fl_step *step, const fl_launch_group *g) {
   const int64_t bytes = (int64_t)g->n * g->words * 8;
-  table *t = FL_PUSH(s->mem, &w->tables);
+  fl_table *t = FL_PUSH(s->mem, &w->tables);
   if (!t) return 0;
-  *t = (table){ step, g, NULL, fl_zalloc(s->mem, (size_t)bytes) };
+  *t = (fl_table){ step, g, NULL, fl_zalloc(s->mem, (size_t)bytes) };
   if (!t->rows) {
     w->tables.n--;
     return 0;
@@ -441,7 +325,7 @@ static fl_recording *new_recording(fl_cuda *s, const fl_replay *r, const fl_plan
 
 static fl_recording *find(fl_cuda *s, fl_replay *r, const fl_plan *p, const fl_binding *b,
                           uint64_t hash) {
-  for (int i = 0; i < RECORDINGS; i++) {
+  for (int i = 0; i < FL_RECORDINGS; i++) {
     fl_recording *w = r->recording[i];
     if (!w || (w->hash != hash && !FL_PLANTED(s->ctx, FL_PLANT_GRAPH)) ||
         !serves(s, r, w, p, b)) continue;
@@ -456,8 +340,8 @@ flame_status fl_replay_begin(fl_cuda *s, const fl_plan *p, const fl_binding *b,
                              fl_recording **w) {
   fl_replay *r = p->replay;
   *w = NULL;
-  if (r->how == REPLAY_NEVER || p->nstep < LEAST || !s->cu->GraphLaunch || s->ctx->sync_each ||
-      fl_kfunction_checks(s->ctx)) return FLAME_OK;
+  if (r->how == REPLAY_NEVER || p->nstep < FL_SPAN_LEAST || !s->cu->GraphLaunch ||
+      s->ctx->sync_each || fl_kfunction_checks(s->ctx)) return FLAME_OK;
   const uint64_t hash = hash_of(s, r, p, b);
   *w = find(s, r, p, b, hash);
   if (*w) return bind(s, *w, p, b);
@@ -475,6 +359,8 @@ static int has_graph(const fl_recording *w) {
   return 0;
 }
 
+int fl_replay_repeats(const fl_recording *w) { return w && !w->making && has_graph(w); }
+
 void fl_replay_end(fl_cuda *s, fl_plan *p, fl_recording *w, int whole) {
   fl_replay *r = p->replay;
   if (!w || !w->making) {
@@ -484,7 +370,7 @@ void fl_replay_end(fl_cuda *s, fl_plan *p, fl_recording *w, int whole) {
   w->making = 0;
   w->b = NULL;
   if (!whole) {
-    for (int i = 0; i < RECORDINGS; i++)
+    for (int i = 0; i < FL_RECORDINGS; i++)
       if (r->recording[i] == w) r->recording[i] = NULL;
     free_recording(r->mem, w, 1);
   }
@@ -493,91 +379,13 @@ void fl_replay_end(fl_cuda *s, fl_plan *p, fl_recording *w, int whole) {
 
 /* ---- spans ---- */
 
-/* Does the step write something before which the host must read the checks? */
-static int waits(const fl_replay *r, const fl_step *t) {
-  return t->commits && !fl_step_guarded(r->s, t);
-}
-
-static int32_t span_end(const fl_plan *p, const fl_replay *r, int32_t from, int open) {
-  int32_t i = from;
-  if (r->plain[i] || fl_step_collects(&p->step[i])) return i + 1;
-  do {
-    open |= p->nfault && fl_step_checks(&p->step[i]);
-    if (fl_step_soon(p, i, 0) >= 0 || (fl_step_sends(p, i) && !r->s->cu->EventRecordFlags))
-      return i + 1;
-    i++;
-  } while (i < p->nstep && !r->plain[i] && !(open && waits(r, &p->step[i])) && !p->step[i].joins &&
-           !fl_step_collects(&p->step[i]));
-  return i;
-}
-
-static void drop_nodes(fl_mem *m, fl_recording *w, int64_t keep) {
-  while (w->nodes.n > keep) free_node(m, &w->nodes.at[--w->nodes.n]);
-}
-
-/* Captures a step and, if the report of checks is sent after it, this sending; 0: it cannot be
-** captured. */
-static int capture_step(fl_cuda *s, fl_recording *w, const fl_plan *p, int32_t i, span *x) {
-  const fl_step_notes notes = { w, table_of, note_launch };
-  char text[FL_CALL_FAULT] = "";
-  if (i == 0 && p->nfault && fl_step_clear(s) != FLAME_OK) return 0;
-  if (fl_step_run(s, &p->step[i], w->b, &notes, text) != FLAME_OK || text[0]) return 0;
-  if (fl_step_sends(p, i) && s->cu->EventRecordFlags) {
-    if (fl_step_send(s) != FLAME_OK) return 0;
-    x->sends = 1;
-  }
-  return s->capturing == FL_CAPTURE_ON;
-}
-
-/* Captures the steps. Returns the step that cannot be captured ('from' if no graph can be made of
-** all), or 'to' if all could. */
-static int32_t capture(fl_cuda *s, fl_recording *w, const fl_plan *p, int32_t from, int32_t to,
-                       span *x) {
-  int32_t i = from;
-  x->sends = 0;
-  if (s->cu->StreamBeginCapture(s->stream, CAPTURE_RELAXED) != FL_CU_OK) return from;
-  s->capturing = FL_CAPTURE_ON;
-  while (i < to && capture_step(s, w, p, i, x)) i++;
-  s->capturing = FL_CAPTURE_NONE;
-  const fl_cu_result ended = s->cu->StreamEndCapture(s->stream, &x->graph);
-  if (i == to && (ended != FL_CU_OK || !x->graph)) i = from;
-  if (i == to && s->cu->GraphInstantiate(&x->exec, x->graph, 0) != FL_CU_OK) i = from;
-  if (i < to) free_span(w, x, 1);
-  return i;
-}
-
-/* Makes a span (a sequence of steps) with its graph, if it can have one; a step that cannot be
-** captured ends the span before it and gets a span without a graph. */
-static flame_status make_span(fl_cuda *s, fl_recording *w, const fl_plan *p, int32_t from,
-                              int open) {
-  fl_replay *r = p->replay;
-  const fl_error before = s->ctx->err;
-  span x = { .from = from };
-  for (;;) {
-    const int64_t nodes = w->nodes.n;
-    x.to = span_end(p, r, from, open);
-    if (r->plain[from] || x.to - from < LEAST) break;
-    const int32_t bad = capture(s, w, p, from, x.to, &x);
-    if (bad == x.to) break;
-    drop_nodes(s->mem, w, nodes);
-    if (s->dead) return fl_cuda_lost(s);
-    s->ctx->err = before;
-    r->plain[bad] = 1;
-  }
-  span *kept = FL_PUSH(s->mem, &w->spans);
-  if (kept) *kept = x;
-  else free_span(w, &x, 1);
-  return kept ? FLAME_OK
-              : FL_FAIL(s->ctx, FLAME_NO_MEMORY, "cuda", "no host memory to record a run");
-}
-
 flame_status fl_replay_span(fl_cuda *s, fl_recording *w, const fl_plan *p, int32_t from, int open,
                             int32_t *to, int *ran, int *sent) {
   if (w->making) {
-    const flame_status e = make_span(s, w, p, from, open);
+    const flame_status e = fl_span_make(s, w, p, from, open);
     if (e != FLAME_OK) return e;
   }
-  const span *x = &w->spans.at[w->next++];
+  const fl_span *x = &w->spans.at[w->next++];
   *to = x->to;
   *ran = x->exec != NULL;
   *sent = *ran && x->sends;

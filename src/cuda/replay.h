@@ -28,6 +28,7 @@ typedef struct fl_recording fl_recording;
 flame_status fl_replay_open(fl_cuda *s, fl_plan *p);
 void fl_replay_free(fl_plan *p);
 int fl_replay_has(const fl_plan *p);             /* is there a recording of it? */
+int fl_replay_repeats(const fl_recording *w);    /* was it made in an earlier run? w may be NULL */
 /* Called when the device is closed. driver: graphs and device memory are freed too;
 ** otherwise only host memory. */
 void fl_replay_let_go(fl_cuda *s, int driver);

@@ -117,11 +117,12 @@ static flame_status tell_call(fl_cuda *s, const fl_plan *p, int32_t open, fl_fau
   return e;
 }
 
-/* Must the checks before step i be read? Yes after the last step (i = p->nstep), before a write
-** that does not read them itself, and before a collective that runs on the host, or one before
-** which ranks tell each other the results of their checks. */
-static int must_look(fl_cuda *s, const fl_plan *p, int32_t i) {
-  if (i == p->nstep) return 1;
+/* Must the checks before step i be read? After the last step (i = p->nstep) yes, unless the run
+** repeats an earlier one: then its caller reads them. Before a write that does not read them
+** itself, a collective that runs on the host, or one before which ranks tell each other the results
+** of their checks, yes. */
+static int must_look(fl_cuda *s, const fl_plan *p, const fl_recording *w, int32_t i) {
+  if (i == p->nstep) return s->ctx->group || !fl_replay_repeats(w);
   if (p->step[i].commits) return !fl_step_guarded(s, &p->step[i]);
   if (!fl_step_collects(&p->step[i]) || !s->ctx->group) return 0;
   return fl_nccl_unproven(s) || fl_nccl_lane(s, &p->step[i].call->call) != FL_LANE_GPU;
@@ -154,7 +155,7 @@ static flame_status run_steps(fl_cuda *s, const fl_plan *p, const fl_binding *b,
     to = i + 1;
     if (i == p->nstep || p->step[i].joins) e = fl_nccl_join(s, awaited(p, i));
     if (e != FLAME_OK) return e;
-    if ((u->open >= 0 || fl_nccl_unproven(s)) && must_look(s, p, i)) {
+    if ((u->open >= 0 || fl_nccl_unproven(s)) && must_look(s, p, w, i)) {
       if (u->open >= 0) e = look_at(s, p, u, fault, done);
       if (e != FLAME_OK || fault->site >= 0) return e;
       if (fl_nccl_unproven(s)) e = fl_nccl_prove(s);
@@ -231,6 +232,8 @@ flame_status fl_cuda_run(fl_device *d, fl_plan *p, const fl_binding *b, fl_fault
   if (e != FLAME_OK && u.written && !s->dead) note_unwritten(s, p, &u, done);
   const int well = e == FLAME_OK && fault->site < 0;
   if (!well && lane >= 0 && s->ctx->group && s->ctx->group->unproven && *done > lane) *done = lane;
+  fault->later = well && u.open >= 0;
+  s->first_check = u.open;
   if (well) fl_nccl_spend(s);
   else if (!s->dead && s->ctx->group && !s->ctx->group->broken[0] && !fl_nccl_unproven(s))
     fl_nccl_join(s, NULL);       /* the memory that collectives read is freed */
@@ -239,6 +242,19 @@ flame_status fl_cuda_run(fl_device *d, fl_plan *p, const fl_binding *b, fl_fault
   fl_soon_ran(s, p, b);
   fl_marks_tell(d, marks, p, *done);
   fl_marks_close(s, marks);
+  fl_cuda_leave(s);
+  return e;
+}
+
+flame_status fl_cuda_checked(fl_device *d, const fl_plan *p, fl_fault *fault, int32_t *done) {
+  fl_cuda *s = d->state;
+  *fault = (fl_fault){ .site = -1 };
+  flame_status e = fl_cuda_enter(s);
+  if (e != FLAME_OK) return e;
+  e = look(s, p != NULL, fault);
+  if (e == FLAME_OK && fault->site >= 0) fl_soon_forget_all(s);
+  if (p && e != FLAME_OK) *done = s->first_check;
+  else if (p && fault->site >= 0) *done = step_of_site(p, s->first_check, fault->site);
   fl_cuda_leave(s);
   return e;
 }

@@ -14,6 +14,7 @@ void fl_marks_close(fl_cuda *s, fl_marks *m);
 flame_status fl_cuda_prepare(fl_device *d, fl_plan *p);
 flame_status fl_cuda_run(fl_device *d, fl_plan *p, const fl_binding *b, fl_fault *fault,
                          int32_t *done);
+flame_status fl_cuda_checked(fl_device *d, const fl_plan *p, fl_fault *fault, int32_t *done);
 flame_status fl_cuda_ready(fl_device *d, struct fl_kfunction *const *k, int n);  /* call_kernel.c */
 flame_status fl_cuda_resident(fl_device *d, struct fl_kfunction *k, int n, const int64_t *threads,
                               const int64_t *shared, int64_t *resident);

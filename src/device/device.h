@@ -16,6 +16,7 @@ struct fl_kfunction;
 typedef struct fl_fault {
   int32_t site;                 /* index in plan->fault; -1: none */
   int64_t value, position;      /* the value as given (1-based); its 0-based linear position */
+  uint8_t later;                /* the run is queued whole, its checks are to be read (checked) */
   char text[FL_CALL_FAULT];     /* the message of a call (a sort, …) that failed; else empty */
 } fl_fault;
 
@@ -76,6 +77,10 @@ typedef struct fl_device_table {
   ** (CPU) or after the next sync. */
   flame_status (*run)(fl_device *d, fl_plan *p, const fl_binding *b, fl_fault *fault,
                       int32_t *done);
+  /* Reads the checks of the last run, which told that they come later; before the next run. Waits
+  ** for them, not for the run. p: its plan, then *done is set as by run; NULL: later than that, the
+  ** wait can be interrupted. Needed only if a run tells 'later'. */
+  flame_status (*checked)(fl_device *d, const fl_plan *p, fl_fault *fault, int32_t *done);
   flame_status (*sync)(fl_device *d, fl_fault *fault);          /* wait; polls c->interrupted */
   void (*close)(fl_device *d);
   /* Of a kernel that is ready: how many threads one multiprocessor holds at a time in blocks of

@@ -6,6 +6,7 @@
 #include "engine/engine.h"
 #include "base/env.h"
 #include "engine/evaluate.h"
+#include "engine/flight.h"
 #include "engine/memory.h"
 #include "group/group.h"
 #include "kernel/ad/ad.h"
@@ -286,6 +287,7 @@ void flame_close(flame_context *c) {
   fl_limits_close(c);
   if (c->drop_programs) c->drop_programs(c);
   if (e) fl_group_close(c);
+  if (e) fl_flight_drop(c);
   if (e) fl_dry_free(c);                         /* it holds tensors */
   if (e) fl_plans_close(&e->plans);              /* they hold layouts */
   const int free_now = fl_tensor_close(c);

@@ -54,6 +54,10 @@ typedef struct fl_engine {
   uint8_t untold;                    /* an error that no value shows (such as that of a write which
                                      ** was refused) waits for the next read, which raises it */
   fl_error untold_error;                 /* that error; if there are several, it names each */
+  struct fl_flight *flight;          /* by device: runs whose checks are read later (flight.h);
+                                     ** NULL: there was none yet */
+  int32_t flying;                    /* how many such runs there are now */
+  int64_t flights, faults;           /* how many there have been; how many of these have failed */
   int debug;                                      /* FLAME_DEBUG */
   /* scan.c: a window is run op by op; a step of its last run wrote a NaN; this evaluation has found
   ** the op that made it; the warning about its cost was given */

@@ -5,6 +5,7 @@
 */
 #include "engine/evaluate.h"
 #include "engine/faults.h"
+#include "engine/flight.h"
 #include "engine/profile.h"
 #include "engine/scan.h"
 #include "group/group.h"
@@ -171,17 +172,44 @@ static flame_status reserve_snapshots(flame_context *c, run *r, int whole) {
   return e;
 }
 
+/* Reserves memory for result i. back: only at its last address; if that is not free, none. */
+static flame_status reserve_out(flame_context *c, run *r, int32_t i, int back) {
+  fl_program *p = &r->program;
+  fl_out *o = &r->plan->out[i];
+  if (r->made[i] || (back && !o->last)) return FLAME_OK;
+  fl_buffer *b = new_buffer(c, p->nodes.at[o->node], p->device, o->bytes, back ? o->last : NULL);
+  if (!b) return c->err.code;
+  if (back && b->ptr != o->last) {
+    fl_buffer_release(c, b);
+    return FLAME_OK;
+  }
+  r->made[i] = b;
+  r->out[i] = o->last = b->ptr;
+  return FLAME_OK;
+}
+
+/* Memory for the results: where graphs hold addresses, first for those that can return to their
+** last one. A result that cannot, since the script still has the last value, must not take the
+** place of another. */
+static flame_status reserve_outs(flame_context *c, run *r) {
+  const fl_engine *e = c->engine;
+  const fl_plan *plan = r->plan;
+  flame_status s = FLAME_OK;
+  for (int back = e->device[plan->device].table->alloc_at != NULL; back >= 0; back--)
+    for (int32_t i = 0; s == FLAME_OK && i < plan->nout; i++) {
+      const int32_t home = plan->out[i].home;
+      if (home < 0) s = reserve_out(c, r, i, back);
+      else r->out[i] = r->program.homes.at[home]->ptr;
+    }
+  return s;
+}
+
 static flame_status reserve(flame_context *c, run *r, int whole) {
   fl_program *p = &r->program;
   const fl_plan *plan = r->plan;
   if (!lay_out(c, r)) return no_host(c);
-  for (int32_t i = 0; i < plan->nout; i++) {
-    if (plan->out[i].home >= 0) { r->out[i] = p->homes.at[plan->out[i].home]->ptr; continue; }
-    fl_out *o = &r->plan->out[i];
-    r->made[i] = new_buffer(c, p->nodes.at[o->node], p->device, o->bytes, o->last);
-    if (!r->made[i]) return c->err.code;
-    r->out[i] = o->last = r->made[i]->ptr;
-  }
+  const flame_status s = reserve_outs(c, r);
+  if (s != FLAME_OK) return s;
   for (int32_t i = 0; i < plan->next; i++) {
     const fl_node *x = p->ext.at[i];
     r->ext[i] = (char *)x->buffer->ptr + x->offset * fl_dtype_size(x->dtype);
@@ -269,65 +297,16 @@ static void settle_run(run *r, int32_t done, const char *why, uint32_t site, int
   }
 }
 
-static const char joint[] = "; and";     /* between the errors of one read */
-
-/* Adds another error to e, with its line, unless e tells it already; as far as there is room. */
-static void add_error(flame_context *c, fl_error *e, const fl_error *other) {
-  char place[96] = "", text[sizeof e->message];
-  const size_t begin = strlen(e->message);
-  const char *rest = other->message + begin;
-  if (e->site == other->site && !strncmp(e->message, other->message, begin) &&
-      (!*rest || !strncmp(rest, joint, sizeof joint - 1))) {
-    *e = *other;                                 /* which is the same, perhaps with more errors */
-    return;
-  }
-  if (c->up->place) c->up->place(c, other->site, place);
-  const int n = snprintf(text, sizeof text, "%s%s%s: %s: %s", joint, place[0] ? " at " : "", place,
-                         other->op, other->message);
-  if (n > 0 && !strstr(e->message, text) && begin + (size_t)n < sizeof e->message)
-    memcpy(e->message + begin, text, (size_t)n + 1);
-}
-
-/* Makes the next read raise the error, which no value may show. */
-static void raise_later(flame_context *c) {
-  fl_engine *e = c->engine;
-  if (e->untold) add_error(c, &e->untold_error, &c->err);
-  else e->untold_error = c->err;
-  e->untold = 1;
-}
-
 static void note_refused(flame_context *c, const run *r) {
   for (int64_t i = 0; i < r->program.nodes.n; i++)
-    if (r->program.nodes.at[i]->rests == FL_REFUSED) raise_later(c);
+    if (r->program.nodes.at[i]->rests == FL_REFUSED) fl_raise_later(c);
 }
 
 /* If a failed run did not complete a write to a home (the buffer of a handle), makes the next read
 ** raise the error. */
 static void note_unwritten(flame_context *c, const fl_plan *p, int32_t done) {
   for (int32_t i = 0; i < p->nout; i++)
-    if (p->out[i].home >= 0 && p->out[i].step >= done) raise_later(c);
-}
-
-static const fl_node *failed_input(const fl_node *n) {
-  if (n->base) return n->base->state == FL_FAILED ? n->base : NULL;
-  for (int i = 0; i < n->nin; i++)
-    if (n->in[i] && n->in[i]->state == FL_FAILED) return n->in[i];
-  return NULL;
-}
-
-/* Fails nodes that depend on failed ones but were not in the program, since only some values were
-** requested; a write by such a node is refused. */
-static void fail_dependents(flame_context *c) {
-  for (int64_t i = 0; i < c->win.nodes.n; i++) {
-    fl_node *n = c->win.nodes.at[i];
-    const fl_node *q = n && n->state == FL_PENDING ? failed_input(n) : NULL;
-    if (!q) continue;
-    if (!n->before || n->before->state == FL_FAILED) fl_node_fail(n, q->error, q->failed_site);
-    else {
-      fl_node_refuse(n);
-      raise_later(c);
-    }
-  }
+    if (p->out[i].home >= 0 && p->out[i].step >= done) fl_raise_later(c);
 }
 
 /* Is the step a GPU's collective that NCCL makes in one call with the next collective? */
@@ -361,6 +340,20 @@ static void note_fault(flame_context *c, run *r, const fl_fault *fault) {
   note_refused(c, r);
 }
 
+static flame_status tell(flame_context *c, const run *r, const fl_fault *fault) {
+  const fl_fault_fact x = fl_fault_of(&r->program, r->plan, fault->site);
+  return fl_fault_tell(c, &x, fault);
+}
+
+/* Runs the plan, and reads its checks unless it is now in flight (flight.h). */
+static flame_status run_plan(flame_context *c, run *r, fl_device *d, const fl_binding *b, int whole,
+                             fl_fault *fault, int32_t *done) {
+  const flame_status s = d->table->run(d, r->plan, b, fault, done);
+  if (s != FLAME_OK || !fault->later ||
+      (whole && fl_flight_begin(c, &r->program, r->plan, r->made))) return s;
+  return d->table->checked(d, r->plan, fault, done);
+}
+
 static flame_status execute(flame_context *c, run *r, fl_device *d, int whole) {
   static const char stopped[] = "evaluate: interrupted before the value was computed";
   fl_engine *e = c->engine;
@@ -376,13 +369,13 @@ static flame_status execute(flame_context *c, run *r, fl_device *d, int whole) {
   e->now_plan = d->index ? r->plan : NULL;
   e->now = &r->program;
   e->now_done = &done;
-  s = d->table->run(d, r->plan, &b, &fault, &done);
+  s = run_plan(c, r, d, &b, whole, &fault, &done);
   e->now_plan = NULL;
   if (d->index && s == FLAME_OK) fl_suspects_note(c, &r->program, r->plan);
   if (e->profile) e->profile->program = NULL;
   count_run(c, r->plan, done);
   if (s == FLAME_DEVICE_LOST && c->sync_each) fl_step_blame(c, &r->program, r->plan, done);
-  if (fault.site >= 0) s = fl_fault_error(c, &r->program, r->plan, &fault);
+  if (fault.site >= 0) s = tell(c, r, &fault);
   else if (s == FLAME_INTERRUPTED) fl_interrupted(c, "evaluate");
   fl_group_end(c, s);
   if (s == FLAME_OK && fault.site < 0 && r->plan->nscan) s = look_for_nan(c, r, d);
@@ -438,7 +431,7 @@ static flame_status run_roots(flame_context *c, int device, fl_node *const *root
   }
   const int nan = r.nan;
   close_run(c, &r);
-  if (s != FLAME_OK && *effects) fail_dependents(c);
+  if (s != FLAME_OK && *effects) fl_fail_dependents(c);
   c->evaluating = 0;
   return s == FLAME_OK && nan ? fl_scan_trace(c, device) : s;
 }
@@ -500,10 +493,9 @@ static flame_status run_window(flame_context *c, int device, int *effects) {
   }
 }
 
-flame_status fl_evaluate_all(flame_context *c) {
+/* Runs the windows of all devices; returns the first failure. */
+static flame_status run_windows(flame_context *c) {
   flame_status s = FLAME_OK;
-  if (c->win.live == 0) c->cut = 0;
-  if (c->win.live == 0 || c->trace) return s;
   fl_engine_collect_before(c);
   for (int d = 0; d < FL_MAX_DEVICES; d++) {
     int effects;
@@ -514,12 +506,24 @@ flame_status fl_evaluate_all(flame_context *c) {
     if (e == FLAME_INTERRUPTED) break;
   }
   if (s != FLAME_INTERRUPTED) c->cut = 0;
-  if (s != FLAME_OK) c->effect_lost = 0;
-  fl_engine *e = c->engine;
-  if (s != FLAME_OK && e->untold && !c->flushing) {              /* told by this call, not later */
-    add_error(c, &c->err, &e->untold_error);
-    e->untold = 0;
+  return s;
+}
+
+flame_status fl_evaluate_all(flame_context *c) {
+  if (c->trace) return FLAME_OK;
+  const fl_error before = c->err;
+  flame_status s = fl_flight_land(c);
+  if (c->win.live == 0) c->cut = 0;
+  if (s == FLAME_INTERRUPTED) return s;
+  if (c->win.live > 0) {
+    const fl_error landed = c->err;
+    c->err = before;
+    const flame_status e = run_windows(c);
+    if (s == FLAME_OK || e == FLAME_INTERRUPTED) s = e;
+    else c->err = landed;
   }
+  if (s != FLAME_OK) c->effect_lost = 0;
+  if (s != FLAME_OK && !c->flushing) fl_tell_untold(c);          /* by this call, not later */
   fl_window_compact(c);
   return s;
 }
@@ -530,7 +534,7 @@ static flame_status state_of(flame_context *c, const fl_node *n) {
   e->untold = 0;
   if (n->state == FL_FAILED) {
     const flame_status s = fl_node_raise(n);
-    if (untold) add_error(c, &c->err, &e->untold_error);
+    if (untold) fl_add_error(c, &c->err, &e->untold_error);
     return s;
   }
   if (n->state == FL_STORED && !untold) return FLAME_OK;
@@ -549,14 +553,18 @@ flame_status fl_evaluate_alone(flame_context *c, fl_node *n) {
 /* Did this evaluation end at an op that made a NaN (scan.c)? */
 static int made_nan(const flame_context *c) { return ((const fl_engine *)c->engine)->made_nan; }
 
-flame_status fl_evaluate(flame_context *c, fl_node *n) {
-  flame_status s = c->trace ? c->trace_read(c, n) : FLAME_OK;
+flame_status fl_evaluate_later(flame_context *c, fl_node *n) {
+  const fl_error before = c->err;
+  flame_status s = c->trace ? c->trace_read(c, n) : fl_flight_land(c);
+  if (s == FLAME_BAD_VALUE && !c->trace) {
+    c->err = before;               /* told by a value that has failed, or by the next read */
+    s = FLAME_OK;
+  }
   if (s != FLAME_OK) return s;
   if (n->state != FL_PENDING) return state_of(c, n);
   s = check_alive(c, n->device);
   if (s != FLAME_OK) return s;
   fl_node_hold(n);
-  const fl_error before = c->err;
   int effects = 0;
   ((fl_engine *)c->engine)->made_nan = 0;
   fl_engine_collect_before(c);
@@ -568,7 +576,7 @@ flame_status fl_evaluate(flame_context *c, fl_node *n) {
     c->err = before;                       /* the rest may be impossible: tries this value alone */
     s = run_with_retry(c, n->device, &n, 1, &effects);
   } else if (s == FLAME_BAD_VALUE && n->state != FL_PENDING && !made_nan(c)) {
-    if (c->effect_lost) raise_later(c);   /* nothing may read an effect: this read raises */
+    if (c->effect_lost) fl_raise_later(c);   /* nothing may read an effect: this read raises */
     c->err = before;      /* of another value, reported when that is read, or of n, which has it */
   }
   fl_window_compact(c);
@@ -578,4 +586,9 @@ flame_status fl_evaluate(flame_context *c, fl_node *n) {
   c->effect_lost = 0;
   fl_node_drop(n);
   return s;
+}
+
+flame_status fl_evaluate(flame_context *c, fl_node *n) {
+  const flame_status s = fl_evaluate_later(c, n);
+  return s == FLAME_OK && ((const fl_engine *)c->engine)->flying ? fl_evaluate_later(c, n) : s;
 }

@@ -4,6 +4,9 @@
 #include "engine/engine.h"
 
 flame_status fl_evaluate(flame_context *c, fl_node *n);
+/* These two begin with landing, but the checks of what they run may be read later (flight.h): a
+** value may fail after that. */
+flame_status fl_evaluate_later(flame_context *c, fl_node *n);
 flame_status fl_evaluate_all(flame_context *c);
 /* evaluates n and the values that it depends on, no others */
 flame_status fl_evaluate_alone(flame_context *c, fl_node *n);

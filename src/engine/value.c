@@ -1,7 +1,7 @@
 /*
 ** Values in and out: from host data to tensors, from tensors to host bytes, and between devices.
 */
-#include "engine/evaluate.h"
+#include "engine/faults.h"
 #include "tensor/build.h"
 #include "tensor/entry.h"
 #include <string.h>

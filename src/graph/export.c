@@ -3,7 +3,7 @@
 ** save the values of all older handles and restore them.
 */
 #include "graph/graph.h"
-#include "engine/evaluate.h"
+#include "engine/flight.h"
 #include <string.h>
 
 static flame_status no_memory(flame_context *c) {
@@ -162,6 +162,7 @@ flame_status fl_export_begin(fl_export *x, int nin, flame_tensor *const *in) {
   drop_after(x);
   drop_inputs(x);
   flame_status e = fl_evaluate_all(c);
+  if (e == FLAME_OK) e = fl_flight_land(c);
   for (int i = 0; e == FLAME_OK && i < nin; i++) e = place_input(x, in[i]);
   if (e == FLAME_OK) e = remember(x);
   if (e != FLAME_OK) {

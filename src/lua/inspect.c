@@ -5,6 +5,7 @@
 #include "lua/binding.h"
 #include "base/env.h"
 #include "engine/facts.h"
+#include "engine/flight.h"
 #include "engine/memory.h"
 #include "group/group.h"
 #include <stdio.h>
@@ -94,7 +95,7 @@ static int x_eval(lua_State *L) {
   for (int i = 1; e == FLAME_OK && i <= n; i++) {
     fl_node *x = node_of(b, box_at(L, i));
     if (x == NULL) e = b->c->err.code;
-    else if (x->state != FL_STORED && !b->c->trace) e = b->c->up->evaluate(b->c, x);
+    else if (!b->c->trace) e = b->c->up->evaluate(b->c, x);
   }
   fl_lua_leave_status(L, b, m, e);
   return n;
@@ -104,6 +105,7 @@ static int x_eval(lua_State *L) {
 static void wait_for_all(lua_State *L, fl_lua *b) {
   const int64_t m = fl_lua_enter(L, b);
   flame_status e = b->c->up->evaluate_all(b->c);
+  if (e == FLAME_OK && (e = fl_flight_land(b->c)) != FLAME_OK) fl_tell_untold(b->c);
   fl_engine *g = (fl_engine *)b->c->engine;
   for (int i = 0; e == FLAME_OK && i < FL_MAX_DEVICES; i++) {
     fl_fault fault = { .site = -1 };

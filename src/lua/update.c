@@ -4,6 +4,7 @@
 ** gradient; it stops at a parameter for which anything is unusual, and optim.lua does that one.
 */
 #include "lua/binding.h"
+#include "engine/flight.h"
 #include "tensor/build.h"
 #include "tensor/build_util.h"
 #include "tensor/update.h"
@@ -246,7 +247,7 @@ static int scale_grads(lua_State *L) {
   return 1;
 }
 
-/* core.eval_list(list): flame.eval of what is in it. */
+/* core.eval_list(list): computes what is in it; a GPU may tell later that an index was bad. */
 static int eval_list(lua_State *L) {
   fl_lua *b = self_of(L);
   luaL_checktype(L, 1, LUA_TTABLE);
@@ -256,7 +257,7 @@ static int eval_list(lua_State *L) {
     fl_box *x = box_at(L, -1);
     fl_node *n = x ? node_of(b, x) : NULL;
     if (n == NULL) e = b->c->err.code;
-    else if (n->state != FL_STORED && !b->c->trace) e = b->c->up->evaluate(b->c, n);
+    else if (n->state != FL_STORED && !b->c->trace) e = fl_evaluate_later(b->c, n);
     lua_settop(L, 1);
   }
   return leave(L, b, m, e);
@@ -269,10 +270,29 @@ static int was_refused(lua_State *L) {
   return 1;
 }
 
+/* core.checked() -> faults, flights: reads the checks of the last runs (engine/flight.h) and raises
+** what they have found, or what the next read would raise. flights: how many runs have not been
+** waited for so far; faults: in how many of these a check has failed. */
+static int checked(lua_State *L) {
+  fl_lua *b = self_of(L);
+  fl_engine *e = b->c->engine;
+  const int64_t m = enter(L, b);
+  flame_status s = fl_flight_land(b->c);
+  if (s == FLAME_OK && e->untold) {
+    b->c->err = e->untold_error;
+    s = e->untold_error.code;
+  }
+  if (s == FLAME_BAD_VALUE) fl_tell_untold(b->c);
+  leave(L, b, m, s);
+  lua_pushinteger(L, e->faults);
+  lua_pushinteger(L, e->flights);
+  return 2;
+}
+
 const fl_lua_reg fl_reg_update[] = {
   { "adam", adam, 0 }, { "adam_run", adam_run, 0 }, { "sgd_run", sgd_run, 0 },
   { "square_sum", square_sum, 0 }, { "scale_grads", scale_grads, 0 },
   { "room", room, 0 }, { "clear_grads", clear_grads, 0 }, { "eval_list", eval_list, 0 },
-  { "was_refused", was_refused, 0 },
+  { "was_refused", was_refused, 0 }, { "checked", checked, 0 },
   { NULL, NULL, 0 }
 };

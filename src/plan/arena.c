@@ -16,8 +16,9 @@
 #include <string.h>
 
 /* LATE_LEAST: a fill is moved to right before the scatter that adds to it, if it has at least so
-** many bytes. COPY_MOST: copies of fewer elements are moved to a later stage. */
-enum { LATE_LEAST = 1 << 20, COPY_MOST = 1 << 18, COPY_INSTR = 4 };
+** many bytes. COPY_MOST: copies of fewer elements are moved to a later stage. APART_MOST: cells of
+** no more bytes in all each have their own memory. */
+enum { LATE_LEAST = 1 << 20, COPY_MOST = 1 << 18, COPY_INSTR = 4, APART_MOST = 16 << 20 };
 
 /* ---- a stack with holes ---------------------------------------------------------------------- */
 
@@ -267,15 +268,26 @@ static void list_cells(const fl_planner *P, const fl_turn *turns, int64_t n, int
 
 typedef struct places { int32_t *head, *next, *heir, *from; } places;
 
-static int walk(fl_planner *P, int64_t n, const places *q, arena *a) {
+/* Does each cell of the run get memory that no other cell has? Where that is little, on a GPU:
+** steps of a graph that share no memory need not wait for each other (cuda/waits.h). */
+static int apart(const fl_planner *P) {
+  int64_t bytes = 0;
+  for (int64_t t = 0; t < P->cell.n; t++)
+    if (in_arena(&P->cell.at[t])) bytes += P->cell.at[t].bytes;
+  return P->p->device && bytes <= APART_MOST;
+}
+
+static int walk(fl_planner *P, int64_t n, const places *q, int keep, arena *a) {
   const int planted = FL_PLANTED(P->c, FL_PLANT_ADDRESS);
   int ok = 1;
   for (int64_t s = 0; ok && s < n; s++) {
     for (int32_t t = q->head[2 * s]; t >= 0; t = q->next[2 * t]) {
       fl_cell *c = &P->cell.at[t];
       c->place.byte = q->from[t] >= 0 ? P->cell.at[q->from[t]].place.byte : arena_take(a, c->bytes);
+      c->place.index = (int32_t)((c->bytes + 255) / 256);
     }
-    if (planted) { overlay(P, q->head, q->next, s); continue; }
+    if (planted) overlay(P, q->head, q->next, s);
+    if (planted || keep) continue;
     for (int32_t t = q->head[2 * s + 1]; ok && t >= 0; t = q->next[2 * t + 1])
       ok = q->heir[t] >= 0 || arena_give(a, P->cell.at[t].place.byte, P->cell.at[t].bytes);
   }
@@ -291,8 +303,9 @@ int fl_plan_place_memory(fl_planner *P, const fl_turn *turns, int64_t n, fl_plan
   const places q = { at, at + lists, at + lists + cells, at + lists + cells + cells / 2 };
   memset(q.heir, 0xFF, sizeof(int32_t) * cells);
   list_cells(P, turns, n, q.head, q.next);
-  if (!P->collected && !P->c->scan) share(P, turns, n, q.heir, q.from);
-  const int ok = walk(P, n, &q, &a);
+  const int keep = apart(P);
+  if (!P->collected && !P->c->scan && !keep) share(P, turns, n, q.heir, q.from);
+  const int ok = walk(P, n, &q, keep, &a);
   fl_free(P->mem, at, bytes);
   FL_DROP(P->mem, &a.holes);
   plan->arena_bytes = a.top;

@@ -379,7 +379,8 @@ static int describe(fl_planner *P, fl_plan *plan) {
     return 0;
   if (p->live.n) memcpy(plan->live, p->live.at, (size_t)p->live.n);
   if (p->key.n) memcpy(plan->key, p->key.at, (size_t)p->key.n);
-  for (int32_t i = 0; i < plan->next; i++) plan->ext[i].dtype = p->ext.at[i]->dtype;
+  for (int32_t i = 0; i < plan->next; i++)
+    plan->ext[i] = (fl_ext){ p->ext.at[i]->dtype, fl_program_home(p, p->ext.at[i]->buffer) };
   for (int32_t i = 0; i < plan->nfault; i++) plan->fault[i].node = P->fault.at[i];
   int32_t scalars = (int32_t)(4 * p->nodes.n);
   for (int64_t t = 0; t < p->nodes.n; t++) {

@@ -49,7 +49,7 @@ typedef enum { FL_K_MAP, FL_K_ROW, FL_K_COL } fl_kernel_kind;
 typedef enum { FL_AT_EXT, FL_AT_OUT, FL_AT_ARENA } fl_where;
 typedef struct fl_place {
   uint8_t where;
-  int32_t index;            /* EXT, OUT */
+  int32_t index;            /* EXT, OUT; ARENA: the size of the value there, in 256 bytes */
   int64_t byte;             /* ARENA: byte offset */
 } fl_place;
 

@@ -450,6 +450,14 @@ void fl_node_fail(fl_node *n, const char *message, uint32_t site) {
   fl_node_drop(n);
 }
 
+void fl_node_spoil(fl_node *n, const char *message, uint32_t site) {
+  assert(n->state == FL_STORED);
+  n->failed_site = site ? site : n->site;
+  n->error = fl_strdup(&n->ctx->mem, message);
+  n->state = FL_FAILED;
+  leave_buffer(n);
+}
+
 void fl_node_effect(fl_node *n) {
   n->effect = 1;
   n->ctx->effect = n;

@@ -162,6 +162,8 @@ void fl_node_settle(fl_node *n);           /* after a count was lowered: frees w
 void fl_node_store(fl_node *n, fl_buffer *buf, int64_t offset);
 /* message: "op: what", site: the line that recorded the failing op (0: n's own). */
 void fl_node_fail(fl_node *n, const char *message, uint32_t site);
+/* STORED to FAILED: a check of the run that computed n has failed, as is known only now. */
+void fl_node_spoil(fl_node *n, const char *message, uint32_t site);
 flame_status fl_node_raise(const fl_node *n);      /* of a FAILED node */
 /* The first marks n as a PENDING write to a target that had the value 'before'; the second ends
 ** that write as a copy of 'before', with which ops recorded later continue. */

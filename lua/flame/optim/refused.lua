@@ -18,11 +18,15 @@ local function restore(state, numbers)
   if state.count then flame.no_grad(state.count.fill_, state.count, state.step) end
 end
 
---- The step has raised: restores the numbers of the parameters that it has not written.
-local function take_back(taken)
-  local opt, made = taken.opt, 0
+--- The step has raised: restores the numbers of the parameters that it has not written. taken.late:
+--- what is wrong was told after it; of such a step all writes are refused, or none.
+function refused.take_back(taken)
+  local opt, made, whole = taken.opt, 0, false
+  for _, x in ipairs(taken.late and taken.changed or {}) do
+    whole = whole or internal.was_refused(x)             -- then so were those written since
+  end
   local function look(x, state, numbers)
-    if x == taken.at or internal.was_refused(x) then restore(state, numbers)
+    if whole or x == taken.at or internal.was_refused(x) then restore(state, numbers)
     else made = made + 1 end
   end
   for x, old in pairs(taken.old) do look(x, old.state, old.numbers) end
@@ -33,7 +37,7 @@ local function take_back(taken)
   if made == 0 then opt.steps = opt.steps - 1 end
 end
 
-local watched = { __close = function(taken, e) if e ~= nil then take_back(taken) end end }
+local watched = { __close = function(taken, e) if e ~= nil then refused.take_back(taken) end end }
 
 --- To be closed at the end of a step. changed: the list of tensors that the step changes, in which
 --- a parameter comes when its update is recorded.

@@ -121,6 +121,7 @@ typedef struct fl_cuda {
   fl_cu_event checked;            /* passes after the copy of the run's last checks */
   /* the copy of the checks is queued, or made, and was not read yet */
   uint8_t fault_pending;
+  int32_t first_check;            /* of a run whose checks are read later: its first that checks */
   fl_soon soon[FL_SOON_SLOTS];    /* a ring, as … */
   fl_ran ran[FL_SOON_RUNS];       /* … this is */
   uint32_t soon_turn, ran_turn;   /* number of those that were made */

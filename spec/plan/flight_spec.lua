@@ -1,0 +1,139 @@
+-- Runs on a GPU whose index checks are read later (src/engine/flight.h): random training loops
+-- (spec/support/late.lua), on a GPU that computes on the CPU (spec/support/machine.lua) or on the
+-- real one, have the values and writes of the CPU. A failure prints its seed and program.
+-- FLAME_FUZZ=n: n / 10 programs (50); FLAME_FUZZ_SEED=s: from seed s.
+local flame = require "flame"
+local machine = dofile("spec/support/machine.lua")
+local COUNT = (tonumber(os.getenv "FLAME_FUZZ") or 500) // 10
+local FIRST = tonumber(os.getenv "FLAME_FUZZ_SEED") or 1
+local has_gxx = os.execute("g++ --version >/dev/null 2>&1")
+local fake = flame.default_device() == "cpu" and { machine.new() }
+local environment = fake and
+  ("FAKE_CUDA=\"computes=1\" FLAME_REPLAY=2 FLAME_CACHE_DIR=%s/cache TMPDIR=%s"):format(fake[1],
+    fake[1])
+
+--- What a script prints, on the fake GPU or in this process.
+local function run(script)
+  if fake then return machine.run(fake[1], script, environment) end
+  local text = {}
+  local function print_to(...)
+    local line = table.pack(...)
+    for i = 1, line.n do line[i] = tostring(line[i]) end
+    text[#text + 1] = table.concat(line, "\t") .. "\n"
+  end
+  assert(load(script, "=script", "t", setmetatable({ print = print_to }, { __index = _G })))()
+  flame.default_device "cuda"
+  return table.concat(text)
+end
+
+--- Compares programs %d to %d with the CPU, with a planted bug (%d); with %d > 0 until one differs.
+--- Prints the first that differs; then how many do, whether some runs in flight had a bad index,
+--- and whether there were more than 20 of them.
+local loops <const> = [[
+local flame = require "flame"
+local M = dofile("spec/support/late.lua")
+local wrong, first, flights = 0, flame.internal.checked()
+for seed = %d, %d do
+  local program = M.make(seed)
+  flame.default_device "cpu"
+  local expected = M.run(program)
+  flame.default_device "cuda"
+  flame.internal.plant(%d)
+  local ok, got = pcall(M.run, program)
+  flame.internal.plant(0)
+  local d = ok and M.difference(expected, got) or not ok and got
+  if d then
+    wrong = wrong + 1
+    if wrong == 1 then print(seed, d, M.show(program)) end
+    if %d > 0 then break end
+  end
+end
+local faults, all = flame.internal.checked()
+print(wrong, faults - first > 2, all - flights > 20)]]
+
+local start <const> = [[
+local flame = require "flame"
+local nn, optim = flame.nn, flame.optim
+flame.default_device "cuda"
+flame.seed(3)
+local x = flame.randn(6, 4)
+local good = flame.tensor({ 1, 2, 3, 1, 2, 3 }, { dtype = "i64" })
+local bad = flame.tensor({ 1, 2, 3, 1, 9, 3 }, { dtype = "i64" })
+local function net_of(...)
+  local net = nn.Sequential(...)
+  local opt, last = optim.Adam(net:parameters(), { lr = 0.01 }), nil
+  return net, opt, function(t)
+    local loss = flame.cross_entropy(net(x), t)
+    opt:zero_grad()
+    loss:backward()
+    opt:step()
+    last = loss
+    return loss
+  end
+end
+local net, opt, step = net_of(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+]]
+
+local case = (not fake or has_gxx) and it or function(name) pending(name .. ": no g++") end
+
+describe("#cuda a repeated run", function()
+  teardown(function() if fake then machine.remove(fake[1]) end end)
+
+  case("agrees with the CPU in random training loops", function()
+    local text = run(loops:format(FIRST, FIRST + COUNT - 1, 0, 0))
+    assert.truthy(text:find(COUNT >= 50 and "^0\ttrue\ttrue\n$" or "^0\t"), text)
+  end)
+
+  for bug, what in pairs { [10] = "a step that does not wait for those that read what it writes",
+    [11] = "a bad index that fails what does not depend on it" } do
+    case("shows a planted bug: " .. what, function()
+      local text = run(loops:format(1, 120, bug, 1))
+      assert.truthy(text:find("\n1\t%a+\t%a+\n$"), text)
+    end)
+  end
+
+  case("tells a bad label at the next step, which is not made", function()
+    local text = run(start .. [[
+for i = 1, 6 do step(good) end
+local ok = pcall(step, bad)
+local steps = opt.steps
+local later, why = pcall(step, good)
+print(ok, steps, later, tostring(why):match "class 9 at position 5", opt.steps)
+local again = pcall(step, good)
+print(again, opt.steps)]])
+    assert.equal("true\t7\tfalse\tclass 9 at position 5\t6\ntrue\t7\n", text)
+  end)
+
+  case("tells it when a value is read, asked for or waited for", function()
+    local text = run(start .. [[
+for _, ask in ipairs { function(l) return l:item() end, flame.eval,
+  function() flame.synchronize() end,  function() return net[1].weight:totable() end, function() return opt:state_dict() end } do
+  for i = 1, 6 do step(good) end
+  local loss = step(bad)
+  local ok, why = pcall(ask, loss)
+  print(ok, why and tostring(why):match "class 9", pcall(step, good) and opt.steps)
+end]])
+    assert.equal(table.concat({ "false\tclass 9\t7", "false\tclass 9\t14", "false\tclass 9\t21",
+      "false\tclass 9\t28", "false\tclass 9\t35" }, "\n") .. "\n", text)
+  end)
+
+  case("is waited for if it writes what depends on no check", function()
+    local text = run(start .. [[
+local net, opt, step = net_of(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 3))
+for i = 1, 6 do step(good) end
+print(pcall(step, bad) == false, opt.steps)]])
+    assert.equal("true\t6\n", text)
+  end)
+
+  if fake then
+    case("is told at the end of the script", function()
+      local script = start .. "for i = 1, 6 do step(good) end step(bad)"
+      local pipe <close> = assert(io.popen(("FLAME_DEVICE=cuda %s FLAME_TEST_MACHINE=%s %s -e '%s' "
+        .. "2>&1; echo status $?"):format(environment, fake[1],
+        dofile("spec/support/interpreter.lua"), script)))
+      local text = pipe:read "a"
+      assert.truthy(text:find("class 9 at position 5", 1, true), text)
+      assert.truthy(text:find("status 1\n", 1, true), text)
+    end)
+  end
+end)

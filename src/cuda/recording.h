@@ -1,0 +1,85 @@
+/*
+** Inside replay: what a recording consists of (replay.c), and how its spans become graphs
+** (capture.c). See replay.h.
+*/
+#ifndef FL_CUDA_RECORDING_H
+#define FL_CUDA_RECORDING_H
+#include "cuda/replay.h"
+
+/* Most recordings of a plan; how many hashes of its last runs are kept; fewest steps of a graph. */
+enum { FL_RECORDINGS = 4, FL_REPLAY_SEEN = 8, FL_SPAN_LEAST = 3 };
+
+typedef struct fl_span {
+  int32_t from, to;
+  uint8_t sends;                  /* the record of checks */
+  fl_cu_graph graph;              /* owns the nodes below; NULL: run step by step */
+  fl_cu_graph_exec exec;
+} fl_span;
+
+/* A kernel that is launched by itself, with its parameters by value. */
+typedef struct fl_kernel_node {
+  const fl_kernel *kernel;
+  int32_t span, words, nscalar;
+  fl_cu_graph_node node;
+  fl_cu_kernel_node launch;       /* params: set at each use */
+  int64_t *word;                  /* as they are in the graph */
+  fl_text_scalar *scalar;         /* the words that are numbers of the script */
+} fl_kernel_node;
+
+/* The table, in device memory, of the parameters of a launch group of several kernels; it belongs
+** to this recording alone. */
+typedef struct fl_table {
+  const fl_step *step;
+  const fl_launch_group *group;
+  void *at;                       /* on the device … */
+  int64_t *rows;                  /* … and what it holds */
+} fl_table;
+
+struct fl_recording {
+  fl_cuda *s;
+  uint64_t hash, epoch;
+  int64_t used;
+  void *arena;
+  int32_t nread;                /* the plan's nread: spans end where a result that is read soon is
+                                ** copied to the host */
+  uint8_t grouped;              /* in a group of processes: spans end before steps that write homes
+                                ** (buffers of the script's tensors) */
+  int32_t nfrozen, nbound, nscalar;
+  void **frozen;                  /* addresses that the graphs hold as constants: parameters of
+                                  ** kernels that are not generated, and of copies */
+  void **bound;                   /* addresses of inputs and results that the graphs have */
+  fl_scalar *scalar;              /* scalars that the graphs have */
+  struct { fl_span *at; int64_t n, cap; } spans;
+  struct { fl_kernel_node *at; int64_t n, cap; } nodes;
+  struct { fl_table *at; int64_t n, cap; } tables;
+  int64_t next;                   /* span that is queued next */
+  uint8_t making;
+  const fl_binding *b;            /* while it is made */
+};
+
+struct fl_replay {                /* hangs on a plan */
+  fl_replay *next, *prev;         /* all of the device */
+  fl_cuda *s;                     /* NULL: the device was closed */
+  fl_mem *mem;
+  uint8_t *plain;                 /* per step: it cannot be captured */
+  int32_t nstep, turn, made;
+  int how;                        /* FLAME_REPLAY, when the plan was prepared */
+  struct { int32_t *at; int64_t n, cap; } frozen;      /* indices of inputs; those of results as
+                                                       ** ~index */
+  int64_t clock, counted;         /* counted: host bytes of this and its recordings that
+                                  ** p->total_bytes includes */
+  uint64_t seen[FL_REPLAY_SEEN];  /* hashes of what was frozen in the last runs … */
+  uint8_t times[FL_REPLAY_SEEN];  /* … and how often each occurred */
+  fl_recording *recording[FL_RECORDINGS];
+};
+
+/* ---- capture.c ---- */
+/* Makes the span (sequence of steps) from step 'from' on, with its graph if it can have one, and
+** adds it to the recording. A step that cannot be captured ends the span before it and gets a span
+** without a graph. open: as fl_replay_span has it. */
+flame_status fl_span_make(fl_cuda *s, fl_recording *w, const fl_plan *p, int32_t from,
+                          int open);
+/* driver: frees its graph; otherwise nothing. */
+void fl_span_free(fl_recording *w, fl_span *x, int driver);
+void fl_kernel_node_free(fl_mem *m, fl_kernel_node *x);
+#endif

@@ -1,0 +1,145 @@
+/* Runs whose index checks are read later: see flight.h. */
+#include "engine/flight.h"
+#include "base/hooks.h"
+#include "tensor/entry.h"
+
+/* ---- may it be in flight? -------------------------------------------------------------------- */
+
+/* Is the value of n that of a write which does not happen if a check fails, or a view of it? */
+static int is_written(const fl_node *n) {
+  const fl_node *q = n->base ? n->base : n;
+  return q->state == FL_PENDING && q->before && q->rests;
+}
+
+/* Sets rests of each node to the checks on which it depends, bit k for check k. 0: something is
+** computed from a write that may not happen. */
+static int mark(const fl_program *p, const fl_plan *plan) {
+  for (int64_t i = 0; i < p->nodes.n; i++) p->nodes.at[i]->rests = 0;
+  for (int32_t k = 0; k < plan->nfault; k++)
+    p->nodes.at[plan->fault[k].node]->rests |= (uint8_t)(1 << k);
+  for (int64_t i = 0; i < p->nodes.n; i++) {
+    fl_node *n = p->nodes.at[i];
+    for (int k = 0; k < (n->base ? 1 : n->nin); k++) {
+      const fl_node *q = n->base ? n->base : n->in[k];
+      if (!q || q->state != FL_PENDING) continue;
+      if (!n->base && is_written(q)) return 0;
+      n->rests |= q->rests;
+    }
+  }
+  return 1;
+}
+
+/* Bits 0 … k - 1 of rests are set and no others: k. -1: others are. */
+static int prefix(unsigned rests) {
+  int k = 0;
+  while (rests >> k & 1) k++;
+  return rests >> k ? -1 : k;
+}
+
+/* Can a failed check be told later, as far as result n is concerned? home: it is a write into its
+** target's buffer, which then keeps the old value. */
+static int allows(const fl_node *n, int home, int nfault) {
+  const int k = prefix(n->rests);
+  if (k < 0 || n->effect) return 0;
+  if (!home) return k == 0 || !n->before;
+  return k == nfault && n->before && (!n->entry || n->entry->leaf);
+}
+
+static int possible(const flame_context *c, const fl_program *p, const fl_plan *plan) {
+  if (plan->nfault < 1 || plan->nfault > FL_FLIGHT_SITES || c->group || c->scan ||
+      !mark(p, plan)) return 0;
+  for (int32_t i = 0; i < plan->nout; i++)
+    if (!allows(p->nodes.at[plan->out[i].node], plan->out[i].home >= 0, plan->nfault)) return 0;
+  return 1;
+}
+
+/* ---- beginning and landing ------------------------------------------------------------------- */
+
+static void let_go(flame_context *c, fl_flight *f) {
+  for (int64_t i = 0; i < f->out.n; i++) fl_buffer_release(c, f->out.at[i].buffer);
+  f->out.n = 0;
+  ((fl_engine *)c->engine)->flying -= f->open;
+  f->open = 0;
+}
+
+int fl_flight_begin(flame_context *c, const fl_program *p, const fl_plan *plan,
+                    fl_buffer *const *made) {
+  fl_engine *e = c->engine;
+  if (!possible(c, p, plan)) return 0;
+  if (!e->flight) e->flight = fl_zalloc(&c->mem, sizeof *e->flight * FL_MAX_DEVICES);
+  if (!e->flight) return 0;
+  fl_flight *f = &e->flight[p->device];
+  f->nsite = plan->nfault;
+  for (int32_t k = 0; k < f->nsite; k++) f->fact[k] = fl_fault_of(p, plan, k);
+  for (int32_t i = 0; i < plan->nout; i++) {
+    const int32_t home = plan->out[i].home;
+    const int sites = prefix(p->nodes.at[plan->out[i].node]->rests);
+    if (!sites) continue;
+    fl_flown *x = FL_PUSH(&c->mem, &f->out);
+    if (!x) {
+      let_go(c, f);
+      return 0;
+    }
+    *x = (fl_flown){ fl_buffer_retain(home >= 0 ? p->homes.at[home] : made[i]), sites, home >= 0 };
+  }
+  f->open = 1;
+  e->flying++;
+  e->flights++;
+  return 1;
+}
+
+/* Check k has failed, with this message: values that depend on it fail. Returns whether a write has
+** not happened. */
+static int fail_values(const flame_context *c, fl_flight *f, int32_t k, const char *why,
+                       uint32_t site) {
+  int refused = 0;
+  for (int64_t i = 0; i < f->out.n; i++) {
+    const fl_flown *x = &f->out.at[i];
+    if (x->sites <= k && !FL_PLANTED(c, FL_PLANT_LATE)) continue;
+    refused |= x->home;
+    for (fl_node *n = x->buffer->nodes, *next; n; n = next) {
+      next = n->bnext;
+      if (x->home) n->refused = 1;
+      else fl_node_spoil(n, why, site);
+    }
+  }
+  return refused;
+}
+
+static flame_status land(flame_context *c, fl_device *d, fl_flight *f) {
+  fl_fault fault = { .site = -1 };
+  flame_status s = d->table->checked(d, NULL, &fault, NULL);
+  if (s == FLAME_INTERRUPTED) return s;
+  if (s == FLAME_OK && fault.site >= 0) {
+    char why[sizeof c->err.message + 64];
+    ((fl_engine *)c->engine)->faults++;
+    s = fl_fault_tell(c, &f->fact[fault.site], &fault);
+    fl_error_text(&c->err, why, sizeof why);
+    if (fail_values(c, f, fault.site, why, c->err.site)) fl_raise_later(c);
+    fl_fail_dependents(c);
+  }
+  let_go(c, f);
+  return s;
+}
+
+flame_status fl_flight_land(flame_context *c) {
+  fl_engine *e = c->engine;
+  flame_status first = FLAME_OK;
+  for (int i = 0; e->flying && i < FL_MAX_DEVICES; i++) {
+    if (!e->flight[i].open) continue;
+    const flame_status s = land(c, &e->device[i], &e->flight[i]);
+    if (s == FLAME_INTERRUPTED) return s;
+    if (first == FLAME_OK) first = s;
+  }
+  return first;
+}
+
+void fl_flight_drop(flame_context *c) {
+  fl_engine *e = c->engine;
+  for (int i = 0; e->flight && i < FL_MAX_DEVICES; i++) {
+    let_go(c, &e->flight[i]);
+    FL_DROP(&c->mem, &e->flight[i].out);
+  }
+  fl_free(&c->mem, e->flight, sizeof *e->flight * FL_MAX_DEVICES);
+  e->flight = NULL;
+}

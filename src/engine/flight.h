@@ -1,0 +1,41 @@
+/*
+** Flights: runs on a GPU whose index checks are read later. A repeated run (a replay) is not
+** waited for, so that the host records the next step while the GPU computes this one: its values
+** are stored as if the checks had passed, and *landing* reads them. Evaluations, reads, saves,
+** transfers and flame-lua's end begin with landing. At most one run a device is in flight.
+**
+** If a check has failed, the values that depend on it become FAILED, and writes that depend on it
+** have not happened: kernels that write a tensor's buffer read the checks first. So a run may be
+** in flight only if
+** - all its writes depend on all its checks, and nothing else is computed from what they write;
+** - of two checks, what depends on the later one depends on the earlier one as well: of several
+**   failed checks, the GPU tells the first.
+** Other runs are waited for, as is the first run of a plan.
+*/
+#ifndef FL_ENGINE_FLIGHT_H
+#define FL_ENGINE_FLIGHT_H
+#include "engine/faults.h"
+
+enum { FL_FLIGHT_SITES = 8 };   /* most checks of a run in flight */
+
+/* A result that depends on the first 'sites' checks; the flight holds a reference to its buffer. */
+typedef struct fl_flown { fl_buffer *buffer; int32_t sites; uint8_t home; } fl_flown;
+
+typedef struct fl_flight {
+  uint8_t open;
+  int32_t nsite;
+  fl_fault_fact fact[FL_FLIGHT_SITES];
+  struct { fl_flown *at; int64_t n, cap; } out;
+} fl_flight;
+
+/* May the run, which is queued, be in flight? made: by result the buffer that its node will own,
+** NULL for a home. 1: it is now. 0: no, or no memory: its checks must be read. */
+int fl_flight_begin(flame_context *c, const fl_program *p, const fl_plan *plan,
+                    fl_buffer *const *made);
+/* Reads the checks of all runs in flight. BAD_VALUE, with its error: one has failed, and values and
+** writes are what they would be after a run that was waited for. INTERRUPTED: nothing has
+** changed. */
+flame_status fl_flight_land(flame_context *c);
+/* Lets go of what flights hold, without reading checks. */
+void fl_flight_drop(flame_context *c);
+#endif
