@@ -159,6 +159,18 @@ describe("a kernel's evaluation order", function()
     assert.same({ 0, 0, 1, 5, 7, 9 }, k(flame.tensor({ 5, 7 }, { dtype = "i32" })):totable())
   end)
 
+  it("has atomics where they stand, seen from one thread", function()
+    local k = flame.kernel { source = [[
+      struct P { int n, v; };
+      __global__ void k(const int *x, int *y) {
+        __shared__ int s; __shared__ P e[2];
+        s = x[1]; e[0] = {0, 1}; e[1] = {1, 2};
+        y[0] = s * 100 + atomicAdd(&s, 1); y[1] = s << atomicAdd(&s, -3); y[2] = atomicAdd(&s, 4) * 10 + s;
+        e[atomicSub(&e[1].n, 1) - 1] = e[1]; y[3] = e[0].n * 10 + e[0].v;
+      }]], grid = { 1 }, block = { 1 }, shape = { 4 } }
+    assert.same({ 505, 384, 37, 2 }, k(flame.tensor({ 0, 5, 7 }, { dtype = "i32" })):totable())
+  end)
+
   it("holds for gradients, too", function()
     local k = flame.kernel { source = [[
       __device__ double take(double *s) { *s = *s * *s; return *s; }

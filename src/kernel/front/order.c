@@ -46,11 +46,12 @@ static int see_read(void *arg, fl_kexpr *x) {
   return !e->found;
 }
 
-/* The variable that s writes; its index in *index. -1: none. Atomics do not count, since other
-** threads may come first anyway. */
-static int32_t written(const fl_kstmt *s, const fl_kexpr **index) {
-  *index = s->kind == FL_KS_STORE ? s->x[0] : NULL;
-  return s->kind == FL_KS_ASSIGN || s->kind == FL_KS_STORE ? s->var : -1;
+/* The variable that s writes; its index in *index. -1: none. Without 'atomics' these do not count:
+** no expression is refused for them, since other threads may come first anyway. */
+static int32_t written(const fl_kstmt *s, int atomics, const fl_kexpr **index) {
+  const int stores = s->kind == FL_KS_STORE || (atomics && s->kind == FL_KS_ATOMIC);
+  *index = stores ? s->x[0] : NULL;
+  return stores || s->kind == FL_KS_ASSIGN ? s->var : -1;
 }
 
 /* Sets e->found if s writes what e writes. Statements of called functions are left out. */
@@ -58,7 +59,7 @@ static int see_use(void *arg, fl_kstmt *s) {
   effect *e = arg;
   const fl_kexpr *index;
   if (s->called) return 0;
-  const int32_t var = written(s, &index);
+  const int32_t var = written(s, 0, &index);
   if (var >= 0 && is_same(e, var, index)) e->found = 1;
   return !e->found;
 }
@@ -104,8 +105,8 @@ fl_kblock fl_order_cut(const fl_kmark *m) {
 
 /* A search for effects (writes to variables). first: only variables with lower numbers count, those
 ** from before the operands were read, and pointers into one of several arrays. which: PLAIN:
-** effects of called functions are left out; ALL: they are not. meet: called for each effect; if it
-** returns true the search ends. */
+** effects of called functions and atomics are left out; ALL: they are not. meet: called for each
+** effect; if it returns true the search ends. */
 enum { PLAIN = 1, ALL };
 typedef struct effects {
   const fl_front *p;
@@ -119,7 +120,7 @@ static int see_effect(void *arg, fl_kstmt *s) {
   effects *a = arg;
   effect e = { .p = a->p };
   if (a->which == PLAIN && s->called) return 0;
-  e.var = written(s, &e.index);
+  e.var = written(s, a->which == ALL, &e.index);
   const int old = e.var >= 0 && (e.var < a->first || fl_turn_of(a->p, e.var));
   if (old && a->meet(a->with, &e)) a->found = e.var + 1;
   return !a->found;
