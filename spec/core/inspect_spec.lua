@@ -362,7 +362,7 @@ describe("FLAME_DEBUG", function()
     assert.equal(16, #tree)
     assert.truthy(text:find("kernel 'k' " .. tree .. ": adjoint of %d+, .*: %x+, %d+ plain,"), text)
     assert.truthy(text:find("kernel 'r' %x+: .*goto"), text)
-    assert.truthy(text:find("kernel 'k': strategies\n  line 1, x: atomic sum\n", 1, true),
+    assert.truthy(text:find("kernel 'k': strategies\n  line 1, x: stored, the only sum\n", 1, true),
       text)
     assert.falsy(run("FLAME_DEVICE=cpu FLAME_DEBUG=5", script):find("after reading", 1, true))
   end)

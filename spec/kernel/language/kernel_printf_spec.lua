@@ -46,6 +46,17 @@ describe("printf of a kernel", function()
     assert.equal(lines, output("", (script:gsub("DEVICE", '"cpu"'))))
     assert.equal(lines, output("--sim", (script:gsub("DEVICE", '"cuda"'))))
   end)
+  it("joins strings that stand side by side, however long", function()
+    local long = ("x"):rep(450)
+    local out = output("", ([[
+local flame = require "flame"
+local k = flame.kernel [=[__global__ void say(float *y, int n) {
+  if (threadIdx.x == 0) printf("%s" "%s" "end%%c\n", 33);
+  if (threadIdx.x < n) y[threadIdx.x] = 1;
+}]=]
+k:with { shape = { 4 } }(4):sum():item()]]):format(long, long))
+    assert.equal(long .. long .. "end!\n", out)
+  end)
   it("is limited as what the script writes, and goes where that goes", function()
     local out = output("", [[
 local flame = require "flame"

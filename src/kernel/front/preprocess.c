@@ -553,8 +553,11 @@ static void join_strings(fl_karena *a, fl_ktoks *out) {
     const fl_ktok *t = &out->at[i];
     fl_ktok *last = n ? &out->at[n - 1] : NULL;
     if (last && last->kind == FL_TOK_STRING && t->kind == FL_TOK_STRING) {
-      last->text = fl_karena_printf(a, "%.*s%.*s", (int)last->n, last->text, (int)t->n, t->text);
-      last->n = last->text ? last->n + t->n : 0;
+      char *text = fl_karena_new(a, (size_t)(last->n + t->n) + 1);       /* with zeros in it */
+      if (text) memcpy(text, last->text, (size_t)last->n);
+      if (text) memcpy(text + last->n, t->text, (size_t)t->n);
+      last->text = text;
+      last->n = text ? last->n + t->n : 0;
     } else {
       out->at[n++] = *t;
     }

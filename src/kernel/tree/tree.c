@@ -76,12 +76,15 @@ char *fl_karena_str(fl_karena *a, const char *s, size_t n) {
 }
 
 char *fl_karena_printf(fl_karena *a, const char *fmt, ...) {
-  char text[512];
-  va_list list;
+  va_list list, again;
   va_start(list, fmt);
-  vsnprintf(text, sizeof text, fmt, list);
+  va_copy(again, list);
+  const int n = vsnprintf(NULL, 0, fmt, list);
+  char *text = n < 0 ? NULL : fl_karena_new(a, (size_t)n + 1);
+  if (text) vsnprintf(text, (size_t)n + 1, fmt, again);
+  va_end(again);
   va_end(list);
-  return fl_karena_str(a, text, strlen(text));
+  return text;
 }
 
 /* ---- types ------------------------------------------------------------------------------- */
