@@ -167,7 +167,7 @@ print(k:source("adjoint"))]]
     with_machine(gpu, function(_, run)
       local text = run(script, "FAKE_CUDA=computes=1 NVTX_INJECTION64_PATH=libcuda.so.1")
       assert(text:find("320.0", 1, true), text)
-      local line = text:match("#line (%d+) \"[^\"\n]*script.lua\"\n[^\n]*sum_grad_x[^\n]*%+")
+      local line = text:match("#line (%d+) \"[^\"\n]*script.lua\"\n[^\n]*d_t%d+ = %(d_t%d+ %+ ")
       assert.equal("7", line, text)
       local plain = run(script, "FAKE_CUDA=computes=1")
       assert(plain:find("320.0", 1, true), plain)

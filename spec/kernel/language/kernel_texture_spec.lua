@@ -234,9 +234,11 @@ describe("a texture of linear memory", function()
       ["y[i] = tex1D<float>(t, i);"] = "textures that filter .*tex1D.*or by tex1Dfetch",
       ["y[i] = tex3DLod<float>(t, i, 0, 0, 0);"] = "textures that filter .*tex3DLod",
     } do
-      assert.matches("kernel 'k', line 14: " .. why, message(flame.kernel, source(body)))
+      -- an error about a parameter names the script's line as well
+      local text = message(flame.kernel, source(body)):gsub(" %(%S+:%d+%)", "")
+      assert.matches("kernel 'k', line 14: " .. why, text)
     end
-    assert.matches("line 2: texture 't' is read as 'int'", message(flame.kernel, [[
+    assert.matches("line 2 %(%S+:%d+%): texture 't' is read as 'int'", message(flame.kernel, [[
       __global__ void k(cudaTextureObject_t t, float *y) {
         y[0] = tex1Dfetch<float>(t, 0) * tex1Dfetch<int>(t, 0); }]]))
     assert.matches("in a struct", message(function()
