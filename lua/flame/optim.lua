@@ -337,9 +337,9 @@ end
 
 -- Raises what the checks of the last step have found, which a GPU tells late: then it was refused.
 local function told(self)
-  local last <close> = self.unsure
-  self.unsure = false
+  local last <close> = self.unsure               -- an error takes it back
   local faults = internal.checked()
+  self.unsure = false
   if last and faults > self.faults then refused.take_back(last) end      -- a read has told it
   self.faults = faults
 end
@@ -359,8 +359,7 @@ put(Optimizer, "Optimizer:step(closure?: fn) -> any", function(self, closure)
   local shared_out = flame.no_grad(update_in_scope, self, taken)
   if #changed > 0 then internal.eval_list(changed) end
   if #shared_out > 0 then flame.no_grad(parts.spread, shared_out) end
-  local after = rawget(internal, "after_step")                   -- set by flame-lua --watch
-  if after then after() end
+  if rawget(internal, "after_step") then internal.after_step() end     -- of flame-lua --watch
   taken.late, self.unsure = true, taken
   return loss
 end)
@@ -408,6 +407,7 @@ end
 
 --- Restores what state_dict gave; there must be equally many groups and parameters.
 put(Optimizer, "Optimizer:load_state_dict(state: table)", function(self, saved)
+  self.unsure = false
   if type(saved.param_groups) ~= "table" or type(saved.state) ~= "table" then
     fail("load_state_dict: need what an optimiser's state_dict() gave")
   end

@@ -4,9 +4,9 @@
 --
 -- Programs vary in the optimiser, the number and the sizes of layers, what is checked (labels, or
 -- also rows that are gathered), whether a value depends on one check alone, which steps are bad,
--- whether a buffer is written that depends on no check, and what is read, kept, written or viewed
--- between steps. They do not have: other dtypes than f32, several devices, user kernels, nets in
--- groups of processes.
+-- whether a buffer is written that depends on no check, whether weights are measured before a step
+-- or written again after it, and what is read, kept, written or viewed between steps. They do not
+-- have: other dtypes than f32, several devices, user kernels, nets in groups of processes.
 local flame = require "flame"
 local nn, optim = require "flame.nn", require "flame.optim"
 local T = dofile("spec/support/program_draw.lua")
@@ -25,7 +25,8 @@ function M.make(seed)
   return { seed = seed, bad = bad, between = between, layers = r.int(1, 3), width = r.int(3, 40),
     rule = r.pick(norm and { "SGD", "Momentum" }
       or { "SGD", "Momentum", "Adam", "AdamW", "RMSprop" }),
-    gathers = r.chance(0.6), sums = r.chance(0.4), norm = norm, clips = r.chance(0.3) }
+    gathers = r.chance(0.6), sums = r.chance(0.4), norm = norm, clips = r.chance(0.3),
+    weighs = r.chance(0.2), clamps = r.chance(0.2) }
 end
 
 local rules = {
@@ -97,9 +98,16 @@ function M.run(program)
     local own = program.bad[i] and (program.bad[i] == "labels" or program.gathers)
     local function step()
       if program.clips then nn.utils.clip_grad_norm_(params, 1) end
+      if program.weighs then kept[#kept + 1] = params[1]:detach():square():sum():sqrt() end
       opt:step()
     end
-    if not pcall(step) and not own then step() end       -- an earlier step was told
+    if not pcall(step) and not own then                   -- an earlier step was told
+      if program.weighs then kept[#kept] = nil end
+      step()
+    end
+    if program.clamps then
+      for _, p in ipairs(params) do flame.no_grad(p.clamp_, p, -0.2, 0.2) end
+    end
     if program.between[i] then
       local ok, y = pcall(between[program.between[i]], loss)
       kept[#kept + 1] = ok and y or not ok and "failed" or nil
@@ -140,7 +148,8 @@ function M.show(program)
   return ("%s, %d layers%s%s%s: %s"):format(program.rule, program.layers,
     (program.gathers and ", gathers" or "") .. (program.sums and ", sums" or ""),
     program.norm and ", norm" or "",
-    program.clips and ", clips" or "", table.concat(t, " "))
+    (program.clips and ", clips" or "") .. (program.weighs and ", weighs" or "")
+    .. (program.clamps and ", clamps" or ""), table.concat(t, " "))
 end
 
 return M

@@ -8,7 +8,7 @@
 */
 #include "cli/cli.h"
 #include "flame.h"
-#include "engine/engine.h"
+#include "engine/flight.h"
 #include "group/group.h"
 #include "lua/heap.h"
 #include "lua/hook.h"
@@ -135,12 +135,17 @@ int fl_cli_string(const fl_cli *c, const char *text, const char *chunk_name) {
 }
 
 int fl_cli_finish(const fl_cli *c) {
-  const flame_context *f = flame_lua_context(c->L);
+  flame_context *f = flame_lua_context(c->L);
   if (!f || !f->engine) return LUA_OK;
   if (f->group && f->effect)
     return fl_cli_string(c, "require('flame').eval()", "=end of the script");
   if (!((const fl_engine *)f->engine)->flying) return LUA_OK;
-  return fl_cli_string(c, "require('flame').internal.checked()", "=end of the script");
+  if (fl_flight_land(f) == FLAME_OK) return LUA_OK;
+  char place[96] = "", text[sizeof f->error_text + 100];
+  if (f->up->place) f->up->place(f, f->err.site, place);
+  snprintf(text, sizeof text, "%s%s%s", place, place[0] ? ": " : "", flame_error(f));
+  fl_cli_message(c->name, text);
+  return LUA_ERRRUN;
 }
 
 int fl_cli_file(const fl_cli *c, const char *path) {

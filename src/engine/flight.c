@@ -2,6 +2,7 @@
 #include "engine/flight.h"
 #include "base/hooks.h"
 #include "tensor/entry.h"
+#include <string.h>
 
 /* ---- may it be in flight? -------------------------------------------------------------------- */
 
@@ -36,20 +37,30 @@ static int prefix(unsigned rests) {
   return rests >> k ? -1 : k;
 }
 
-/* Can a failed check be told later, as far as result n is concerned? home: it is a write into its
-** target's buffer, which then keeps the old value. */
-static int allows(const fl_node *n, int home, int nfault) {
+/* The first step that writes homes: it and other such steps do nothing if a check has failed, also
+** for other values that they or steps after them compute. */
+static int32_t first_commit(const fl_plan *plan) {
+  int32_t i = 0;
+  while (i < plan->nstep && !plan->step[i].commits) i++;
+  return i;
+}
+
+/* Can a failed check be told later, as far as result o of node n is concerned? A write into its
+** target's buffer must leave there the value of before the run. */
+static int allows(const fl_node *n, const fl_out *o, int nfault, int32_t commit) {
   const int k = prefix(n->rests);
   if (k < 0 || n->effect) return 0;
-  if (!home) return k == 0 || !n->before;
-  return k == nfault && n->before && (!n->entry || n->entry->leaf);
+  if (o->home < 0) return (k == 0 || !n->before) && (k == nfault || o->step < commit);
+  return k == nfault && n->before && n->before->state == FL_STORED &&
+         (!n->entry || n->entry->leaf);
 }
 
 static int possible(const flame_context *c, const fl_program *p, const fl_plan *plan) {
   if (plan->nfault < 1 || plan->nfault > FL_FLIGHT_SITES || c->group || c->scan ||
       !mark(p, plan)) return 0;
+  const int32_t commit = first_commit(plan);
   for (int32_t i = 0; i < plan->nout; i++)
-    if (!allows(p->nodes.at[plan->out[i].node], plan->out[i].home >= 0, plan->nfault)) return 0;
+    if (!allows(p->nodes.at[plan->out[i].node], &plan->out[i], plan->nfault, commit)) return 0;
   return 1;
 }
 
@@ -108,15 +119,20 @@ static int fail_values(const flame_context *c, fl_flight *f, int32_t k, const ch
 
 static flame_status land(flame_context *c, fl_device *d, fl_flight *f) {
   fl_fault fault = { .site = -1 };
+  const fl_error before = c->err;
+  memset(&c->err, 0, sizeof c->err);
   flame_status s = d->table->checked(d, NULL, &fault, NULL);
   if (s == FLAME_INTERRUPTED) return s;
+  if (s == FLAME_OK) c->err = before;
   if (s == FLAME_OK && fault.site >= 0) {
     char why[sizeof c->err.message + 64];
     ((fl_engine *)c->engine)->faults++;
+    memset(&c->err, 0, sizeof c->err);
     s = fl_fault_tell(c, &f->fact[fault.site], &fault);
     fl_error_text(&c->err, why, sizeof why);
     if (fail_values(c, f, fault.site, why, c->err.site)) fl_raise_later(c);
     fl_fail_dependents(c);
+    if (before.code != FLAME_OK) c->err = before;
   }
   let_go(c, f);
   return s;

@@ -7,7 +7,10 @@
 ** If a check has failed, the values that depend on it become FAILED, and writes that depend on it
 ** have not happened: kernels that write a tensor's buffer read the checks first. So a run may be
 ** in flight only if
-** - all its writes depend on all its checks, and nothing else is computed from what they write;
+** - all its writes depend on all its checks, each is the only one of its target, and nothing else
+**   is computed from what they write;
+** - values that do not depend on all checks are computed before the first step that writes, since
+**   such a step does nothing at all if a check has failed;
 ** - of two checks, what depends on the later one depends on the earlier one as well: of several
 **   failed checks, the GPU tells the first.
 ** Other runs are waited for, as is the first run of a plan.

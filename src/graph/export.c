@@ -162,7 +162,7 @@ flame_status fl_export_begin(fl_export *x, int nin, flame_tensor *const *in) {
   drop_after(x);
   drop_inputs(x);
   flame_status e = fl_evaluate_all(c);
-  if (e == FLAME_OK) e = fl_flight_land(c);
+  if (e == FLAME_OK && (e = fl_flight_land(c)) != FLAME_OK) fl_tell_untold(c);
   for (int i = 0; e == FLAME_OK && i < nin; i++) e = place_input(x, in[i]);
   if (e == FLAME_OK) e = remember(x);
   if (e != FLAME_OK) {

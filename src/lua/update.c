@@ -266,7 +266,11 @@ static int eval_list(lua_State *L) {
 /* core.was_refused(x): was the last write of x refused? x then has the value of before. */
 static int was_refused(lua_State *L) {
   const fl_box *x = fl_arg_tensor(L, 1, "step", "parameter");
-  lua_pushboolean(L, x->t->node && x->t->node->refused);
+  const fl_node *n = x->t->node;
+  int refused = n && n->refused;
+  for (const fl_node *q = n && n->home ? n->home->nodes : NULL; q; q = q->bnext)
+    refused |= q->refused;                       /* n is a write that was recorded since */
+  lua_pushboolean(L, refused);
   return 1;
 }
 

@@ -18,16 +18,19 @@ local function restore(state, numbers)
   if state.count then flame.no_grad(state.count.fill_, state.count, state.step) end
 end
 
---- The step has raised: restores the numbers of the parameters that it has not written. taken.late:
---- what is wrong was told after it; of such a step all writes are refused, or none.
+--- The step has raised: restores the numbers of the parameters that it has not written.
+--- taken.late: what is wrong was told after it; of such a step a device's writes are all refused,
+--- or none.
 function refused.take_back(taken)
-  local opt, made, whole = taken.opt, 0, false
+  local opt, made, whole, any = taken.opt, 0, {}, not taken.late
   for _, x in ipairs(taken.late and taken.changed or {}) do
-    whole = whole or internal.was_refused(x)             -- then so were those written since
+    if internal.was_refused(x) then whole[tostring(x.device)], any = true, true end
   end
+  if not any then return end
+  opt.unsure = false
   local function look(x, state, numbers)
-    if whole or x == taken.at or internal.was_refused(x) then restore(state, numbers)
-    else made = made + 1 end
+    local lost = whole[tostring(x.device)] or x == taken.at or internal.was_refused(x)
+    if lost then restore(state, numbers) else made = made + 1 end
   end
   for x, old in pairs(taken.old) do look(x, old.state, old.numbers) end
   for _, x in ipairs(taken.changed) do

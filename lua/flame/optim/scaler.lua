@@ -81,6 +81,7 @@ return function(optim, shared)
     end
     local _ <close> = recording.unpin
     recording.pin()
+    flame.internal.checked()          -- raises what an earlier step has to tell, before a change
     flame.no_grad(function()
       local gradients, params = each_gradient(opt)
       for _, g in ipairs(gradients) do
@@ -103,6 +104,7 @@ return function(optim, shared)
     end
     before_change(self)
     if not self.seen[opt] then self:unscale(opt) end
+    flame.internal.checked()
     local seen = self.seen[opt]
     seen.stepped = true
     if seen.bad == 0 then return opt:step(...) end

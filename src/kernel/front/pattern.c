@@ -2,9 +2,11 @@
 ** Partial specialisations: "template <class T> struct V<T *>", "V<const T>", "V<T, 0>", "V<T, T>",
 ** "V<Vec<T, N>>". A parameter is deduced where it occurs alone, beside const, '*' and '&', or as an
 ** argument of another template; then the pattern is read with the deduced parameters and must give
-** the arguments. Of two that fit, the more special one has more words.
+** the arguments. Of two that fit, that one is taken which is the other with more of const, '*' and
+** '&', or with a name or number for a parameter (narrows); where neither is, both are refused.
 */
 #include "kernel/front/template.h"
+#include <string.h>
 
 /* What stands beside the name of T in "const T", "T *", "const T &": n words. fixed: T itself is
 ** const; ref: 1 for &, 2 for &&; name: the token T. */
@@ -31,8 +33,11 @@ static void deduce_type(const fl_kdeduction *d, int which, const around *a, cons
   int is_const = arg->is_const, ref = arg->ref;
   if (a->ref && ref != a->ref) return;
   if (a->ref) ref = 0;
-  if (a->stars && (a->stars > 1 || ref || t->kind != FL_C_POINTER)) return;
-  if (a->stars) is_const = t->const_of, t = t->of;
+  if (a->stars && ref) return;
+  for (int k = 0; k < a->stars; k++) {
+    if (t->kind != FL_C_POINTER) return;
+    is_const = t->const_of, t = t->of;
+  }
   if (a->fixed && (!is_const || ref)) return;
   fl_deduce_type(d, which, t, is_const && !a->fixed, ref);
 }
@@ -81,6 +86,37 @@ static int fits(fl_front *p, const fl_ktemplate *t, const fl_kpattern *s, const 
   return !p->failed && n == t->n_tparams && fl_template_same(again, args, n);
 }
 
+/* The index of the pattern's parameter that the token names; -1: none. */
+static int param_of(const fl_kpattern *s, const fl_ktok *t) {
+  for (int i = 0; i < s->n_tparams; i++)
+    if (s->tparams[i].name && fl_ktok_is(t, s->tparams[i].name)) return i;
+  return -1;
+}
+
+static int is_same_token(const fl_ktok *a, const fl_ktok *b) {
+  return a->kind == b->kind && a->n == b->n && !memcmp(a->text, b->text, (size_t)a->n);
+}
+
+/* Is pattern a that of b with more of const, '*' and '&', or with a name or number where b has a
+** parameter? Then a is the more special one. Not if b names a parameter twice: that would stand for
+** two parts of a. */
+static int narrows(const fl_front *p, const fl_kpattern *a, const fl_kpattern *b) {
+  uint64_t seen = 0;
+  int64_t j = b->pattern;
+  if (b->n_tparams > 64) return 0;
+  for (int64_t i = a->pattern; i < a->at; i++) {
+    const fl_ktok *x = &p->toks.at[i], *y = &p->toks.at[j];
+    const int c = fl_ktok_punct(x), is_const = fl_ktok_is(x, "const");
+    const int which = j < b->at ? param_of(b, y) : -1;
+    const int same = j < b->at && (which >= 0 ? !c && !is_const : is_same_token(x, y));
+    if (same && which >= 0 && seen >> which & 1) return 0;
+    if (same) j++;
+    else if (c != '*' && c != '&' && !is_const) return 0;
+    if (same && which >= 0) seen |= UINT64_C(1) << which;
+  }
+  return j == b->at;
+}
+
 const fl_kpattern *fl_pattern_find(fl_front *p, const fl_ktemplate *t, const fl_symbol *args,
                                    fl_symbol **env, int32_t line) {
   const fl_kpattern *found = NULL;
@@ -88,9 +124,9 @@ const fl_kpattern *fl_pattern_find(fl_front *p, const fl_ktemplate *t, const fl_
   for (const fl_kpattern *s = t->patterns; s && !p->failed; s = s->next) {
     fl_symbol *now = fl_karena_new(p->a, (FL_K_MAX_TPARAMS + 1) * sizeof *now);
     if (!now || !fits(p, t, s, args, now)) continue;
-    const int64_t words = s->at - s->pattern, most = found ? found->at - found->pattern : 0;
-    two = words == most || (two && words < most);
-    if (words < most) continue;
+    const int less = found && narrows(p, found, s), more = found && narrows(p, s, found);
+    two |= found && less == more;
+    if (less) continue;
     found = s;
     *env = now;
   }

@@ -48,7 +48,7 @@ void *fl_karena_new(fl_karena *a, size_t bytes);            /* zeroed, aligned t
 ** NULL: no memory. */
 void *fl_karena_room(fl_karena *a, void *at, int n, int32_t *cap, size_t size);
 char *fl_karena_str(fl_karena *a, const char *s, size_t n); /* NUL-terminated copy */
-/* Formats a text; what is beyond 511 bytes is cut off. */
+/* Formats a text. */
 char *fl_karena_printf(fl_karena *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* ---- types ------------------------------------------------------------------------------- */
