@@ -4,6 +4,7 @@
 */
 #include "cuda/recording.h"
 #include "cuda/waits.h"
+#include <assert.h>
 #include <string.h>
 
 enum { CAPTURE_RELAXED = 2, SET_DEPENDENCIES = 1 };      /* of the driver */
@@ -113,13 +114,15 @@ static int set_waits(fl_cuda *s, ends *x, int32_t i) {
   const int32_t *on, n = fl_waits_of(x->waits, i, &on);
   for (int32_t j = 0; j < n; j++)
     for (int32_t k = x->first[on[j] - x->from]; k < x->first[on[j] - x->from + 1]; k++) {
+      assert(x->node.at);
       if (has_node(x, before, x->node.at[k])) continue;
       fl_cu_graph_node *at = FL_PUSH(s->mem, &x->node);
       if (!at) return 0;
       *at = x->node.at[k];
     }
   const fl_cu_result r = s->cu->StreamCaptureDepend(
-      s->stream, x->node.at + before, NULL, (size_t)(x->node.n - before), SET_DEPENDENCIES);
+      s->stream, x->node.at ? x->node.at + before : NULL, NULL, (size_t)(x->node.n - before),
+      SET_DEPENDENCIES);
   x->node.n = before;
   return r == FL_CU_OK;
 }
