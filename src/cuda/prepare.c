@@ -5,7 +5,8 @@
 ** A step may have several instances: kernels of one structure, for different tensors. They are
 ** grouped by the text that they need. A group of one gets its parameters by value; a larger one is
 ** one launch over a table in device memory. Scratch, counters and scalars are shared by all
-** launches, as everything is queued on one stream.
+** launches: these are queued on one stream, and in a graph those that use the same memory wait for
+** each other (waits.h).
 */
 #include "cuda/prepared.h"
 #include "cuda/steps.h"

@@ -3,7 +3,8 @@
 ** (fl_tensor) names one and a write makes the handle name another (docs/design.md 1.3).
 **
 ** Life. PENDING: in the window, to be computed. STORED: has bytes at buffer + offset,
-** seen through 'layout'. FAILED: will never have a value; error says why.
+** seen through 'layout'. FAILED: will never have a value; error says why. A STORED node becomes
+** FAILED if a check of its run is read later and has failed (fl_node_spoil).
 ** NUMBER: a Lua number that is passed to a builder; in no window.
 **
 ** Who holds a node:

@@ -110,7 +110,7 @@ typedef struct fl_cuda {
   fl_replay *replays;             /* the same */
   uint64_t epoch;                 /* number of times that the memory below has moved */
   uint8_t capturing;              /* fl_capture */
-  void *scratch;                  /* shared by all launches: one stream */
+  void *scratch;                  /* shared by all launches, which use it in turn */
   int64_t scratch_bytes;
   void *counters;                 /* counters that are zero between launches */
   int64_t counter_bytes;
