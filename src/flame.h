@@ -163,7 +163,9 @@ FLAME_API size_t flame_dtype_size(flame_dtype t);               /* bytes of an e
 FLAME_API flame_status flame_item(flame_tensor *x, double *value);          /* one element */
 /* row-major, x's dtype */
 FLAME_API flame_status flame_read(flame_tensor *x, void *out, size_t bytes);
-FLAME_API flame_status flame_eval(flame_context *c);                      /* all that is recorded */
+/* All that is recorded. On a GPU the index checks of a run that repeats an earlier one are read
+** later: by the next of these three, flame_synchronize, or the next evaluation. */
+FLAME_API flame_status flame_eval(flame_context *c);
 
 /* ---- devices and memory ---------------------------------------------------------------------- */
 FLAME_API int flame_device_count(flame_context *c);    /* number of GPUs: "cuda:0" up to one less */

@@ -126,14 +126,36 @@ print(pcall(step, bad) == false, opt.steps)]])
   end)
 
   if fake then
-    case("is told at the end of the script", function()
-      local script = start .. "for i = 1, 6 do step(good) end step(bad)"
-      local pipe <close> = assert(io.popen(("FLAME_DEVICE=cuda %s FLAME_TEST_MACHINE=%s %s -e '%s' "
-        .. "2>&1; echo status $?"):format(environment, fake[1],
-        dofile("spec/support/interpreter.lua"), script)))
-      local text = pipe:read "a"
-      assert.truthy(text:find("class 9 at position 5", 1, true), text)
-      assert.truthy(text:find("status 1\n", 1, true), text)
+    for last, status in pairs { ["step(bad)"] = 1, ["step(bad) require = nil"] = 1,
+      ["step(bad) os.exit()"] = 1, ["step(bad) os.exit(true, true)"] = 1,
+      ["step(bad) os.exit(3)"] = 3 } do
+      case("is told at the end of a script that ends with " .. last, function()
+        local script = start .. "for i = 1, 6 do step(good) end " .. last
+        local pipe <close> = assert(io.popen(("FLAME_DEVICE=cuda %s FLAME_TEST_MACHINE=%s %s "
+          .. "-e '%s' 2>&1; echo status $?"):format(environment, fake[1],
+          dofile("spec/support/interpreter.lua"), script)))
+        local text = pipe:read "a"
+        assert.truthy(text:find("class 9 at position 5", 1, true), text)
+        assert.truthy(text:find(("status %d\n"):format(status), 1, true), text)
+      end)
+    end
+    case("whose device is lost leaves values on the CPU", function()
+      for call = 6, 8 do                              -- the sixth step is in flight
+        local text = machine.run(fake[1], start .. [[
+local there = flame.ones(3, { device = "cpu" })
+flame.eval(there)
+for i = 1, 6 do step(good) end
+print(there:sum():item())
+print(pcall(function() return (net[1].weight * 2):sum():item() end))
+print(pcall(function() return (net[1].weight * 3):sum():item() end))
+print((there * 2):sum():item())]], (environment:gsub("computes=1",
+          ("computes=1 fail=EventQuery:%d:700"):format(call))))
+        assert.truthy(text:find("is lost", 1, true), text)
+        assert.truthy(text:find("^3.0\n.*\n6.0\n$"), text)
+      end
+    end)
+    case("that has failed leaves a script that ends well its status", function()
+      run(start .. "for i = 1, 6 do step(good) end require = nil os.exit(0)")
     end)
   end
 end)

@@ -5,8 +5,9 @@
 -- Programs vary in the optimiser, the number and the sizes of layers, what is checked (labels, or
 -- also rows that are gathered), whether a value depends on one check alone, which steps are bad,
 -- whether a buffer is written that depends on no check, whether weights are measured before a step
--- or written again after it, and what is read, kept, written or viewed between steps. They do not
--- have: other dtypes than f32, several devices, user kernels, nets in groups of processes.
+-- or written again after it, the dtypes of values (f32, f64) and of positions, and what is read,
+-- kept, written or viewed between steps. They do not have: half types, several devices, user
+-- kernels, nets in groups of processes.
 local flame = require "flame"
 local nn, optim = require "flame.nn", require "flame.optim"
 local T = dofile("spec/support/program_draw.lua")
@@ -26,7 +27,8 @@ function M.make(seed)
     rule = r.pick(norm and { "SGD", "Momentum" }
       or { "SGD", "Momentum", "Adam", "AdamW", "RMSprop" }),
     gathers = r.chance(0.6), sums = r.chance(0.4), norm = norm, clips = r.chance(0.3),
-    weighs = r.chance(0.2), clamps = r.chance(0.2) }
+    weighs = r.chance(0.2), clamps = r.chance(0.2), dtype = r.pick { "f32", "f32", "f64" },
+    index = r.pick { "i64", "i64", "i32" } }
 end
 
 local rules = {
@@ -56,17 +58,17 @@ local function positions(program, i, what, n)
   local list = {}
   for k = 1, ROWS do list[k] = (k * i) % n + 1 end
   if program.bad[i] == what then list[i % ROWS + 1] = n + 1 + i end
-  return flame.tensor(list, { dtype = "i64" })
+  return flame.tensor(list, { dtype = program.index })
 end
 
 --- Runs a program. Returns numbers: the weights at the end, those that were read on the way, and
 --- the optimiser's count of steps.
 function M.run(program)
   flame.seed(program.seed)
-  local net = net_of(program)
+  local net = net_of(program):to(program.dtype)
   local params = net:parameters()
   local opt = rules[program.rule](params)
-  local x = flame.randn(ROWS, COLUMNS)
+  local x = flame.randn(ROWS, COLUMNS):to(program.dtype)
   local out, kept = {}, {}
   --- A read may tell what an earlier step has done; then it is made again.
   local function read(t)
@@ -145,7 +147,8 @@ function M.show(program)
   for i = 1, STEPS do
     t[i] = ("%s/%s"):format(program.bad[i] or "-", program.between[i] or "-")
   end
-  return ("%s, %d layers%s%s%s: %s"):format(program.rule, program.layers,
+  return ("%s, %s, %s, %d layers%s%s%s: %s"):format(program.rule, program.dtype, program.index,
+    program.layers,
     (program.gathers and ", gathers" or "") .. (program.sums and ", sums" or ""),
     program.norm and ", norm" or "",
     (program.clips and ", clips" or "") .. (program.weighs and ", weighs" or "")

@@ -22,12 +22,13 @@ int fl_cli_call(lua_State *L, int narg, int nres);
 /* Prints the error on top, if status is one, and pops it. Returns status. */
 int fl_cli_report(const fl_cli *c, int status);
 void fl_cli_message(const char *name, const char *text);      /* to stderr, with newline */
-/* All functions from here on but fl_cli_finish and fl_cli_make_arg: run a chunk each, report its
-** error, if any, and return the status of the call. */
+/* All functions from here on but fl_cli_finish, fl_cli_tell_at_exit and fl_cli_make_arg: run a
+** chunk each, report its error, if any, and return the status of the call. */
 int fl_cli_string(const fl_cli *c, const char *text, const char *chunk_name);
-/* After a script that succeeded: runs collectives that nothing has read yet, so that what goes
-** wrong in them is an error of the script. */
+/* After a script that succeeded: runs collectives that nothing has read yet, and reads the checks
+** of the last run on a GPU, so that what went wrong in them is an error of the script. */
 int fl_cli_finish(const fl_cli *c);
+void fl_cli_tell_at_exit(fl_cli *c);                           /* makes os.exit read them, too */
 int fl_cli_file(const fl_cli *c, const char *path);            /* NULL: stdin */
 int fl_cli_script(const fl_cli *c, int at);                    /* argv[at] with its arguments */
 int fl_cli_library(const fl_cli *c, const char *spec);         /* "mod" or "g=mod" */

@@ -204,6 +204,7 @@ static int start_bundle(fl_cli *c) {
   luaL_checkversion(c->L);
   c->bare = 1;
   open_libraries(c->L, NO_ENVIRONMENT);
+  fl_cli_tell_at_exit(c);
   fl_cli_make_arg(c, 0);
   lua_gc(c->L, LUA_GCRESTART);
   lua_gc(c->L, LUA_GCGEN, 0, 0);
@@ -248,6 +249,7 @@ static int protected_main(lua_State *L) {
   if (flags & SHOW_VERSION) print_banner(flags & INTERACTIVE);
   c->bare = (flags & NO_ENVIRONMENT) != 0;
   open_libraries(L, flags);
+  fl_cli_tell_at_exit(c);
   fl_cli_make_arg(c, script);
   lua_gc(L, LUA_GCRESTART);
   lua_gc(L, LUA_GCGEN, 0, 0);

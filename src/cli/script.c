@@ -134,18 +134,48 @@ int fl_cli_string(const fl_cli *c, const char *text, const char *chunk_name) {
   return run_loaded(c, luaL_loadbuffer(c->L, text, strlen(text), chunk_name));
 }
 
-int fl_cli_finish(const fl_cli *c) {
+/* Reads the checks of the last run on a GPU (engine/flight.h), which nothing may read any more, and
+** reports what they have found. */
+static int tell_last_fault(const fl_cli *c) {
   flame_context *f = flame_lua_context(c->L);
-  if (!f || !f->engine) return LUA_OK;
-  if (f->group && f->effect)
-    return fl_cli_string(c, "require('flame').eval()", "=end of the script");
-  if (!((const fl_engine *)f->engine)->flying) return LUA_OK;
-  if (fl_flight_land(f) == FLAME_OK) return LUA_OK;
+  if (!f || !f->engine || fl_flight_land(f) == FLAME_OK) return LUA_OK;
   char place[96] = "", text[sizeof f->error_text + 100];
   if (f->up->place) f->up->place(f, f->err.site, place);
   snprintf(text, sizeof text, "%s%s%s", place, place[0] ? ": " : "", flame_error(f));
   fl_cli_message(c->name, text);
   return LUA_ERRRUN;
+}
+
+int fl_cli_finish(const fl_cli *c) {
+  const flame_context *f = flame_lua_context(c->L);
+  if (f && f->group && f->effect)
+    return fl_cli_string(c, "require('flame').eval()", "=end of the script");
+  return tell_last_fault(c);
+}
+
+/* os.exit, with Lua's own and the program as upvalues: success becomes failure if the last run has
+** failed. */
+static int exit_told(lua_State *L) {
+  const int good = lua_isnoneornil(L, 1) || (lua_isboolean(L, 1) && lua_toboolean(L, 1)) ||
+                   (lua_isinteger(L, 1) && lua_tointeger(L, 1) == EXIT_SUCCESS);
+  if (tell_last_fault(lua_touserdata(L, lua_upvalueindex(2))) != LUA_OK && good) {
+    lua_settop(L, 2);
+    lua_pushboolean(L, 0);
+    lua_replace(L, 1);
+  }
+  lua_pushvalue(L, lua_upvalueindex(1));
+  lua_insert(L, 1);
+  lua_call(L, lua_gettop(L) - 1, 0);
+  return 0;
+}
+
+void fl_cli_tell_at_exit(fl_cli *c) {
+  lua_getglobal(c->L, "os");
+  lua_getfield(c->L, -1, "exit");
+  lua_pushlightuserdata(c->L, c);
+  lua_pushcclosure(c->L, exit_told, 2);
+  lua_setfield(c->L, -2, "exit");
+  lua_pop(c->L, 1);
 }
 
 int fl_cli_file(const fl_cli *c, const char *path) {

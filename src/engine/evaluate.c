@@ -556,8 +556,9 @@ static int made_nan(const flame_context *c) { return ((const fl_engine *)c->engi
 flame_status fl_evaluate_later(flame_context *c, fl_node *n) {
   const fl_error before = c->err;
   flame_status s = c->trace ? c->trace_read(c, n) : fl_flight_land(c);
-  if (s == FLAME_BAD_VALUE && !c->trace) {
-    c->err = before;               /* told by a value that has failed, or by the next read */
+  if (s != FLAME_OK && s != FLAME_INTERRUPTED && !c->trace) {
+    c->err = before;               /* told by a value that has failed or is on a device that was
+                                   ** lost, or by the next read */
     s = FLAME_OK;
   }
   if (s != FLAME_OK) return s;

@@ -117,24 +117,25 @@ static int fail_values(const flame_context *c, fl_flight *f, int32_t k, const ch
   return refused;
 }
 
+static flame_status fail(flame_context *c, fl_flight *f, const fl_fault *fault) {
+  char why[sizeof c->err.message + 64];
+  ((fl_engine *)c->engine)->faults++;
+  const flame_status s = fl_fault_tell(c, &f->fact[fault->site], fault);
+  fl_error_text(&c->err, why, sizeof why);
+  if (fail_values(c, f, fault->site, why, c->err.site)) fl_raise_later(c);
+  fl_fail_dependents(c);
+  return s;
+}
+
+/* An error that is in the context already stays the first. */
 static flame_status land(flame_context *c, fl_device *d, fl_flight *f) {
   fl_fault fault = { .site = -1 };
   const fl_error before = c->err;
   memset(&c->err, 0, sizeof c->err);
   flame_status s = d->table->checked(d, NULL, &fault, NULL);
-  if (s == FLAME_INTERRUPTED) return s;
-  if (s == FLAME_OK) c->err = before;
-  if (s == FLAME_OK && fault.site >= 0) {
-    char why[sizeof c->err.message + 64];
-    ((fl_engine *)c->engine)->faults++;
-    memset(&c->err, 0, sizeof c->err);
-    s = fl_fault_tell(c, &f->fact[fault.site], &fault);
-    fl_error_text(&c->err, why, sizeof why);
-    if (fail_values(c, f, fault.site, why, c->err.site)) fl_raise_later(c);
-    fl_fail_dependents(c);
-    if (before.code != FLAME_OK) c->err = before;
-  }
-  let_go(c, f);
+  if (s == FLAME_OK && fault.site >= 0) s = fail(c, f, &fault);
+  if (s != FLAME_INTERRUPTED) let_go(c, f);
+  if (s == FLAME_OK || before.code != FLAME_OK) c->err = before;
   return s;
 }
 
