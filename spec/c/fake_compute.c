@@ -1,13 +1,15 @@
 /*
 ** The fake GPU that computes ("computes=1" in FAKE_CUDA, fake_cuda.c): a text for NVRTC goes
-** through the preprocessor of g++, fake_rewrite.c and g++ itself; the shared object is the image.
-** Its messages go to NVRTC's log. Headers given with a text, and those CUDA headers that the fake
-** has, are written into a folder, which is removed after the compilation. FAKE_CUDA_PLANT="old|new"
-** plants a fault in each text that has 'old', for specs that show that it is detected;
-** FAKE_CUDA_KEEP=1 keeps the folders for inspection.
+** through the preprocessor of g++, fake_rewrite.c, fake_prune.c and g++ itself; the shared object
+** is the image. Its messages go to NVRTC's log. The text, headers given with it, and those CUDA
+** headers that the fake has, are written into a folder, which is removed after the compilation. An
+** image that was made before is read instead where a run of the suite keeps them (fake_store.c).
+** FAKE_CUDA_PLANT="old|new" plants a fault in each text that has 'old', for specs that show that it
+** is detected; FAKE_CUDA_KEEP=1 keeps the folders for inspection.
 */
 #include "fake_fibers.c"
 #include "fake_rewrite.c"
+#include "fake_prune.c"
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -16,58 +18,28 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include "fake_store.c"
 
 extern char **environ;
 typedef struct fake_source {
-  char folder[128];
+  fake_out files;                 /* name, text and name, text …, each with its 0; text.cu last */
+  char folder[128];               /* none yet: "" */
   char *image, log[2000];
   size_t bytes;
 } fake_source;
 
-static char *fake_read_file(const char *folder, const char *name, size_t *n) {
-  char path[256];
-  snprintf(path, sizeof path, "%s/%s", folder, name);
-  FILE *f = fopen(path, "rb");
-  char *p = NULL;
-  *n = 0;
-  if (!f) return NULL;
-  fseek(f, 0, SEEK_END);
-  const long size = ftell(f);
-  rewind(f);
-  if (size >= 0) p = malloc((size_t)size + 1);
-  if (p) p[*n = fread(p, 1, (size_t)size, f)] = 0;
-  fclose(f);
-  return p;
-}
-
-static void fake_write_file(const char *folder, const char *name, const char *text, size_t n) {
-  char path[256];
-  snprintf(path, sizeof path, "%s/%s", folder, name);
-  for (char *c = path + strlen(folder) + 1; (c = strchr(c, '/')) != NULL; c++) {
-    *c = 0;
-    mkdir(path, 0700);
-    *c = '/';
-  }
-  FILE *f = fopen(path, "wb");
-  if (!f || fwrite(text, 1, n, f) != n) abort();
-  fclose(f);
-}
-
-/* Writes the text to the file text.cu, with 'old' of FAKE_CUDA_PLANT="old|new" replaced. */
-static void fake_write_text(const fake_source *s, const char *text) {
+/* Adds the text, with 'old' of FAKE_CUDA_PLANT="old|new" replaced. */
+static void fake_plant(fake_out *o, const char *text) {
   const char *plant = getenv("FAKE_CUDA_PLANT"), *bar = plant ? strchr(plant, '|') : NULL;
-  fake_out o = { NULL, 0, 0, 0 };
   if (bar) {
     char old[200];
     snprintf(old, sizeof old, "%.*s", (int)(bar - plant), plant);
     for (const char *at; old[0] && (at = strstr(text, old)) != NULL; text = at + strlen(old)) {
-      fake_add_text(&o, text, (size_t)(at - text));
-      fake_say(&o, bar + 1);
+      fake_add_text(o, text, (size_t)(at - text));
+      fake_say(o, bar + 1);
     }
   }
-  fake_say(&o, text);
-  fake_write_file(s->folder, "text.cu", o.at, o.n);
-  free(o.at);
+  fake_add_text(o, text, strlen(text) + 1);
 }
 
 #define FAKE_GROUPS "#include \"fake_groups.hh\"\n"
@@ -86,24 +58,36 @@ static const char *const fake_headers[][2] = {
 
 static void *fake_source_new(const char *text, int n, const char *const *headers,
                              const char *const *names) {
-  const char *folder = getenv("TMPDIR");
   fake_source *s = calloc(1, sizeof *s);
   if (!s) return NULL;
+  for (int i = 0; i < n; i++) {
+    fake_add_text(&s->files, names[i], strlen(names[i]) + 1);
+    fake_add_text(&s->files, headers[i], strlen(headers[i]) + 1);
+  }
+  fake_add_text(&s->files, "text.cu", sizeof "text.cu");
+  fake_plant(&s->files, text);
+  return s;
+}
+
+static void fake_write_source(fake_source *s) {
+  const char *folder = getenv("TMPDIR");
   snprintf(s->folder, sizeof s->folder, "%s/fake-XXXXXX", folder ? folder : "/tmp");
   if (!mkdtemp(s->folder)) abort();
   for (size_t i = 0; i < sizeof fake_headers / sizeof *fake_headers; i++)
     fake_write_file(s->folder, fake_headers[i][0], fake_headers[i][1], strlen(fake_headers[i][1]));
-  for (int i = 0; i < n; i++)
-    fake_write_file(s->folder, names[i], headers[i], strlen(headers[i]));
-  fake_write_text(s, text);
-  return s;
+  for (const char *name = s->files.at; name < s->files.at + s->files.n;) {
+    const char *text = name + strlen(name) + 1;
+    fake_write_file(s->folder, name, text, strlen(text));
+    name = text + strlen(text) + 1;
+  }
 }
 
 static void fake_source_free(void *source) {
   fake_source *s = source;
   char line[200];
   snprintf(line, sizeof line, "rm -rf '%s'", s->folder);
-  if (!getenv("FAKE_CUDA_KEEP") && system(line) != 0) abort();
+  if (s->folder[0] && !getenv("FAKE_CUDA_KEEP") && system(line) != 0) abort();
+  free(s->files.at);
   free(s->image);
   free(s);
 }
@@ -150,34 +134,67 @@ static int fake_options(const char **argv, int k, int n, const char *const *opti
   return k;
 }
 
-static int fake_source_compile(void *source, int n, const char *const *options) {
-  fake_source *s = source;
-  char in[160], mid[160], out[160];
+/* The text as C++; NULL if the preprocessor refuses it. *own: it is made from s->files alone. */
+static char *fake_preprocess(fake_source *s, int n, const char *const *options, int *own) {
+  char in[160], mid[160];
+  size_t bytes;
   snprintf(in, sizeof in, "%s/text.cu", s->folder);
   snprintf(mid, sizeof mid, "%s/text.ii", s->folder);
-  snprintf(out, sizeof out, "%s/text.so", s->folder);
-  const char **argv = calloc((size_t)n * 2 + 40, sizeof *argv);
-  int k = 0;
-  if (!argv) abort();
   const char *first[] = { "g++", "-E", "-std=c++17", "-nostdinc", "-x", "c++", "-include",
                           FAKE_FOLDER "/fake_words.hh", "-I", s->folder, "-I", FAKE_FOLDER, "-o",
                           mid, in };
-  for (size_t i = 0; i < sizeof first / sizeof *first; i++) argv[k++] = first[i];
-  fake_options(argv, k, n, options);
-  size_t bytes;
+  const size_t k = sizeof first / sizeof *first;
+  const char **argv = calloc(k + (size_t)n + 1, sizeof *argv);
+  if (!argv) abort();
+  memcpy(argv, first, sizeof first);
+  memcpy(argv + k, options, (size_t)n * sizeof *argv);
   char *text = fake_gxx(s, argv) ? fake_read_file(s->folder, "text.ii", &bytes) : NULL;
   free(argv);
-  if (!text) return 0;
-  char *made = fake_rewrite(text);
+  *own = text && !fake_reads_elsewhere(text, s->folder);
+  char *made = text ? fake_prune(fake_rewrite(text)) : NULL;
   free(text);
+  return made;
+}
+
+/* Makes the image, if the text compiles. Returns 1 if it is made and can be kept. */
+static int fake_make_image(fake_source *s, int n, const char *const *options) {
+  char in[160], out[160];
+  int own;
+  if (!s->folder[0]) fake_write_source(s);
+  char *made = fake_preprocess(s, n, options, &own);
+  if (!made) return 0;
   fake_write_file(s->folder, "text.cc", made, strlen(made));
   free(made);
   snprintf(in, sizeof in, "%s/text.cc", s->folder);
+  snprintf(out, sizeof out, "%s/text.so", s->folder);
   const char *second[] = { "g++", "-std=c++17", "-O1", "-shared", "-fPIC", "-w", "-fpermissive",
     "-ffp-contract=off", "-fwrapv", "-fno-strict-aliasing", "-fno-exceptions", "-fno-rtti",
     "-fno-threadsafe-statics", "-fno-math-errno", "-fno-trapping-math",
     "-Wl,-Bsymbolic", "-nodefaultlibs", "-o", out, in, "-lm", "-lc", "-lgcc", NULL };
   if (fake_gxx(s, second)) s->image = fake_read_file(s->folder, "text.so", &s->bytes);
+  return s->image && own;
+}
+
+/* Whether files may be read that are not among the source's. */
+static int fake_searches(int n, const char *const *options) {
+  for (int i = 0; i < n; i++)
+    if (strncmp(options[i], "-I", 2) == 0) return 1;
+  return 0;
+}
+
+static int fake_source_compile(void *source, int n, const char *const *options) {
+  fake_source *s = source;
+  char name[65];
+  const char **kept = calloc((size_t)n * 2 + 1, sizeof *kept);
+  if (!kept) abort();
+  const int k = fake_options(kept, 0, n, options), keep = fake_images() && !fake_searches(k, kept);
+  if (keep) {
+    fake_name_image(name, &s->files, k, kept);
+    s->image = fake_find_image(name, &s->bytes);
+    if (s->image && getenv("FAKE_CUDA_KEEP")) fake_write_source(s);
+  }
+  if (!s->image && fake_make_image(s, k, kept) && keep) fake_keep_image(name, s->image, s->bytes);
+  free(kept);
   return s->image != NULL;
 }
 

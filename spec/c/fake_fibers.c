@@ -57,6 +57,8 @@ static struct {
   unsigned order[FIBERS];
   unsigned n, left, waiting;      /* numbers of threads: in the block; that have not ended; that
                                   ** wait at the barrier */
+  unsigned alive[FIBERS / 32], there[FIBERS / 32];    /* of each warp, the lanes that have not
+                                  ** ended, and those that wait at a warp's operation */
   unsigned now;
   jmp_buf scheduler;
   ucontext_t base;
@@ -155,14 +157,6 @@ static unsigned fake_barrier(int id, unsigned n, int p) {
 }
 static unsigned fake_arrived(void) { return gpu.left; }
 
-/* Those lanes of 'mask' in the warp whose threads have not ended. */
-static unsigned fake_alive(unsigned warp, unsigned mask) {
-  unsigned r = 0;
-  for (unsigned i = 0; i < 32 && warp * 32 + i < gpu.n; i++)
-    if (mask >> i & 1 && gpu.fiber[warp * 32 + i].state != ENDED) r |= 1u << i;
-  return r;
-}
-
 /* All lanes of a warp operation have arrived: each gets its result and can run again. */
 static void fake_finish_all(unsigned warp, unsigned alive) {
   fake_fiber *w = &gpu.fiber[warp * 32];
@@ -176,16 +170,18 @@ static void fake_finish_all(unsigned warp, unsigned alive) {
     if (f->finish) f->finish(&l, f->arg);
     f->state = READY;
   }
+  gpu.there[warp] &= ~alive;
 }
 
 /* Completes the warp operation that thread t waits for, if all lanes of its mask wait there. */
 static void fake_try_warp(unsigned t) {
   const fake_fiber *f = &gpu.fiber[t];
-  const unsigned warp = t / 32, alive = fake_alive(warp, f->mask);
+  const unsigned warp = t / 32, alive = f->mask & gpu.alive[warp];
+  if (alive & ~gpu.there[warp]) return;
   for (unsigned i = 0; i < 32; i++) {
     const fake_fiber *g = &gpu.fiber[warp * 32 + i];
     if (!(alive >> i & 1)) continue;
-    if (g->state != AT_WARP || g->mask != f->mask) return;
+    if (g->mask != f->mask) return;
     if (g->kind == f->kind && g->size == f->size) continue;
     gpu.now = t;
     fake_fail("lanes of a warp wait for different operations", "");
@@ -205,6 +201,7 @@ static void fake_warp(int kind, unsigned mask, const void *value, unsigned size,
   f->kind = kind, f->mask = mask, f->size = size, f->finish = finish, f->arg = arg;
   if (size) memcpy(f->value, value, size);
   f->state = AT_WARP;
+  gpu.there[gpu.now / 32] |= 1u << gpu.now % 32;
   fake_try_warp(gpu.now);
   fake_yield();
 }
@@ -241,8 +238,9 @@ static int fake_activate(void) {
 static void fake_end(unsigned t) {
   gpu.fiber[t].state = ENDED;
   gpu.left--;
+  gpu.alive[t / 32] &= ~(1u << t % 32);
   fake_open_barrier();
-  for (unsigned i = t / 32 * 32; i < gpu.n && i < t / 32 * 32 + 32; i++)
+  for (unsigned i = t / 32 * 32; gpu.there[t / 32] && i < gpu.n && i < t / 32 * 32 + 32; i++)
     if (gpu.fiber[i].state == AT_WARP) fake_try_warp(i);
 }
 
@@ -331,7 +329,13 @@ static void fake_check_dynamic(void) {
 }
 
 static void fake_run_block(void) {
-  for (unsigned i = 0; i < gpu.n; i++) gpu.fiber[i].state = FRESH, gpu.order[i] = i;
+  memset(gpu.alive, 0, sizeof gpu.alive);
+  memset(gpu.there, 0, sizeof gpu.there);
+  for (unsigned i = 0; i < gpu.n; i++) {
+    gpu.fiber[i].state = FRESH;
+    gpu.order[i] = i;
+    gpu.alive[i / 32] |= 1u << i % 32;
+  }
   gpu.left = gpu.n;
   gpu.waiting = 0;
   gpu.m.run++;
