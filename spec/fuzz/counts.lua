@@ -255,7 +255,7 @@ local function walk(entry, form, faults)
       local wrong = not ok and calls.complaint(e)
       if wrong then faults[#faults + 1] = ("%s: %s: %s"):format(text, wrong, tostring(e)) end
       made = made + 1
-      if made % 16 == 0 then collectgarbage() end
+      if made % 64 == 0 then collectgarbage() end
     end
   end
   return made, found ~= nil

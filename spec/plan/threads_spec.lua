@@ -10,9 +10,10 @@ local script = [=[
 local flame = require "flame"
 flame.manual_seed(3)
 local function hash(x)
-  local h, list = 1, x:to("f64"):reshape(-1):totable()
-  for i = 1, #list, 4 do
-    local p, q, r, s = string.unpack("<i8i8i8i8", string.pack("<dddd", list[i], list[i + 1] or 0, list[i + 2] or 0, list[i + 3] or 0))
+  local h, bytes = 1, x:detach():contiguous():bytes()
+  bytes = bytes .. ("\0"):rep(-#bytes % 32)
+  for at = 1, #bytes, 32 do
+    local p, q, r, s = string.unpack("<i8i8i8i8", bytes, at)
     h = ((((h ~ p) * 3 ~ q) * 5 ~ r) * 7 ~ s) * 1099511628211
   end
   return ("%016x"):format(h)
