@@ -372,10 +372,11 @@ static int kernel_with(lua_State *L) {
   if (lua_getfield(L, 2, "bytes") != LUA_TNIL)            /* of 'shared' (kernel/block.lua) */
     k->shared = fl_arg_int(L, me + 1, "kernel", "shared");
   lua_settop(L, me);
-  if (lua_getfield(L, 2, "shape"), fl_is_callable(L, -1)) { k->lua_shape = 1; k->has_shape = 0; }
-  else if (!lua_isnil(L, -1)) {
-    fl_arg_sizes(L, me + 1, me + 1, "kernel", 0, &k->shape);
-    k->has_shape = 1;
+  if (lua_getfield(L, 2, "shape"), fl_is_callable(L, -1)) {
+    k->lua_shape = 1;
+    k->has_shape = FL_KERNEL_SHAPE_FIRST;
+  } else if (!lua_isnil(L, -1)) {
+    fl_kernel_read_shapes(L, k, "kernel");
     k->lua_shape = 0;
   }
   lua_settop(L, me);

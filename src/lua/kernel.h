@@ -12,6 +12,9 @@
 #define FL_KERNEL_MAGIC UINT64_C(0x666c616d652d6b6e)
 
 enum { FL_KERNEL_OPEN = 255 };           /* the block has not been chosen yet */
+/* fl_kernel_box.has_shape: outputs have the shape of the first array; that in 'shape'; or each has
+** one, in a list of shapes that Lua keeps. */
+enum { FL_KERNEL_SHAPE_FIRST, FL_KERNEL_SHAPE_ONE, FL_KERNEL_SHAPE_EACH };
 
 /* One kernel with one configuration. User value 1: a table with what Lua keeps (shape and grid
 ** as functions, vjp, nodiff). */
@@ -22,7 +25,8 @@ typedef struct fl_kernel_box {
   int nout, taken, nhidden;            /* nout, taken: numbers of results and arguments of a call */
   int nlisted;                         /* how many parameters are in a list, but not its first */
   int forms;                /* how many results are no tensors: nil, lists */
-  uint8_t has_grid, has_block, has_shape, lua_shape, lua_grid;
+  uint8_t has_grid, has_block, lua_shape, lua_grid;
+  uint8_t has_shape;                   /* FL_KERNEL_SHAPE_… */
   uint8_t has_threads, lua_threads;    /* 1: threads[] is given in place of grid[]; by a function */
   uint8_t chosen;                      /* block = "auto": 1 + device that 'block' was chosen for, or
                                        ** FL_KERNEL_OPEN; 0: the block is as the script says */
@@ -55,6 +59,7 @@ typedef struct fl_kplan {
   int numbers;
   uint64_t each;                       /* bit i: argument i, of the first 64, has a part for each
                                        ** launch of a batch */
+  int shapes;                          /* the stack index of a list with a shape for each output */
   int tracked;
 } fl_kplan;
 
@@ -62,6 +67,17 @@ typedef struct fl_kplan {
 ** (kernel_args.c). */
 void fl_kplan_scalar(lua_State *L, fl_kplan *p, const fl_kparam *q, int arg, int i);
 void fl_kplan_struct(lua_State *L, fl_kplan *p, const fl_kparam *q, int arg, int i);
+
+/* Reads the shapes of outputs that the script gives, a list of sizes or a list of such lists, at
+** the top of the stack: sets k->has_shape, and k->shape if there is one for all. Raises for other
+** contents, in the name of 'op'. (kernel_shape.c) */
+void fl_kernel_read_shapes(lua_State *L, fl_kernel_box *k, const char *op);
+/* The shape of output number 'made' (from 0) of those that are no arguments. *first: the shape of
+** the call's first array; its n is -1 if there is none. */
+fl_sizes fl_kplan_shape(lua_State *L, const fl_kplan *p, const fl_kernel_box *k,
+                        const fl_sizes *first, int made);
+/* Raises if the script gave another number of shapes than 'made'. */
+void fl_kplan_check_shapes(lua_State *L, const fl_kplan *p, const fl_kernel_box *k, int made);
 
 /* Returns the kernel at 1 or, if arguments from stack index 'at' on are nil or lists of tensors,
 ** the kernel of the same text with null pointers, and lists of these lengths, in their places; it

@@ -16,6 +16,7 @@ static void begin(lua_State *L, fl_lua *b, plan *p, const fl_kernel_box *k) {
   p->tracked = 0;
   p->numbers = 0;
   p->each = 0;
+  p->shapes = 0;
 }
 
 /* Continues if e is FLAME_OK, else raises. */
@@ -183,8 +184,8 @@ static void ask_extent(lua_State *L, const plan *p, int config, int given, const
 }
 
 /* Calls the shape, grid and threads functions of the configuration; their results go into a copy
-** of *k. */
-static void ask_script(lua_State *L, const plan *p, fl_kernel_box *k, int given) {
+** of *k. A list with a shape for each output stays on the stack: make_outputs reads it. */
+static void ask_script(lua_State *L, plan *p, fl_kernel_box *k, int given) {
   lua_getiuservalue(L, 1, 1);
   const int config = lua_gettop(L);
   if (k->lua_shape) {
@@ -195,8 +196,8 @@ static void ask_script(lua_State *L, const plan *p, fl_kernel_box *k, int given)
     if (!lua_istable(L, -1))
       fl_lua_fail(L, p->l.name, "the shape function must return a list of sizes, got %s",
                   luaL_typename(L, -1));
-    fl_arg_sizes(L, lua_gettop(L), lua_gettop(L), p->l.name, 0, &k->shape);
-    k->has_shape = 1;
+    fl_kernel_read_shapes(L, k, p->l.name);
+    p->shapes = lua_gettop(L);
   }
   if (k->lua_grid) {
     ask_extent(L, p, config, given, "grid", k->grid);
@@ -206,7 +207,8 @@ static void ask_script(lua_State *L, const plan *p, fl_kernel_box *k, int given)
     ask_extent(L, p, config, given, "threads", k->threads);
     k->has_threads = 1;
   }
-  lua_settop(L, config - 1);
+  if (p->shapes) lua_copy(L, p->shapes, config), p->shapes = config;
+  lua_settop(L, p->shapes ? config : config - 1);
 }
 
 /* Gives the launch a variable of file scope: the value that the script has set, or zeros, which are
@@ -267,13 +269,13 @@ static void read_arguments(lua_State *L, plan *p, const fl_kernel_box *k, int gi
 /* Makes the outputs, in the order of the signature; 'n' counts the elements of the first one. */
 static int64_t make_outputs(lua_State *L, plan *p, const fl_kernel_box *k, const fl_sizes *first) {
   const fl_kfunc *f = k->k->f;
-  fl_sizes shape;
+  int made = 0;
   int64_t n = -1;
-  if (k->has_shape) shape = k->shape;
-  else if (first->n >= 0) shape = *first;
-  else
-    fl_lua_fail(L, p->l.name, "no tensor among the arguments gives the outputs a shape"
-                FL_DO ": use :with{shape = {…}}");
+  if (k->has_shape == FL_KERNEL_SHAPE_EACH && !k->lua_shape) {
+    lua_getiuservalue(L, 1, 1);
+    lua_getfield(L, -1, "shape");
+    p->shapes = lua_gettop(L);
+  }
   for (int i = 0; i < k->p->nparam; i++) {
     const fl_kparam *q = &f->params[i];
     if (k->p->hidden[i] && k->p->role[i] == FL_KROLE_OUT) hidden_argument(L, p, k, i);
@@ -285,6 +287,7 @@ static int64_t make_outputs(lua_State *L, plan *p, const fl_kernel_box *k, const
       if (dtype < 0)
         fl_lua_fail(L, p->l.name, "output %s points to %s, which no tensor holds"
                     FL_DO "; use :launch", q->name, q->type_name);
+      const fl_sizes shape = fl_kplan_shape(L, p, k, first, made++);
       add_output(L, p, i, dtype, &shape, -1);
       if (q->width > 1 && numel_of(&shape) % q->width) fl_lua_fail(L, p->l.name,
           "output %s of %lld element%s is not a multiple of %s", q->name,
@@ -293,6 +296,7 @@ static int64_t make_outputs(lua_State *L, plan *p, const fl_kernel_box *k, const
     if (n < 0) n = p->l.out[p->l.nout - 1].bytes / fl_dtype_size(p->l.out[p->l.nout - 1].dtype) /
                    (q->width > 1 ? q->width : 1) / (p->l.batch ? p->l.batch : 1);
   }
+  fl_kplan_check_shapes(L, p, k, made);
   if (k->nout == 0)
     fl_lua_fail(L, p->l.name, "it has no outputs (non-const pointers)" FL_DO ": use :launch");
   return n;

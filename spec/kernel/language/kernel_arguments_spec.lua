@@ -359,3 +359,73 @@ describe("a kernel of many pointers", function()
     end
   end)
 end)
+
+-- ---- shapes of outputs --------------------------------------------------------------------------
+
+describe("outputs of several shapes", function()
+  local text <const> = [[
+    template <typename T> __global__ void sums(const T *x, T *rows, T *all, T *bins, int w, int h) {
+      const int r = threadIdx.x;
+      if (r < h) {
+        T s = 0;
+        for (int c = 0; c < w; ++c) s += x[r * w + c] * x[r * w + c];
+        rows[r] = s;
+        atomicAdd(bins + r % 2, s * T(0.5));
+      }
+      if (r == 0) all[0] = x[0] * T(3);
+    }
+  ]]
+  local shapes <const> = { { 3 }, {}, { 1, 2 } }
+
+  it("have them from a list, or from a function, with gradients of all", function()
+    local k = flame.kernel { source = text, entry = "sums<double>", inout = { "bins" },
+      block = { 32 }, grid = { 1 } }
+    local function of_call(_, _, w, h) return { { h }, w == 2 and {} or { 1 } } end
+    for _, shape in ipairs { { { 3 }, {} }, of_call } do
+      local x = (flame.arange(0, 5):double() - 2):reshape(3, 2):requires_grad_()
+      local bins = flame.zeros({ 1, 2 }, { dtype = "f64" })
+      local rows, all, binned = k:with { shape = shape } (x, bins, 2, 3)
+      assert.same({ { 3 }, {}, { 1, 2 } }, { rows.shape, all.shape, binned.shape })
+      assert.same({ 5, 1, 13 }, rows:totable())
+      assert.equal(-6, all:item())
+      assert.same({ { 9, 0.5 } }, binned:totable())
+      local g = (rows * flame.tensor({ 1, 10, 100 }, f64)):sum() + all * 7 + binned:sum()
+      assert.same({ { -4 + 21 - 2, -2 - 1 }, { 0, 20 + 1 }, { 400 + 2, 600 + 3 } },
+        g:gradients({ x })[x]:totable())
+    end
+  end)
+
+  it("have them where the type is chosen by the call, and in a batch", function()
+    local k = flame.kernel { source = [[
+      template <typename T> __global__ void two(const T *x, T *y, T *z) {
+        y[threadIdx.x] = x[threadIdx.x] * T(2);
+        if (threadIdx.x == 0) z[0] = x[1];
+      }
+    ]], block = { 2 }, grid = { 1 }, shape = { { 2 }, { 1, 1 } } }
+    for _, dtype in ipairs { "f32", "i32" } do
+      local y, z = k(flame.tensor({ 3, 4 }, { dtype = dtype }))
+      assert.same({ { 6, 8 }, { { 4 } } }, { y:totable(), z:totable() })
+      assert.equal(dtype, z.dtype)
+    end
+    local batch = flame.tensor { { 1, 2 }, { 3, 4 } }
+    local y, z = flame.vmap(function(x) return k:of "f32" (x) end)(batch)
+    assert.same({ { { 2, 4 }, { 6, 8 } }, { { { 2 } }, { { 4 } } } }, { y:totable(), z:totable() })
+  end)
+
+  it("are as many as the shapes", function()
+    local k = flame.kernel { source = text, entry = "sums<double>", block = { 32 }, grid = { 1 } }
+    local x = flame.zeros({ 3, 2 }, f64)
+    for shape, said in pairs {
+      [{ { 3 }, {} }] = "sums: shape has 2 lists, and there are more outputs: give one for each",
+      [{ { 3 }, {}, { 2 }, { 1 } }] = "sums: shape has 4 lists, and there are 3 outputs that are no argument",
+    } do
+      helper.raises(said, function() k:with { shape = shape } (x, 2, 3) end)
+      helper.raises(said, function() k:with { shape = function() return shape end } (x, 2, 3) end)
+    end
+    helper.raises("shape 2 of the outputs is a number, need a list of sizes as for the first",
+      function() k:with { shape = { { 3 }, 4 } } end)
+    helper.raises("size -1 of axis 1 is negative",
+      function() k:with { shape = { { -1 }, {}, {} } } end)
+    assert.equal(3, k:with { shape = shapes } (x, 2, 3):numel())
+  end)
+end)
