@@ -57,8 +57,27 @@ local function rows()
     with("y[E] = x[E] * x[O];", e, o)
 end
 
+-- Arrays of planes of one size: a thread accesses one element of each, if its index is below the
+-- size, and otherwise those of other threads.
+local function columns()
+  local size = pick { "w", "m", "m" }
+  local function place()
+    return pick { "i", "i + " .. size, ("%d * %s + i"):format(random(4) - 1, size),
+      ("i - %s + 2 * %s"):format(size, pick { size, "w" }) }
+  end
+  local lines = { ("if (i < %s && i < n) { double v = 0;"):format(pick { size, "w", "m", "n" }) }
+  for _ = 1, random(3) + 1 do
+    local e = place()
+    local add = ("if (" .. inside(e) .. ") v += %d * x[E] * x[E];"):format(random(4))
+    lines[#lines + 1] = with(add, e)
+  end
+  -- A kernel with a barrier is not turned into one whose threads each make an element.
+  return "__syncthreads(); " .. table.concat(lines, " ") .. " y[i] = v; }"
+end
+
 local function in_global()
   if random(4) == 1 then return rows() end
+  if random(3) == 1 then return columns() end
   local vars = { "i", "i", "t", "t", "(int)threadIdx.x", "(int)threadIdx.y", "(int)blockIdx.x",
     "(int)blockIdx.y", "r" }
   local lines, open = { "int r = (int)(threadIdx.y * blockDim.x + threadIdx.x);" }, 0

@@ -84,6 +84,11 @@ int fl_kindex_owned_by_one(const fl_kindices *k, const fl_kaccess_at *p, const f
 ** 0 to 0, 1 to 63, and 0 to 63 of one row */
 typedef struct fl_krow { int32_t number; int owned; int64_t least, most; } fl_krow;
 fl_krow fl_kindex_row(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *index);
+/* The column of its thread, in an array of rows of n elements, that an index stays in: the index is
+** n * e + u, where n is a parameter and 0 <= u < n. 'number' stands for u and n; least and most are
+** e, or all integers if e is not a number.
+**   if (i < n) { y[i] = x[n + i]; y[n + i] = x[i]; }      0 and 1 of one column */
+fl_krow fl_kindex_column(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *index);
 /* An index written as core + rest, where core is a multiple of mod (mod 0: there is no core; mod 1,
 ** rest 0: nothing is known). Indices with the same number 'core' (not 0) have equal cores while no
 ** variable changes; with the same number 'alike' (not 0) their cores are one function of the thread

@@ -32,9 +32,11 @@ static void classify_index(classify *c, int var, int site, const fl_kexpr *index
   fact->class = (uint8_t)class;
   fact->shape = fl_kindex_shape(c->k, c->s, index);
   const fl_krow row = fl_kindex_row(c->k, c->s, index);
+  const fl_krow column = fl_kindex_column(c->k, c->s, index);
   if (row.owned & needed(c->x, var)) fact->row = row;
+  if (column.owned & needed(c->x, var)) fact->column = column;
   if (c->loop) fact->rounds = fl_kindex_rounds(c->k, c->s, index);
-  fact->own = class == FL_KI_INJECTIVE || fact->row.number
+  fact->own = class == FL_KI_INJECTIVE || fact->row.number || fact->column.number
       || (c->loop && c->before && !fl_kreads_of(index, c->inside)
           && fl_kindex_class(c->k, c->before, index) == FL_KI_INJECTIVE);
 }
@@ -120,8 +122,12 @@ int fl_kfacts_are_paired(const fl_kfacts *x, int32_t site, int32_t other) {
 
 /* ---- two accesses ----------------------------------------------------------------------- */
 
+static int are_parts_apart(const fl_krow *a, const fl_krow *b) {
+  return fl_krow_is_one(a, b) && (a->most < b->least || b->most < a->least);
+}
+
 int fl_kfact_is_apart(const fl_kfact *a, const fl_kfact *b) {
-  if (fl_kfact_is_one_row(a, b) && (a->row.most < b->row.least || b->row.most < a->row.least))
+  if (are_parts_apart(&a->row, &b->row) || are_parts_apart(&a->column, &b->column))
     return 1;
   const int64_t by = fl_kdivisor(a->shape.mod, b->shape.mod), apart = a->shape.rest - b->shape.rest;
   return by ? apart % by != 0 : apart != 0;

@@ -184,15 +184,75 @@ static int find_row(search *w, const fl_kpoly *p, fl_klimits *used, fl_krow *row
   return row->number != 0;
 }
 
-fl_krow fl_kindex_row(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *index) {
+/* ---- columns ---------------------------------------------------------------------------- */
+
+/* Divides each term of p by the symbol 'size'. Returns 0 if a term is not a multiple of it. */
+static int divide_all(fl_kpoly *p, int32_t size) {
+  for (int i = 0; i < p->n; i++) {
+    if (!fl_kterm_holds(&p->t[i], size)) return 0;
+    fl_kterm_drop(&p->t[i], size);
+  }
+  return !p->bad;
+}
+
+/* A parameter n of which p is a multiple, and which index 'unit' of the thread stays below; -1:
+** there is none. */
+static int32_t size_of(const search *w, const fl_kpoly *p, int32_t unit) {
+  const fl_kindices *k = w->r.k;
+  for (int32_t v = 0; v < k->f->n_vars; v++) {
+    const fl_kterm size = { 1, 1, { FL_KSYM_VAR + v } };
+    fl_kpoly q = *p;
+    if (k->f->vars[v].kind == FL_KV_LOCAL && k->f->vars[v].param >= 0 &&
+        is_fixed(k, FL_KSYM_VAR + v) && divide_all(&q, FL_KSYM_VAR + v) &&
+        fl_kroute_stays_below(&w->r, unit, &size)) return FL_KSYM_VAR + v;
+  }
+  return -1;
+}
+
+static int find_column(search *w, const fl_kpoly *p, fl_klimits *used, fl_krow *column) {
+  fl_kpoly e = *p, key = { 0 };
+  fl_kterm head;
+  int32_t unit;
+  int64_t at;
+  w->r.used = used;
+  if (!take_head(w, &e, &head, &unit) || head.c != 1 || head.n != 1) return 0;
+  const int32_t size = size_of(w, &e, unit);
+  if (size < 0) return 0;
+  divide_all(&e, size);
+  const int constant = is_constant(&e, &at);
+  column->least = constant ? at : INT64_MIN;
+  column->most = constant ? at : INT64_MAX;
+  fl_kpoly_add(&key, head);
+  fl_kpoly_add(&key, (fl_kterm){ 1, 1, { size } });
+  search u = { .r = w->r };
+  u.r.n = 0;
+  const fl_kpoly one = fl_kpoly_symbol(unit);
+  column->owned = fl_kown_prove_sum(&u, &one, used);
+  column->number = column->owned ? fl_kpolys_number(w->r.k->seen, &key) : 0;
+  return column->number != 0;
+}
+
+/* ---- the answers ------------------------------------------------------------------------ */
+
+typedef int finder(search *w, const fl_kpoly *p, fl_klimits *used, fl_krow *row);
+
+static fl_krow found(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *index, finder *find) {
   search w = { .r = { .k = k, .goal = s } };
   fl_krow row = { 0 }, of_launch = { 0 };
   if (!fl_kroute_is_place(&w.r)) return row;
   const fl_kpoly p = fl_kpoly_of(k, &w.r.at, index);
-  if (p.bad || !find_row(&w, &p, NULL, &row)) row = (fl_krow){ 0 };
+  if (p.bad || !find(&w, &p, NULL, &row)) row = (fl_krow){ 0 };
   if (p.bad || row.owned & FL_KI_OWNED_IN_GRID || !k->launched) return row;
   fl_klimits more = *k->used;
-  if (!find_row(&w, &p, &more, &of_launch) || of_launch.owned == row.owned) return row;
+  if (!find(&w, &p, &more, &of_launch) || of_launch.owned == row.owned) return row;
   *k->used = more;
   return of_launch;
+}
+
+fl_krow fl_kindex_row(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *index) {
+  return found(k, s, index, find_row);
+}
+
+fl_krow fl_kindex_column(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *index) {
+  return found(k, s, index, find_column);
 }
