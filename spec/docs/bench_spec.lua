@@ -125,6 +125,18 @@ describe("bench/lanes.lua", function()
   end)
 end)
 
+describe("bench/ported.lua", function()
+  it("has the gradients of kernels by hand", function()
+    local pipe = assert(io.popen(("'%s' bench/ported.lua small 2>&1"):format(interpreter)))
+    local said = pipe:read("a")
+    pipe:close()
+    for _, name in ipairs { "attention by tiles", "LU 8 x 8", "greatest four", "LSTM cell",
+        "splats", "bodies", "particles", "relaxation", "cycle of two grids" } do
+      assert.matches(name .. " +by hand %d+ us %(1.00%), derived %d+ us", said)
+    end
+  end)
+end)
+
 describe("bench/steps.lua", function()
   it("times its three cases", function()
     local pipe = assert(io.popen(("'%s' bench/steps.lua small 2>&1"):format(interpreter)))

@@ -2,7 +2,7 @@
 #include "engine/launch.h"
 #include <string.h>
 
-enum { SECTION = 256, MOST_SHARED = 227 * 1024 };
+enum { SECTION = 256, MOST_SHARED = FL_K_MOST_SHARED };
 #define MOST_ELEMENTS (INT64_C(1) << 50)
 
 #define FAIL(l, ...) FL_FAIL((l)->c, FLAME_BAD_ARGUMENT, (l)->name, __VA_ARGS__)
@@ -183,6 +183,10 @@ flame_status fl_launch_check(const fl_launch *l) {
                 (long long)block[2], (long long)threads, most);
   if (l->p[FL_KP_SHARED] < 0 || l->p[FL_KP_SHARED] > MOST_SHARED)
     return FAIL(l, "shared = %lld bytes, need 0 to %d", (long long)l->p[FL_KP_SHARED], MOST_SHARED);
+  if (l->p[FL_KP_SHARED] + fl_kfunc_moved(l->k->f) > MOST_SHARED)
+    return FAIL(l, "%lld bytes of shared memory, of which its own arrays %lld, a block has at most %d",
+                (long long)(l->p[FL_KP_SHARED] + fl_kfunc_moved(l->k->f)),
+                (long long)fl_kfunc_moved(l->k->f), MOST_SHARED);
   return FLAME_OK;
 }
 

@@ -185,3 +185,111 @@ describe("second derivatives through the states of a loop", function()
     end
   end)
 end)
+
+-- Tiles that are filled again in each round are no state of the loop. 'kept': is the tile kept?
+local TILES <const> = {
+  { "filled by a loop of strides", "for (int e = t; e < 12; e += 4) s[e] = x[r * 12 + e];" },
+  { "filled by two loops", [[for (int a = 0; a < 3; ++a) for (int e = t; e < 4; e += 4)
+      s[a * 4 + e] = x[r * 12 + a * 4 + e];]] },
+  { "filled by a choice", [[for (int e = t; e < 12; e += 4)
+      if (r % 2) s[e] = x[r * 12 + e]; else s[e] = x[r * 12 + 11 - e];]] },
+  { "filled from a place that moves", "for (int e = t + r; e < 12; e += 4) s[e] = x[r * 12 + e];",
+    kept = true },
+  { "filled to a place that moves", "for (int e = t; e < 8 + r; e += 4) s[e] = x[r * 12 + e];",
+    kept = true },
+  { "filled in part", "for (int e = t; e < 12; e += 4) if (e != r) s[e] = x[r * 12 + e];",
+    kept = true },
+  { "filled by a loop that is left", [[for (int e = t; e < 12; e += 4) {
+      if (e == 8 + r) break; s[e] = x[r * 12 + e]; }]], kept = true },
+  { "added to", "for (int e = t; e < 12; e += 4) s[e] += x[r * 12 + e];", kept = true },
+  { "written again", [[for (int e = t; e < 12; e += 4) s[e] = x[r * 12 + e];
+    __syncthreads(); if (r == 1) s[t] = v;]], kept = true },
+}
+
+local function tile_kernel(fill)
+  return flame.kernel { block = 4, grid = 1, shape = { 4 }, source = [[
+__global__ void k(const double *x, double *y, int n) {
+  __shared__ double s[12];
+  const int t = threadIdx.x;
+  double v = 0.2 * t;
+  for (int e = t; e < 12; e += 4) s[e] = 0.1 * x[e];
+  __syncthreads();
+  for (int r = 0; r < n; ++r) {
+    ]] .. fill .. [[
+
+    __syncthreads();
+    for (int e = 0; e < 12; ++e) v = 0.9 * v + 0.1 * sin(s[e] * (v + e));
+    __syncthreads();
+  }
+  y[t] = v + s[11 - t];
+}]] }
+end
+
+describe("a tile in shared memory", function()
+  for _, c in ipairs(TILES) do
+    it(c[1] .. " has the gradient of differences", function()
+      local k = tile_kernel(c[2])
+      assert.equal(c.kept == true, k:source("adjoint"):find "slots_s" ~= nil, k:source "adjoint")
+      flame.seed(4)
+      local x = flame.randn({ 48 }, { dtype = "f64" }):requires_grad_()
+      for _, n in ipairs { 0, 1, 4 } do
+        assert.is_true(flame.gradcheck(function(v) return k(v, n) end, { x }), tostring(n))
+      end
+    end)
+  end
+end)
+
+-- The adjoint needs the tile and its gradient: more than the 48 KB that static memory has.
+describe("a derivative with more shared memory than is static", function()
+  local k = flame.kernel { block = 64, grid = 1, shape = { 64 }, source = [[
+__global__ void k(const float *x, float *y, int n) {
+  __shared__ float s[4096], u[4096];
+  for (int e = threadIdx.x; e < 4096; e += 64) { s[e] = x[e]; u[e] = x[4095 - e]; }
+  __syncthreads();
+  float v = 0;
+  for (int e = 0; e < n; ++e) v += s[(e * 67 + threadIdx.x) % 4096] * u[e];
+  y[threadIdx.x] = v;
+}]] }
+  local function gradient(device)
+    flame.seed(5)
+    local x = flame.randn({ 4096 }):to(device):requires_grad_()
+    k(x, 300):sum():backward()
+    return x.grad:cpu()
+  end
+
+  it("is that of the same sums by ops", function()
+    flame.seed(5)
+    local x = flame.randn({ 4096 }):requires_grad_()
+    local e, t = flame.arange(0, 299):reshape(300, 1), flame.arange(0, 63):reshape(1, 64)
+    local at = (e * 67 + t):remainder(4096):long():flatten() + 1
+    local y = x[at]:reshape(300, 64) * x:flip { 1 }[e:long():flatten() + 1]:reshape(300, 1)
+    y:sum():backward()
+    local want, got = x.grad:cpu(), gradient(flame.default_device())
+    assert.is_true((want - got):abs():amax():item() < 1e-3)
+  end)
+
+  it("has its arrays in dynamic memory on a GPU, as a text that compiles there", function()
+    assert.truthy(k:source("adjoint"):find("fl_dynamic + 4096", 1, true))
+    local ok, why = pcall(k.report, k)
+    assert.is_true(ok, why)
+  end)
+
+  it("is refused beyond what a block has", function()
+    local large = flame.kernel { block = 32, grid = 1, shape = { 32 }, source = [[
+__global__ void large(const double *x, double *y) {
+  __shared__ double s[6000];
+  double v = 0;
+  for (int r = 0; r < 9; ++r) {
+    for (int e = threadIdx.x; e < 6000; e += 32) s[e] = (r ? s[e] * s[e] : 0) + x[e];
+    __syncthreads();
+    v += s[r];
+    __syncthreads();
+  }
+  y[threadIdx.x] = v;
+}]] }
+    local x = flame.zeros({ 6000 }, { dtype = "f64" }):requires_grad_()
+    local ok, why = pcall(function() large(x):sum():backward() end)
+    assert.is_false(ok)
+    assert.truthy(why:find("line %d"), why)
+  end)
+end)

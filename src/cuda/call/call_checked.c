@@ -139,7 +139,8 @@ static flame_status run_wave(launch *x, int64_t first, record *found) {
   if (e == FLAME_OK)
     e = clear(x, x->wave_memory, aligned(x->wave * x->block_bytes) + x->wave * x->shared_bytes);
   if (e == FLAME_OK)
-    e = fl_cuda_launch(x->s, x->f, grid, size, (unsigned)c->p[FL_KP_SHARED], x->param);
+    e = fl_cuda_launch(x->s, x->f, grid, size,
+                       (unsigned)(c->p[FL_KP_SHARED] + fl_kfunc_moved(x->k->f)), x->param);
   if (e == FLAME_OK) e = fl_stage_download(x->s, found, x->fixed, (int64_t)sizeof *found);
   return e;
 }

@@ -80,7 +80,7 @@ static flame_status run_one(fl_cuda *s, const fl_call_run *r) {
   const int n = (int)c->p[FL_KP_COUNT_ARGS], batched = fl_kfunction_is_batched(k, c);
   fl_cu_ptr pointer[FL_KP_MAX_ARGS], table = (fl_cu_ptr)(uintptr_t)r->scratch;
   void *param[FL_KP_MAX_ARGS + 3];
-  shape x = { .shared = (unsigned)c->p[FL_KP_SHARED] };
+  shape x = { .shared = (unsigned)(c->p[FL_KP_SHARED] + fl_kfunc_moved(k->f)) };
   fl_cu_function f;
   if (c->p[FL_KP_CHECKS] && k->checked) return fl_cuda_call_checked(s, k, r);
   for (int i = 0; i < 3; i++) {

@@ -4,6 +4,7 @@
 ** contract is in ad.h; ad_sweep.c reverses statements, ad_loop.c loops.
 */
 #include "kernel/ad/ad_state.h"
+#include "kernel/ad/unroll.h"
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -102,7 +103,7 @@ void fl_kad_variables(fl_kad_state *d) {
 
 /* Kernels with more statements are refused: each statement is compared with the others that may
 ** access the same element, so the time grows with the square of the number of statements. */
-enum { MOST_STATEMENTS = 10000 };
+enum { MUCH_KEPT = 256, MOST_WRITTEN = 1000, MOST_STATEMENTS = 10000 };
 
 /* 0: f is refused, or memory is out (see finish). */
 static int set_up(fl_kad_state *d, const fl_kfunc *f) {
@@ -324,13 +325,13 @@ static fl_kad *finish(fl_kad_state *d) {
                                          "nodiff", d->f->name, d->f->line);
     return d->res->refusal ? d->res : NULL;
   }
-  if (d->f->shared_bytes > FL_K_MAX_SHARED - FL_KAD_SUM_SHARED) {
-    fl_kad_refuse(d, d->f->line,
-                  "a kernel whose derivative needs %lld bytes of static shared memory "
-                  "(extern __shared__ may have more)", (long long)d->f->shared_bytes);
+  if (d->f->shared_bytes > FL_K_MOST_SHARED - FL_KAD_SUM_SHARED) {
+    fl_kad_refuse(d, d->f->line, "a kernel whose derivative needs %lld bytes of shared memory (a "
+                  "block has at most %d)", (long long)d->f->shared_bytes, FL_K_MOST_SHARED);
     d->res->func = NULL;
     return d->res;
   }
+  d->f->moves_shared = d->f->shared_bytes > FL_K_MAX_SHARED - FL_KAD_SUM_SHARED;
   d->res->func = d->f;
   d->res->n_params = d->f->n_params;
   for (int i = 0; i < d->res->n_params; i++)
@@ -417,9 +418,31 @@ static fl_kad *settled(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r)
   return res;
 }
 
+/* The bytes per thread that the adjoint's loops keep. */
+static int64_t kept_bytes(const fl_kad *ad) {
+  int64_t n = 0;
+  for (int i = 0; i < ad->n_kept; i++) n += ad->kept[i].bytes;
+  return n;
+}
+
+/* The adjoint of f with its short loops written out, if that keeps less than half of what 'first'
+** does; else 'first'. A loop that rewrites a private array keeps whole copies of it, where the
+** rounds written out keep single elements, which an index that is a number lets be registers. */
+static fl_kad *written_out(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r,
+                           fl_kad *first) {
+  const int64_t kept = kept_bytes(first);
+  if (first->refusal || kept < MUCH_KEPT || a->failed) return first;
+  const fl_kfunc *g = fl_kunroll(a, f, MOST_WRITTEN);
+  fl_kad *second = g ? settled(a, g, r) : NULL;
+  if (a->failed == FL_KARENA_DEEP || a->failed == FL_KARENA_LARGE) a->failed = 0;
+  const int better = second && second->func && kept_bytes(second) * 2 <= kept;
+  return better ? second : first;
+}
+
 static fl_kad *derived(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r) {
   fl_kad *first = settled(a, f, r);
-  const fl_kfunc *g = first && first->refusal && !a->failed ? fl_kad_widen(a, f, r) : NULL;
+  if (first && !first->refusal) return written_out(a, f, r, first);
+  const fl_kfunc *g = first && !a->failed ? fl_kad_widen(a, f, r) : NULL;
   fl_kad *second = g ? settled(a, g, r) : NULL;
   return second && !second->refusal ? second : first;
 }

@@ -1,12 +1,12 @@
 /* What the files on the derivative of loops share: ad_loop.c (sets of variables, values before the
 ** loop, choice of a strategy), ad_pass.c (one pass), ad_slots.c (counting, snapshots, the reverse
-** loop), ad_undo.c (undoing stores). */
+** loop), ad_rewrite.c (arrays that need no snapshot), ad_undo.c (undoing stores). */
 #ifndef FL_KERNEL_AD_LOOP_H
 #define FL_KERNEL_AD_LOOP_H
 #include "kernel/ad/ad_state.h"
 
-enum { FL_KLOOP_COUNTERS = 8, FL_KLOOP_SHARED = 40 << 10, FL_KLOOP_DYNAMIC = 6,
-       FL_KLOOP_UNDO = 16, FL_KLOOP_SLOTS = 64 };
+enum { FL_KLOOP_COUNTERS = 8, FL_KLOOP_SHARED = 40 << 10, FL_KLOOP_MOST_SHARED = 160 << 10,
+       FL_KLOOP_DYNAMIC = 6, FL_KLOOP_UNDO = 16, FL_KLOOP_SLOTS = 64 };
 
 /* Marks of the statements in the loop, saved to be restored later. */
 typedef struct fl_kmarks { uint8_t *at; int n, back; } fl_kmarks;
@@ -92,6 +92,11 @@ int fl_kloop_room(fl_kad_state *d, int v, const char *prefix, int64_t n, int32_t
 /* The first element of region k of dynamic shared memory, counted in elements of 'var'. k NULL:
 ** var has an array to itself, so 0. */
 fl_kexpr *fl_kloop_region(fl_kad_state *d, int var, fl_kexpr *k);
+/* ad_rewrite.c: does each iteration store to the same elements of shared array v, for certain,
+** before it reads v? Then it writes all that it reads, or reads what the loop never writes. */
+int fl_kloop_rewrites(const fl_kloop *l, int v);
+/* Does s, after the loop, write an element that each iteration certainly overwrites? */
+int fl_kloop_overwrites(const fl_kloop *l, const fl_kstmt *s);
 /* ad_undo.c: can the stores to v be undone iteration by iteration? If so, adds them to l->undo. */
 int fl_kloop_can_undo(fl_kloop *l, int v);
 /* x, which appears in statement 'use' of the body, as a function of the loop's counters at the

@@ -54,54 +54,11 @@ static void set_counters(fl_kloop *l, fl_kblock *b, int at) {
 
 /* ---- snapshots -------------------------------------------------------------------------- */
 
-/* Does s store to the same elements of v in all iterations, for certain, and without reading v? If
-** all stores to a shared array are such and come before its reads, each iteration writes all that
-** it reads. Other elements stay as they are, so each read finds what the array holds after the
-** loop. */
-static int kills(const fl_kloop *l, const fl_kstmt *s, int v) {
-  if (s->kind == FL_KS_STORE && s->var == v && !s->accumulate)
-    return invariant(l, s->x[0]) && !fl_kreads(s->x[1], v);
-  if (s->kind != FL_KS_IF || !s->body.first || !s->other.first) return 0;
-  const fl_kstmt *x = s->body.last, *y = s->other.last;
-  return x->kind == FL_KS_STORE && y->kind == FL_KS_STORE && kills(l, x, v) && kills(l, y, v)
-      && fl_kexpr_same(x->x[0], y->x[0]) && s->body.first == x && s->other.first == y
-      && !fl_kreads(s->x[0], v);
-}
-
-static int rewritten(const fl_kloop *l, int v) {
-  fl_kusage u = {v, 0, 0, 0, 0, l->d};
-  const fl_kvisitor see = {fl_kloop_see_usage, NULL, &u};
-  int begun = 0;
-  for (const fl_kblock *b = &l->s->body; b; b = b == &l->s->body ? &l->s->other : NULL)
-    for (fl_kstmt *s = b->first; s; s = s->next) {
-      if (kills(l, s, v)) {
-        if (u.reads) return 0;
-        begun = 1;
-        continue;
-      }
-      u.sets = u.sums = 0;
-      fl_kwalk_stmt(&see, s);
-      if (u.sets || u.sums || (u.reads && !begun)) return 0;
-    }
-  return begun;
-}
-
-/* Does s write an element that the loop certainly overwrites in each iteration? */
-static int is_rewritten(const fl_kloop *l, const fl_kstmt *s) {
-  for (const fl_kblock *b = &l->s->body; b; b = b == &l->s->body ? &l->s->other : NULL)
-    for (const fl_kstmt *t = b->first; t; t = t->next)
-      if (kills(l, t, s->var)) {
-        const fl_kstmt *k = t->kind == FL_KS_IF ? t->body.last : t;
-        if (fl_kad_steady(l->d, s->x[0]) && fl_kexpr_same(k->x[0], s->x[0])) return 1;
-      }
-  return 0;
-}
-
 typedef struct later { const fl_kloop *l; int var; } later;
 
 static int writes_more(const void *of, const fl_kstmt *s) {
   const later *c = of;
-  return fl_kwrites_to(s, c->var) && !is_rewritten(c->l, s);
+  return fl_kwrites_to(s, c->var) && !fl_kloop_overwrites(c->l, s);
 }
 
 /* Does anything store to v after the loop, in the same iteration of the enclosing loop, at an
@@ -156,7 +113,7 @@ static void measure_state(fl_kloop *l, fl_kset keep, int64_t *bytes, int64_t *sh
     const int memory = x.kind == FL_KV_SHARED || x.kind == FL_KV_POINTER;
     if (memory && old && fl_kloop_can_undo(l, v)) l->of[v].final = 2, fl_kset_del(l->state, v);
     if (!fl_kset_has(l->state, v)) continue;
-    if (x.kind == FL_KV_SHARED && rewritten(l, v)) {
+    if (x.kind == FL_KV_SHARED && fl_kloop_rewrites(l, v)) {
       l->of[v].final = (uint8_t)stored_later(l, &d->body, v);
       fl_kset_del(l->state, v);
     } else if (reads_final_values(l, v)) l->of[v].final = 1, fl_kset_del(l->state, v);
@@ -213,7 +170,7 @@ static void make_slots(fl_kloop *l, fl_kset keep) {
   measure_state(l, keep, &bytes, &shared, &dynamic);
   if (!bytes && !shared && !dynamic) return;
   choose_slots(l, bytes, shared, dynamic);
-  if (l->slots * shared > FL_KLOOP_SHARED) {
+  if (l->slots * shared > FL_KLOOP_MOST_SHARED) {
     fl_kad_refuse(d, l->s->line, "a loop that keeps so much in shared memory");
     return;
   }

@@ -362,7 +362,7 @@ static fl_kad_parts turn_round(fl_karena *a, const fl_kfunc *f, const fl_kad *ad
 ** or memory is out. */
 static fl_kfunc *rewritten(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r,
                            uint8_t **positive) {
-  fl_kfunc *flat = fl_kunroll(a, f), *g = flat ? flat : fl_kfunc_clone(a, f);
+  fl_kfunc *flat = fl_kunroll(a, f, MOST_STATEMENTS), *g = flat ? flat : fl_kfunc_clone(a, f);
   *positive = fl_karena_new(a, (size_t)f->n_params + 1);
   if (!g || !*positive) return NULL;
   return fl_kpieces(g, r->geometry, *positive) || flat ? g : NULL;

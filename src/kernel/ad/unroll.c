@@ -8,13 +8,13 @@
 #include <assert.h>
 #include <string.h>
 
-enum { MOST_ROUNDS = 32, MOST_STATEMENTS = 400 };
+enum { MOST_ROUNDS = 32 };
 
 typedef struct unroller {
   fl_kfunc *f;
   int32_t counter;               /* of the round at work */
   fl_kexpr *value;
-  int done, statements;
+  int done, statements, most;
 } unroller;
 
 /* ---- the counter's value substituted ----------------------------------------------------- */
@@ -166,7 +166,7 @@ static fl_kblock unroll(unroller *u, fl_kblock b) {
     fl_krange c;
     const int n = fl_krange_of(u->f, before, s, MOST_ROUNDS, &c);
     const int more = n < 0 ? 0 : n * fl_kblock_length(s->body);
-    if (n >= 0 && u->statements + more <= MOST_STATEMENTS) {
+    if (n >= 0 && u->statements + more <= u->most) {
       fl_kblock all = {0};
       u->statements += more;
       expand(u, &all, s, &c, n);
@@ -179,8 +179,8 @@ static fl_kblock unroll(unroller *u, fl_kblock b) {
   return out;
 }
 
-fl_kfunc *fl_kunroll(fl_karena *a, const fl_kfunc *f) {
-  unroller u = {.f = fl_kfunc_clone(a, f)};
+fl_kfunc *fl_kunroll(fl_karena *a, const fl_kfunc *f, int most) {
+  unroller u = {.f = fl_kfunc_clone(a, f), .most = most};
   if (!u.f) return NULL;
   u.statements = fl_kblock_length(u.f->body);
   u.f->body = unroll(&u, u.f->body);

@@ -6,7 +6,7 @@
 #include "kernel/tree/tree.h"
 
 /* A copy of f without its short loops "for (int d = -1; d <= 1; ++d)": each iteration with its
-** counter's value substituted and with separate variables. NULL: there are no such loops, the copy
-** would be too long, or memory is out. */
-fl_kfunc *fl_kunroll(fl_karena *a, const fl_kfunc *f);
+** counter's value substituted and with separate variables. A loop stays if the copy would have more
+** than 'most' statements without it. NULL: no loop is written out, or memory is out. */
+fl_kfunc *fl_kunroll(fl_karena *a, const fl_kfunc *f, int most);
 #endif

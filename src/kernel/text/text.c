@@ -430,6 +430,15 @@ static void put_leaves(fl_kwriter *w) {
   }
 }
 
+/* Where shared array i begins, in bytes, if all of them are next to each other. */
+static int64_t shared_place(const fl_kfunc *f, int i) {
+  int64_t at = 0;
+  for (int j = 0; j < i; j++)
+    if (f->vars[j].kind == FL_KV_SHARED && !f->vars[j].dynamic)
+      at += (f->vars[j].count * fl_kt_size(f->vars[j].type) + 15) / 16 * 16;
+  return at;
+}
+
 static void put_variable(fl_kwriter *w, int i) {
   const fl_kvar *v = &w->f->vars[i];
   if (v->kind == FL_KV_TABLE) return;
@@ -438,10 +447,13 @@ static void put_variable(fl_kwriter *w, int i) {
     if (p->is_pointer || (!by_bytes(p) && !fl_kt_is_half(v->type))) return;
   }
   fl_text_puts(w->t, "  ");
-  if (v->kind == FL_KV_SHARED && v->dynamic) {
+  if (v->kind == FL_KV_SHARED && (v->dynamic || w->f->moves_shared)) {
+    const int64_t at = v->dynamic ? fl_kfunc_moved(w->f) : shared_place(w->f, i);
     fl_text_printf(w->t, "%s *const ", fl_kput_memory_type(v->type));
     fl_kput_name(w, v->name);
-    fl_text_printf(w->t, " = (%s *)fl_dynamic;\n", fl_kput_memory_type(v->type));
+    fl_text_printf(w->t, " = (%s *)fl_dynamic", fl_kput_memory_type(v->type));
+    if (at) fl_text_printf(w->t, " + %lld", (long long)(at / fl_kt_size(v->type)));
+    fl_text_puts(w->t, ";\n");
     return;
   }
   if (v->kind == FL_KV_SHARED)
@@ -471,6 +483,7 @@ static void put_parts(fl_kwriter *w) {
 }
 
 static int uses_dynamic(const fl_kfunc *f) {
+  if (f->moves_shared) return 1;
   for (int i = 0; i < f->n_vars; i++)
     if (f->vars[i].kind == FL_KV_SHARED && f->vars[i].dynamic) return 1;
   return 0;

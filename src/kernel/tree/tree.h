@@ -157,7 +157,8 @@ typedef enum {
 extern const char *const fl_koperator_text[], *const fl_kspecial_text[FL_KSPECIAL_COUNT],
                   *const fl_katomic_text[];
 
-enum { FL_K_MAX_ARGS = 4, FL_K_MAX_DEPTH = 1000, FL_K_MAX_NEST = 200, FL_K_MAX_SHARED = 48 << 10 };
+enum { FL_K_MAX_ARGS = 4, FL_K_MAX_DEPTH = 1000, FL_K_MAX_NEST = 200, FL_K_MAX_SHARED = 48 << 10,
+       FL_K_MOST_SHARED = 227 << 10 };    /* of a block, static; and with dynamic memory (Hopper) */
 typedef struct fl_kexpr {
   uint8_t kind, type, op;    /* fl_kxkind, fl_ktype, fl_kop or fl_kspecial or fl_kbuiltin */
   uint8_t n;                 /* operands */
@@ -304,6 +305,8 @@ typedef struct fl_kfunc {
   uint8_t uses_grid;         /* a barrier of all blocks */
   uint8_t reordered;         /* NVRTC would evaluate the text in another order than C++: it gets the
                              ** printed tree */
+  uint8_t moves_shared;      /* a derivative with more shared arrays than static memory holds: on a
+                             ** GPU they are at the start of dynamic memory */
   uint8_t replays;  /* it reads the results of atomics that another launch recorded (ad/record.h) */
   int32_t refusal_line;
   const char *refusal;       /* the reason, without "kernel 'k', line N: "; NULL: none */
@@ -327,6 +330,11 @@ static inline int fl_ktemp(fl_kfunc *f, int type) {
 }
 /* Byte offset of element e of an ARRAY member within its parameter. */
 int64_t fl_kvar_offset(const fl_kvar *v, int64_t e);
+
+/* The bytes at the start of dynamic shared memory that the function's own arrays take on a GPU. */
+static inline int64_t fl_kfunc_moved(const fl_kfunc *f) {
+  return f->moves_shared ? f->shared_bytes : 0;
+}
 
 /* ---- constructors ------------------------------------------------------------------------
 ** The line of a node is that of its first operand (constants and variables: 0); set ->line on the
