@@ -21,11 +21,11 @@
 ** All rows of these are aligned to 16 bytes in half types.
 **
 ** A warp owns 16 * TILES rows of a result and walks over the other axis in steps of WIDTH columns,
-** which all four warps of a block read from shared memory while the next ones are on their way.
-** Scores stay in the registers of the warp: the accumulators of one product are the left operand of
-** the next. Launch with 128 threads, ceil(t) * h * b blocks and 2 * LD * (64 * TILES + 2 * STAGES *
-** WIDTH) bytes of dynamic shared memory; ceil(n) = (n + 64 * TILES - 1) / (64 * TILES), LD = HEAD +
-** 8, STAGES = HEAD > 128 ? 1 : 2, TILES and WIDTH as in FORWARD below.
+** which all four warps of a block read from shared memory while, if STAGES is 2, the next ones are
+** on their way. Scores stay in the registers of the warp: the accumulators of one product are the
+** left operand of the next. Launch with 128 threads, ceil(t) * h * b blocks and 2 * LD * (64 *
+** TILES + 2 * STAGES * WIDTH) bytes of dynamic shared memory; ceil(n) = (n + 64 * TILES - 1) / (64
+** * TILES), LD = HEAD + 8, STAGES = HEAD > 128 ? 1 : 2, TILES and WIDTH as in FORWARD below.
 **
 ** Sums are in f32 in an order that sizes and flags decide. What a query does not see may be
 ** skipped, also where v is NaN or infinite; a row whose scores are all -inf is NaN.
@@ -88,8 +88,8 @@ FN long long row_of(const attention_args &a, int b, int h) {
 FN const float *lse_of(const attention_args &a, const void *packed) {
   return (const float *)((const element *)packed + (long long)a.b * a.h * a.t * a.d);
 }
-/* Is the log-sum-exp of one of n queries NaN? Then all of dv is NaN, also for keys that they do not
-** see. */
+/* Is the log-sum-exp of one of n queries NaN? Then all of dv is NaN, also in the rows of keys that
+** this query does not see. */
 FN bool any_nan(const float *lse, int n) {
   bool found = false;
   for (int i = threadIdx.x; i < n; i += blockDim.x) found |= lse[i] != lse[i];

@@ -9,7 +9,8 @@
 **   conv_w  outputs of the group   x  (channel, kernel)         over (image, output position)
 ** A block of 256 threads makes a tile of 64 x 64, 4 x 4 per thread, 16 terms at a time through
 ** shared memory; terms are added in order. Every element is read once by each tile that needs it:
-** the least traffic times about (rows + columns) / 64. Correct for every size; nothing is atomic.
+** operands of the rows about columns / 64 times, those of the columns about rows / 64 times.
+** Correct for every size; nothing is atomic.
 */
 struct conv_params { long long n, c, o, groups, in[3], k[3], out[3], stride[3], pad[3], dil[3]; };
 

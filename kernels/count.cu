@@ -136,8 +136,8 @@ template <class T> FN T sum_to(T v) {
   return v;
 }
 
-/* counts[0]: the number of all elements that are set. counts[1 + i]: the number in chunk i, which
-** nonzero_before replaces by the number in the chunks before it. */
+/* Writes to counts[1 + i] the number of elements of chunk i that are set. nonzero_before then
+** replaces it by the number in the chunks before i, and writes the number of all to counts[0]. */
 KERNEL nonzero_count(const S *x, long long *counts, long long n, long long chunk) {
   const long long w = blockIdx.x * 8ll + threadIdx.x / 32, first = w * chunk;
   const long long end = first + chunk < n ? first + chunk : n;

@@ -12,8 +12,8 @@
 **                where signals lie side by side, so that both sides move whole lines
 ** Passes are of radix 2 in place, on a signal read in bit-reversed order; roots come from sincospi,
 ** whose arguments are exact for powers of two. An inverse transform is a forward one with real and
-** imaginary parts exchanged at both ends. Bytes: one reading and one writing, at least that; long
-** ones twice.
+** imaginary parts exchanged at both ends. Bytes: a signal is read once and written once, a long one
+** twice.
 */
 #if TYPE == 0
 typedef double real;

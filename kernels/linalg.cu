@@ -12,7 +12,8 @@
 **   qr_small    one block per matrix, one warp per column: Householder's steps, then the columns
 **               of Q
 **   svd_small   one block per matrix, 8 or 32 lanes per pair of columns: one-sided Jacobi rotations
-** Each kernel reads its input once and writes its result once.
+** Each kernel writes its result once and reads its input at most once, apart from qr_small and
+** svd_small, which read a matrix more often (from the cache).
 */
 #if TYPE == 0
 typedef double real;
@@ -167,8 +168,8 @@ FN real warp_sum(real v) {
   return v;
 }
 
-/* The power of two that brings the largest of n elements between 1/2 and 1; 1 for zeros and for
-** what is not finite. All threads get it. */
+/* The power of two, at most 2^REACH and at least 2^-REACH, that brings the largest of n elements
+** between 1/2 and 1; 1 for zeros and for what is not finite. All threads get it. */
 FN real factor_of(const real *x, i64 n, real *room) {
   real top = 0;
   for (i64 e = threadIdx.x; e < n; e += blockDim.x) {

@@ -10,10 +10,10 @@
 **   inner 1    scan_short, one warp per row; or tiles of 4096 elements (2048 of wide states) by
 **              blocks of 256, one per row or, of few long rows, one per chunk: scan_chunks (states
 **              of chunks), then scan_rows, whose blocks first join the states of the chunks before.
-**              Bytes: 2 readings and 1 writing, at least 1 and 1.
+**              Bytes: rows are read once, with chunks twice, and written once.
 **   inner > 1  one thread per column, or per segment of one when columns are few: scan_columns
-**              (states of segments), scan_before (of those before), scan_columns. Bytes: 2 readings
-**              and 1 writing.
+**              (states of segments), scan_before (of those before), scan_columns. Bytes: columns
+**              are read once, with segments twice, and written once.
 */
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -235,7 +235,8 @@ struct tile {
 };
 
 /* The state of element q of the thread's vector in piece j; start() after the row's end. left: the
-** number of elements of the row from the thread's first one on. */
+** number of elements from the thread's first one to the end of the row or of the tile; k: the
+** element's index in the row. */
 FN state lift_at(const tile &t, int j, int q, int left, long long k) {
   return j * PIECE + q < left ? lift(t.x[j].e[q], OP == 5 ? t.x2[OP == 5 ? j : 0].e[q] : (S)0, k)
                               : start();

@@ -107,9 +107,10 @@ FN K wanted_of(const K *key, int n, int k, int mode) {
 }
 
 /* A block of threads = elements / 2; pad: a power of two >= n, <= elements <= ROW; elements is a
-** multiple of pad. given: keys and positions come from kin and pin (rows of n), else from x.
-** mode 0: the first k positions of each row; 1: the first position of the k-th key; 2: the
-** same, but of a NaN if the row has one. */
+** multiple of pad. Keys and positions come from kin and pin (rows of n), or from x if kin is NULL.
+** mode 0: the positions of the k smallest keys of each row, and their elements of x in values
+** unless it is NULL; 1: the first position of the k-th key; 2: like 1, but of a NaN if the row has
+** one. */
 WIDE sort_rows(const S *x, const K *kin, const u32 *pin, long long *out, S *values, long long rows,
                int n, int pad, int elements, int k, u64 flip, int mode) {
   __shared__ K key[ROW];

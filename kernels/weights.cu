@@ -2,8 +2,8 @@
 ** Weights as whole numbers and their running sums, for draws: a block of 1024 threads per row, in
 ** which each thread takes some neighbouring elements. Header-free; T, float or double, is defined
 ** before it. Quotients and roundings are those of IEEE 754 and sums of integers do not depend on
-** the order, so the results are those of the CPU. Bytes: rows, which are short, are read three
-** times, twice from a cache.
+** the order, so the results are those of the CPU. Memory traffic: a row, which is short, is read
+** three times, twice from a cache.
 */
 typedef long long i64;
 

@@ -6,8 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Does an op have a gradient? rule: the text of its rule in ops.def. (Made with # in the table's
-** macro itself: passed on to another macro, NOGRAD would be expanded first.) */
+/* Does an op have a gradient? rule: the text of its rule in ops.def. (The macro that reads the
+** table makes this text with # itself: if it passed the rule on to another macro, NOGRAD would be
+** expanded first.) */
 static int has(const char *rule) {
   return strcmp(rule, "NOGRAD") != 0 && strcmp(rule, "NULL") != 0;
 }

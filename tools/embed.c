@@ -119,8 +119,8 @@ static const char *after_lua(const char *s, const char *end, int *is_comment) {
 ** of comment below them: they document functions. */
 static bytes documented(bytes text) {
   bytes b = { 0 };
-  int begins = 1, stays = 0, above = 0;          /* begins: no code in this line yet; stays: its
-                                                 ** comment stays; above: so did the line above's */
+  int begins = 1, stays = 0, above = 0;    /* begins: no code in this line yet; stays: this line has
+                                           ** a comment that is kept; above: the one above had */
   append(&text, "", 1);                          /* a NUL, at which searches stop */
   const char *s = (char *)text.p, *end = s + text.n - 1;
   while (s < end) {
@@ -142,7 +142,7 @@ static bytes documented(bytes text) {
   return b;
 }
 
-/* Returns text deflated, and sets *size to its bytes before; without zlib returns it unchanged. */
+/* Returns text deflated, with *size its bytes before; without zlib the text unchanged, *size 0. */
 static bytes deflated(bytes text, bytes dictionary, size_t *size) {
   *size = 0;
 #ifdef FL_HAVE_ZLIB
@@ -192,7 +192,8 @@ static int by_score(const void *a, const void *b) {
   return x->order < y->order ? -1 : x->order > y->order;
 }
 
-/* Counts in texts[] how many of the texts contain each gram (by hash); returns how many pieces. */
+/* Counts in texts[] how many of the texts contain each gram (by hash); returns how many pieces
+** there are at most. */
 static size_t count_grams(const bytes *text, int count, int *texts) {
   size_t pieces = 0;
   int *last = calloc(GRAMS, sizeof *last);

@@ -259,7 +259,7 @@ local function doc_above(f)
   end
   return {}, declared_at[f] and declared_at[f][1] and declared_at[f][1].file
 end
---- An entry for a declaration: parameters, results of its first signature; the text of each.
+--- An entry for a declaration: parameters and results of its first signature, the texts of all.
 local function entry_of_declaration(d)
   local e = { params = {}, returns = {}, forms = {}, options = {},
     all_named = d[1].self or d[1].options_first }

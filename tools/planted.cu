@@ -1,5 +1,5 @@
 // Two planted faults that the sanitizer must detect: "bounds" writes one element past the end,
-// "race" sums in shared memory without a barrier.
+// "race" reads what another thread stores in shared memory, without a barrier in between.
 #include <cstdio>
 #include <cstring>
 __global__ void bounds(float *y, int n) { if (threadIdx.x <= n) y[threadIdx.x] = 1; }

@@ -121,7 +121,7 @@ end
 --- An algebra's products and norms as multilinear forms: lists of terms for clifford/form.lua.
 local function forms_of(t)
   local size, many = { x = t.size, y = t.size, r = t.size, p = #t.paths }, {}
-  local slot, slots = {}, 0           -- by path: its number among those with its result's grade
+  local slot, slots = {}, 0           -- by path: its number among the paths to the same grade
   for p, path in ipairs(t.paths) do
     many[path[3]] = (many[path[3]] or 0) + 1
     slot[p], slots = many[path[3]], math.max(slots, many[path[3]])
@@ -423,8 +423,8 @@ end)
 
 --- Divides each grade by the root of the mean over the features of its squares. r_g = sqrt(mean_n
 --- sum_k o_k(n)^2 + eps), the sum being over the components of grade g. In algebras with generators
---- that square to -1 or 0 the squares get the signs of the blades', |mean| is taken, and grades in
---- which all blades square to 0 stay as they are.
+--- that square to -1 or 0 the squares get signs (those of blade times reverse), |mean| is taken,
+--- and grades in which all blades square to 0 stay as they are.
 --- x (size, …, features); gives (size, …, features).
 put("Algebra:grade_norm(x: T, eps = 1e-6) -> T", function(self, x, eps)
   x = need(self, "grade_norm", "x", x)

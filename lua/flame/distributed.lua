@@ -68,9 +68,9 @@ local reduces = { sum = 0, mean = 1, max = 2, min = 3 }
 
 local function shape_text(x) return "(" .. table.concat(x.shape, ", ") .. ")" end
 
---- Records a collective, c = {op =, what = ALL_REDUCE …, x = or nil, like = tensor (x) whose shape
---- must agree on all ranks, shape = of the result, reduce =, peer = rank, joins = another one
---- follows before the result is read, tracked = has a gradient, note = a number that must agree}.
+--- Records a collective, c = {op =, what = ALL_REDUCE …, x = operand or nil, like = tensor (nil: x)
+--- whose shape must agree on all ranks, shape = of the result, reduce =, peer = rank, joins =
+--- another follows before the result is read, tracked = has a gradient, note = must agree too}.
 local function record(c)
   local _, size = here(c.op)
   local slow = internal.group_slow()

@@ -81,7 +81,7 @@ local function construct(class, ...)
 end
 
 -- Calls a module with hooks: those before the call may replace the arguments, those after it the
--- result.
+-- first result.
 local function call_hooked(self, ...)
   local args = table.pack(...)
   for _, f in ipairs(hooks[self].before) do
@@ -182,7 +182,7 @@ local function walk(self, visit, prefix, seen, again, above)
     visit(path, value)
     if not tensor then walk(value, visit, path and path .. ".", seen, again, above) end
   end
-  local met = {}                               -- a key set again after nil is in the order twice
+  local met = {}                               -- a key set again after nil is twice in order[self]
   for _, key in ipairs(order[self] or {}) do
     local value = not met[key] and settled(self, key) or nil
     met[key] = true
@@ -375,7 +375,7 @@ local function complaints(wrong, missing, surplus)
   return table.concat(text, "; ")
 end
 
--- The new value of each saved tensor of the module, and names that only it or only 'given' has.
+-- Pairs {saved tensor, its value in 'given'}; the names that 'given' lacks; others; complaints.
 local function match(self, given)
   local known, also, missing, wrong, pairs_found = {}, {}, {}, {}, {}
   local entries = collect(self, saved_only, function(path, x)
@@ -407,7 +407,7 @@ local function match(self, given)
   return pairs_found, missing, surplus, wrong
 end
 
---- Copies values into the module's tensors; every name must be there, unless strict = false. With
+--- Copies values into the module's tensors; names must be the same, unless strict = false. With
 --- zero_based names count lists from 0, as PyTorch's do. After an error nothing has changed.
 --- Returns {missing_keys = {…}, unexpected_keys = {…}}.
 put(Module, "Module:load_state_dict(state: table, strict = true, *, zero_based = false) -> table",

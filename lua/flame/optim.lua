@@ -144,8 +144,8 @@ local function new(class, params, values)
   return self
 end
 
---- Makes the class of an optimiser from its declaration, in which OPTIONS stands for options that
---- all have. update(group, p, g, state) records one step of one parameter, or of a 1-d part of
+--- Makes the class of an optimiser from its declaration, in which OPTIONS and PLAIN are options of
+--- many. update(group, p, g, state) records one step of one parameter, or of a 1-d part of
 --- it; check(opt) checks a new optimiser. whole: a text if update needs whole parameters, not
 --- parts; it says what to do instead. run(group, first, …) or nil: an update in C
 --- (src/lua/update.c) of the group's parameters from 'first' on. Returns the class; class.step
@@ -265,7 +265,7 @@ local function update_one(self, group, p, taken, shared_out)
   return added
 end
 
---- Updates all parameters. Returns the list of changed ones with parts.of[p].
+--- Updates all parameters. Returns the list of changed ones that processes divide (parts.of).
 local function update_all(self, taken)
   local changed, shared_out, added = taken.changed, {}, false
   follow(self)
@@ -286,7 +286,7 @@ local function update_all(self, taken)
 end
 
 -- Intermediate tensors of a step are released at its end rather than by the garbage collector.
--- Those in the optimiser's state are held here, so that they stay, also when the rule raises.
+-- Those in the state are held, so that they stay: by update_one, and here if a rule raises.
 local function hold_states(self)
   for _, state in pairs(self.state) do
     for _, value in pairs(state) do
@@ -335,7 +335,7 @@ local function before_step(self)
   end
 end
 
--- Raises what the checks of the last step have found, which a GPU tells late: then it was refused.
+-- Raises what the last step's checks found, as a GPU tells late; that step's writes were refused.
 local function told(self)
   local last <close> = self.unsure               -- an error takes it back
   local faults = internal.checked()
@@ -393,7 +393,7 @@ put(Optimizer, "Optimizer:state_dict() -> table", function(self)
   return out
 end)
 
--- Moves a value of the state to its parameter's device, and converts it to its dtype.
+-- A copy of a value or table of p's state, on p's device, with floats in p's dtype.
 function state_for(p, value)
   if type(value) == "userdata" then
     if value:is_floating_point() and value.dtype ~= p.dtype then value = value:to(p.dtype) end

@@ -152,7 +152,7 @@ function(self, x, y, label, c, size, shape, alpha)
   return add(self, "scatter", layer, o)
 end)
 
--- The finite values, sorted; their range, for n bins; n, by default Freedman and Diaconis' (1981).
+-- The finite values, sorted; their range; the number of bins (default: Freedman, Diaconis 1981).
 local function bins_of(values, n)
   local kept = {}
   for i = 1, #values do

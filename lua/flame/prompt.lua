@@ -1,4 +1,4 @@
---- flame-lua's prompt on a terminal: how an entry (the text typed) is run, its values are shown.
+--- flame-lua's prompt on a terminal: runs an entry (the text typed) and shows its values.
 -- src/cli/repl.c calls start once, then load and show (or failed) for each entry, and complete for
 -- Tab. It adds two functions of the terminal to this table: width(s) and size().
 --

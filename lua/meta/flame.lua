@@ -710,8 +710,8 @@ function Algebra:grade(x, grade) end
 
 --- Divides each grade by the root of the mean over the features of its squares. r_g = sqrt(mean_n
 --- sum_k o_k(n)^2 + eps), the sum being over the components of grade g. In algebras with generators
---- that square to -1 or 0 the squares get the signs of the blades', |mean| is taken, and grades in
---- which all blades square to 0 stay as they are.
+--- that square to -1 or 0 the squares get signs (those of blade times reverse), |mean| is taken,
+--- and grades in which all blades square to 0 stay as they are.
 --- x (size, …, features); gives (size, …, features).
 ---@param x flame.Tensor
 ---@param eps? number|flame.options.Algebra:grade_norm  1e-6
@@ -1319,7 +1319,7 @@ function Module:half() end
 ---@field strict? boolean  true
 ---@field zero_based? boolean  false
 
---- Copies values into the module's tensors; every name must be there, unless strict = false. With
+--- Copies values into the module's tensors; names must be the same, unless strict = false. With
 --- zero_based names count lists from 0, as PyTorch's do. After an error nothing has changed.
 --- Returns {missing_keys = {…}, unexpected_keys = {…}}.
 ---@param state table
@@ -3400,8 +3400,8 @@ function clifford.Layer(algebra, features) end
 
 --- Mixes features, with a matrix for each grade. weight (dims + 1, inputs, outputs), normal with
 --- deviation 1 / sqrt(inputs). bias (outputs) is added to the scalar part; bias = "all" adds it
---- to every component, as flash-clifford's layer does, and the result is not equivariant any
---- more; bias = false: none. "scalar" is true.
+--- to every component, as flash-clifford's layer does, and the result is no longer equivariant;
+--- bias = false: none. "scalar" means true.
 ---@param algebra flame.Algebra
 ---@param inputs integer
 ---@param outputs integer
@@ -3540,7 +3540,7 @@ Tensor.conj_physical = flame.conj_physical
 ---@field pad? integer[]
 ---@field value? number  0
 
---- pad with a constant; pad holds before and after, from the last axis backwards.
+--- flame.pad with a constant; pad: {before, after, …}, from the last axis backwards.
 ---@param x flame.Tensor
 ---@param pad integer[]
 ---@param value? number|flame.options.constant_pad_nd  0
@@ -3560,7 +3560,7 @@ function Tensor:contiguous() end
 ---@field dilation? integer|integer[]  1
 ---@field groups? integer  1
 
---- Sums of products of x (n, c, l) or (c, l) with windows of weight (o, c / groups, k). padding: a
+--- Sums of products of windows of x (n, c, l) or (c, l) with weight (o, c / groups, k). padding: a
 --- number, "same", "valid", a list, or a list of pairs before and after.
 ---@param x flame.Tensor
 ---@param weight flame.Tensor
@@ -3740,7 +3740,7 @@ flame.cosh_ = flame.cosh
 ---@field margin? number  0
 ---@field reduction? "mean"|"sum"|"none"  "mean"
 
---- 1 - cosine where y is 1, max(0, cosine - margin) where it is -1.
+--- 1 - cosine where target is 1, max(0, cosine - margin) where it is -1.
 ---@param x1 flame.Tensor
 ---@param x2 flame.Tensor
 ---@param target flame.Tensor
@@ -3755,7 +3755,7 @@ Tensor.cosine_embedding_loss = flame.cosine_embedding_loss
 ---@field dim? integer|integer[]
 ---@field eps? number  1e-8
 
---- The sum of products divided by the product of the norms, along axis 2 (of vectors along axis 1).
+--- The sum of products divided by the product of the norms, along dim (2; of vectors 1).
 ---@param x flame.Tensor
 ---@param y flame.Tensor
 ---@param dim? integer|integer[]|flame.options.cosine_similarity
@@ -4070,10 +4070,10 @@ function data.licences() end
 --- Batches of a dataset, one epoch per loop: the parts of items, each collated: tensors stacked,
 --- numbers as a tensor, strings as a list, tables by key; collate(xs, ys, …) gets the list of
 --- each part instead. Tensors go to 'device'. With workers, threads with separate Lua states make
---- them, 'prefetch' batches ahead each; order and bits are those of workers = 0. A function must
---- then use no local of the script but modules, which are required again, and no global that the
---- script made; what it needs is 'given', of which each worker gets a copy. shard: as
---- data.batches.
+--- them, 'prefetch' batches ahead each; order and bits are those of workers = 0. The functions
+--- (of the dataset, of map, collate) then use no local of the script but modules, which are
+--- required again, and no global that it made; data.dataset's option 'given' is copied to each
+--- worker. shard: as in data.batches.
 ---@param dataset flame.Dataset|table
 ---@param size? integer|flame.options.data.loader  32
 ---@return flame.Loader
@@ -5691,7 +5691,7 @@ Tensor.gather = flame.gather
 ---@field eps? number  1e-6
 ---@field reduction? "mean"|"sum"|"none"  "mean"
 
---- Negative log-likelihood of y under a normal of mean x and variance var.
+--- Minus log-likelihood of target under a normal of mean input, variance var.
 ---@param input flame.Tensor
 ---@param target flame.Tensor
 ---@param var flame.Tensor
@@ -5806,8 +5806,8 @@ function flame.general_hamming_window(n, periodic, alpha) end
 --- lengths; or (batch, time) with its attention_mask. Returns for each the new text, or the new ids
 --- without the stop. temperature 0 takes the likeliest token; otherwise tokens are drawn: from the
 --- top_k likeliest, from the likeliest with a total probability of top_p, from those with at least
---- min_p times the probability of the likeliest. repetition_penalty divides the scores of tokens
---- that came before. stop: ids and words, by default the configuration's eos_token_id. stream(piece,
+--- min_p times the probability of the likeliest. repetition_penalty above 1 lowers the scores of
+--- tokens before. stop: ids and words, by default the configuration's eos_token_id. stream(piece,
 --- i) gets each piece of text, or id, of sequence i; if it returns false, all sequences end. seed:
 --- the call uses its own random generator. cache = false computes everything again for each token.
 ---@param model any
@@ -5858,7 +5858,7 @@ function flame.get_rng_state(state) end
 ---@class flame.options.glu
 ---@field dim? integer  -1
 
---- The first half along d times the sigmoid of the second.
+--- The first half along dim times the sigmoid of the second.
 ---@param x flame.Tensor
 ---@param dim? integer|flame.options.glu  -1
 ---@return flame.Tensor
@@ -6096,7 +6096,7 @@ Tensor.hardtanh = flame.hardtanh
 Tensor.hardtanh_ = flame.hardtanh
 flame.hardtanh_ = flame.hardtanh
 --- Is there a function, class or table of this name? flame.has("topk"), flame.has("nn.Linear").
---- An unknown name itself raises.
+--- Reading an unknown name raises.
 ---@param name string
 ---@return boolean
 function flame.has(name) end
@@ -6203,7 +6203,7 @@ Tensor.hinge_loss = flame.hinge_loss
 ---@field min? number  0
 ---@field max? number  0
 
---- Counts of the elements in bins of equal width between min and max (both 0: between the extremes
+--- Counts of the elements in bins of equal width between min and max (both equal: the extremes
 --- of x).
 ---@param x flame.Tensor
 ---@param bins? integer|flame.options.histc  100
@@ -6457,7 +6457,7 @@ Tensor.ihfftn = flame.ihfftn
 ---@field stride? integer|integer[]  1
 
 --- Columns of windows (PyTorch's F.unfold): (n, c, h, w) to (n, c k,
---- windows); c k counts channel first.
+--- windows), where k, the size of the kernel, varies faster than c.
 ---@param x flame.Tensor
 ---@param kernel_size integer|integer[]
 ---@param dilation? integer|integer[]|flame.options.im2col  1
@@ -7601,8 +7601,8 @@ function flame.linalg.outer(x, y) end
 ---@field hermitian? boolean  false
 ---@field atol? number|flame.Tensor
 
---- Pseudo-inverses. Singular values up to atol, or up to rtol (default: max(m, n) eps) times the
---- largest, count as 0.
+--- Pseudo-inverses. Singular values up to atol, or up to rtol times the largest, count as 0; rtol
+--- is max(m, n) eps, or 0 with atol.
 ---@param x flame.Tensor
 ---@param rtol? number|flame.Tensor|flame.options.linalg.pinv
 ---@param hermitian? boolean|flame.options.linalg.pinv  false
@@ -8139,7 +8139,7 @@ function flame.map(text) end
 ---@field margin? number  0
 ---@field reduction? "mean"|"sum"|"none"  "mean"
 
---- max(0, -y (x1 - x2) + margin): with y = 1 x1 should be larger, with y = -1 x2.
+--- max(0, -target (x1 - x2) + margin): with target 1 x1 should be larger, with -1 x2.
 ---@param x1 flame.Tensor
 ---@param x2 flame.Tensor
 ---@param target flame.Tensor
@@ -8600,7 +8600,7 @@ Tensor.multi_margin_loss = flame.multi_margin_loss
 ---@field target? flame.Tensor
 ---@field reduction? "mean"|"sum"|"none"  "mean"
 
---- The sum of max(0, 1 - (x at a label - x at another class)) over all such pairs, divided by the
+--- The sum of max(0, 1 - (input at a label - at another class)) over all such pairs, divided by the
 --- number of classes. target: ids from 1 in each row, up to the first 0.
 ---@param input flame.Tensor
 ---@param target flame.Tensor
@@ -12001,8 +12001,8 @@ function nn.utils.remove_weight_norm(module, name) end
 ---@field eps? number  1e-12
 ---@field dim? integer
 
---- Miyato et al. 2018: the weight divided by its largest singular value, which one step of power
---- iteration per forward approximates; the weight itself is name_orig, the vector name_u. dim is
+--- Miyato et al. 2018: the weight divided by its largest singular value, which n_power_iterations
+--- per forward in training approximate; the weight itself is name_orig, the vector name_u. dim is
 --- the axis of the rows: 1, or 2 for transposed convolutions.
 ---@param module flame.Module
 ---@param name? string|flame.options.nn.utils.spectral_norm  "weight"
@@ -12337,7 +12337,7 @@ function optim.Adamax(params, lr, betas, eps, weight_decay) end
 ---@field enabled? boolean  true
 
 --- Keeps small gradients of f16 from vanishing: scaler:scale(loss):backward(); scaler:step(opt);
---- scaler:update(). A step with NaN or Inf in the gradients is skipped, and the scale halved. A
+--- scaler:update(). A step with NaN or Inf in the gradients is skipped, the scale lowered. A
 --- device may come before the options, as in torch.amp.
 ---@param init_scale? number|flame.options.optim.GradScaler  65536
 ---@param growth_factor? number|flame.options.optim.GradScaler  2
@@ -13342,7 +13342,7 @@ Tensor.poisson = flame.poisson
 ---@field eps? number  1e-8
 ---@field reduction? "mean"|"sum"|"none"  "mean"
 
---- With x = input, y = target: exp(x) - y x (log_input) or x - y log(x + eps); full: plus log(y!).
+--- x = input, y = target: exp(x) - y x (log_input) or x - y log(x + eps); full: plus about log(y!).
 ---@param input flame.Tensor
 ---@param target flame.Tensor
 ---@param log_input? boolean|flame.options.poisson_nll_loss  true
@@ -13644,8 +13644,8 @@ function Tensor:register_hook(f) end
 --- Runs the module's file again. Functions, classes, numbers, strings and booleans of the table
 --- that it returns are put into the existing table, so objects of its classes have the new methods;
 --- other values are kept, and locals are initialised again, except values of flame.keep. An error
---- in the file is raised, and then nothing has changed. Without a name: all modules with files that
---- have changed since the last time. Returns the module; a list of names.
+--- in the file is raised, and then nothing has changed. Without a name: all modules whose files
+--- changed since the last time. Returns the module, or a list of their names.
 ---@param module? string|flame.options.reload
 ---@overload fun(options: flame.options.reload): any
 ---@return any
@@ -13700,7 +13700,7 @@ flame.renorm_ = flame.renorm
 ---@field dim? integer
 ---@field output_size? integer
 
---- Repeats each element 'repeats' times along an axis; without dim, of the flattened x.
+--- Repeats each element 'repeats' times (a tensor: each its own) along dim; without dim, of flat x.
 --- output_size: the number of elements that the result must have.
 ---@param x flame.Tensor
 ---@param repeats integer|flame.Tensor
@@ -13867,7 +13867,7 @@ Tensor.rot90 = flame.rot90
 ---@field offset? number  0
 ---@field interleaved? boolean  false
 
---- x (…, t, d) with each pair of features rotated by an angle times its position. The tables cos
+--- x (…, t, d) with each pair of features rotated by an angle times the row's position. Tables cos
 --- and sin are given, (t, d) or a shape that broadcasts to x, or computed from base, with the first
 --- row at position 'offset'. Pairs are features i and i + d / 2; interleaved: 1 2, 3 4, ….
 ---@param x flame.Tensor
@@ -13990,9 +13990,9 @@ function flame.scalar_tensor(values) end
 
 --- softmax(scale q k' + mask) v over the last two axes; scale is d ^ -0.5 by default. attn_mask:
 --- bool (true takes part), or floats that are added; is_causal: row i sees keys 1 to i. enable_gqa:
---- k and v may have fewer heads (axis -3) than q, each for equally many heads of q. Memory for all
---- scores is needed only for dropout, tracked masks, batch axes that broadcast, few rows, odd sizes
---- on a GPU.
+--- k and v may have fewer heads (axis -3) than q, each for equally many heads of q. Some calls need
+--- memory for all scores, as with dropout, tracked masks, batch axes that broadcast, few rows, or
+--- heads above 256 on a GPU.
 ---@param q flame.Tensor
 ---@param k flame.Tensor
 ---@param v flame.Tensor
@@ -14428,7 +14428,7 @@ function flame.special.bessel_y1(x) end
 ---@class flame.options.special.chebyshev_polynomial_t
 ---@field n? flame.Tensor|number
 
---- Chebyshev polynomial of degree n, of the kind in its name: t the first, u the second, v, w.
+--- Chebyshev polynomial of degree n, of the kind in its name: t first, u second, v third, w 4th.
 ---@param x flame.Tensor|number
 ---@param n flame.Tensor|number
 ---@return flame.Tensor
@@ -14437,7 +14437,7 @@ function flame.special.chebyshev_polynomial_t(x, n) end
 ---@class flame.options.special.chebyshev_polynomial_u
 ---@field n? flame.Tensor|number
 
---- Chebyshev polynomial of degree n, of the kind in its name: t the first, u the second, v, w.
+--- Chebyshev polynomial of degree n, of the kind in its name: t first, u second, v third, w 4th.
 ---@param x flame.Tensor|number
 ---@param n flame.Tensor|number
 ---@return flame.Tensor
@@ -14446,7 +14446,7 @@ function flame.special.chebyshev_polynomial_u(x, n) end
 ---@class flame.options.special.chebyshev_polynomial_v
 ---@field n? flame.Tensor|number
 
---- Chebyshev polynomial of degree n, of the kind in its name: t the first, u the second, v, w.
+--- Chebyshev polynomial of degree n, of the kind in its name: t first, u second, v third, w 4th.
 ---@param x flame.Tensor|number
 ---@param n flame.Tensor|number
 ---@return flame.Tensor
@@ -14455,7 +14455,7 @@ function flame.special.chebyshev_polynomial_v(x, n) end
 ---@class flame.options.special.chebyshev_polynomial_w
 ---@field n? flame.Tensor|number
 
---- Chebyshev polynomial of degree n, of the kind in its name: t the first, u the second, v, w.
+--- Chebyshev polynomial of degree n, of the kind in its name: t first, u second, v third, w 4th.
 ---@param x flame.Tensor|number
 ---@param n flame.Tensor|number
 ---@return flame.Tensor
@@ -15262,7 +15262,7 @@ function Tensor:tolist() end
 ---@field largest? boolean  true
 ---@field sorted? boolean  true
 
---- The k largest along an axis, in order, and their positions.
+--- The k largest (or smallest) along an axis, in order, and their positions.
 ---@param x flame.Tensor
 ---@param k integer
 ---@param dim? integer|flame.options.topk  -1

@@ -111,7 +111,8 @@ __attribute__((destructor)) static void tell(void) {
 #define CUBLAS CUSOLVER
 #include "cuda/api/cusolver.def"
 
-/* No function of cuDNN works: the device asks it for a plan, is refused, and uses our kernels. */
+/* Of cuDNN only cudnnGetVersion works; all other functions fail, so that the device, which asks
+** cuDNN for a plan first, uses our kernels. */
 #define DNN(name, params) \
   SHOWN fl_dnn_status name params; \
   fl_dnn_status name params { return 1; }

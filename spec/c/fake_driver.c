@@ -1,8 +1,8 @@
 /*
 ** The fake driver: see fake_driver.h. For every entry point of api.def there is a function that
-** does its work, for example fake_MemAlloc or fake_nvrtcVersion, and a generated wrapper that
-** counts the call and makes it fail on request. A release that is made to fail still releases,
-** since the caller can do no more.
+** does its work, for example fake_MemAlloc or fake_nvrtcVersion. Most that return a status also
+** have a generated wrapper, which counts the call and makes it fail on request. A function that
+** releases something does so even if it is made to fail, since the caller can do no more.
 */
 #include "fake_driver.h"
 #include "base/hash.h"
@@ -39,8 +39,9 @@ static int fake_is_sticky(fl_cu_result r) {
   return r >= 700 && r < 800 && r != FL_CU_LAUNCH_OUT_OF_RESOURCES;
 }
 
-/* Counts a call (if fake.only is set: of that function alone); 1 if it is to fail. After a failure
-** with a sticky result (700 to 799, except 701) every call fails. */
+/* Counts a call of the function 'name', if fake.only is not set or is this name; returns 1 if the
+** call is to fail. After a failure with a sticky result (700 to 799, except 701) every call
+** fails. */
 static int fake_trip(const char *name) {
   pthread_mutex_lock(&fake_lock);
   int bad = 0;
@@ -181,7 +182,8 @@ static fl_cu_result fake_EventQuery(fl_cu_event e) {
   return FL_CU_NOT_READY;
 }
 
-/* Blocks store their size in front, in 256 bytes so that addresses are aligned as the driver's. */
+/* Before a block of device memory its size is stored, in 256 bytes, so that the block's address is
+** a multiple of 256, as the driver's are. */
 enum { FAKE_HEAD = 256 };
 static fl_cu_result fake_MemAlloc(fl_cu_ptr *p, size_t bytes) {
   if (bytes == 0) return FL_CU_INVALID_VALUE;

@@ -1,11 +1,11 @@
 /*
 ** A CUDA driver, NVRTC, cuBLASLt, cuFFT, cuSOLVER and cuBLAS that need no GPU, behind the tables of
 ** src/cuda/api/api.def, cufft.def and cusolver.def. Device memory is host memory, copies are
-** memcpy. Matrix products and Fourier transforms are computed; launches are only recorded. The
-** image of a compiled kernel is a hash of its text. The k-th call can be made to fail, alone or
-** with all calls after it, with any result. Everything created is counted until it is released, so
-** that a test finds leaks after a failure at any place. A test includes fake_driver.c; there is one
-** fake per program.
+** memcpy. Matrix products and Fourier transforms are computed; launches are only recorded, unless
+** fake_computes is set. The image of a compiled kernel has a hash of its text. The k-th call can be
+** made to fail, alone or with all calls after it, with any result. Everything created is counted
+** until it is released, so that a test finds leaks after a failure at any place. A test includes
+** fake_driver.c; there is one fake per program.
 */
 #ifndef FAKE_DRIVER_H
 #define FAKE_DRIVER_H
@@ -30,7 +30,7 @@ typedef struct fake_state {
   int devices, version, arch;     /* version of the driver, 1000 major + 10 minor */
   int nvrtc;                      /* version of NVRTC, 10 major + minor */
   int image;                    /* the architecture that NVRTC's images are for; 0 means 'arch' */
-  void *launch_writes;            /* every launch writes launch_bytes here, as a kernel might */
+  void *launch_writes;            /* where every launch stores launch_bytes, as a kernel might */
   const void *launch_bytes;
   void (*on_launch)(void **params);    /* if set, a launch calls it instead of a kernel */
   const char *word;                /* counts the texts for NVRTC that contain this word */

@@ -1,11 +1,11 @@
 /*
 ** Launches of the fake GPU: each block's threads are fibers on separate stacks, one of which
 ** runs at a time. A fiber goes on until it ends or waits (at a barrier, at a warp's operation, at
-** __activemask()). Blocks, and the threads of a block in each round, run in an order that the
-** "seed" of FAKE_CUDA shuffles, so that results that depend on the order differ between seeds.
-** Shared memory of a new block holds invalid numbers, and its dynamic part has the length that the
-** launch gives: an access beyond it is an error. An error of a kernel ends the launch with a
-** message: a wait that never ends, lanes at different operations, an assertion.
+** __activemask()). Blocks, and the threads of a block each time that all of them had a chance to
+** run, are ordered at random from the "seed" of FAKE_CUDA, so that results that depend on the order
+** differ between seeds. Shared memory of a new block is filled with a pattern, and its dynamic part
+** has the length that the launch gives: a store beyond it is an error. An error of a kernel ends
+** the launch with a message: a wait that never ends, lanes at different operations, an assertion.
 */
 #include <setjmp.h>
 #include <signal.h>
@@ -67,7 +67,8 @@ static struct {
   uint64_t seed;
   int parts;                      /* __activemask() may leave out lanes, as if they had diverged */
   unsigned char *dynamic;         /* DYNAMIC bytes between inaccessible pages. A launch uses the end
-                                  ** of it; the rest of its first page must stay as it was filled */
+                                  ** of them. What it leaves of the pages used must stay as filled,
+                                  ** else the kernel has stored outside its shared memory */
   unsigned shared;                /* dynamic shared memory of the launch, in bytes */
   char failure[400];
 } gpu;
@@ -354,7 +355,8 @@ static void fake_run_block(void) {
   if (!gpu.failure[0]) fake_check_dynamic();
 }
 
-/* An address outside all memory ends the launch, as on a GPU. */
+/* The handler of SIGSEGV, SIGBUS and SIGFPE: an address outside all memory, or an integer divided
+** by zero, ends the launch with a message. */
 static void fake_on_fault(int s) {
   fake_fail(s == SIGFPE ? "an integer divided by zero" : "an address outside memory", "");
 }

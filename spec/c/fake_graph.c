@@ -72,14 +72,15 @@ static fl_cu_result fake_do_node(const fake_node *x, fl_cu_stream s) {
                         x->block[0], x->block[1], x->block[2], x->shared, s,
                         x->args ? (void **)(void *)(uintptr_t)x->at : NULL, NULL);
 }
-/* Could the node run now: are those that it depends on done? */
+/* 1 if the node has not run yet in this launch, and all nodes that it depends on have. */
 static int fake_ready(const fake_node *x) {
   size_t i = 0;
   while (i < x->non && x->on[i]->done) i++;
   return !x->done && i == x->non;
 }
-/* The node that runs next: in every other launch the last that could, so that a node which does not
-** wait for what it reads runs too early; else any. NULL: none is left. */
+/* The node that runs next, of those that are ready: the last captured one ('last', which is set in
+** every other launch), so that a node which does not wait for what it reads runs too early; else a
+** random one. NULL: none is left. */
 static fake_node *fake_next(const fake_graph *g, uint64_t *random, int last) {
   fake_node *best = NULL;
   int64_t n = 0;

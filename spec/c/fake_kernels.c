@@ -72,8 +72,8 @@ static fl_cu_result fake_FuncSetAttribute(fl_cu_function f, unsigned which, int 
   ((fake_function *)(void *)f)->dynamic = (unsigned)v;
   return FL_CU_OK;
 }
-/* Occupancy on a multiprocessor of 2,048 threads and 228 KB of shared memory, of which each block
-** takes 1 KB more than it asks for. */
+/* Occupancy on a multiprocessor of 2,048 threads, at most 32 blocks and 228 KB of shared memory, of
+** which each block takes 1 KB more than it asks for. */
 static fl_cu_result fake_Occupancy(int *blocks, fl_cu_function f, int threads, size_t shared) {
   (void)f;
   const int by_threads = 2048 / threads, by_shared = (int)((228 * 1024) / (shared + 1024));

@@ -1,9 +1,9 @@
 /*
 ** cuFFT, cuSOLVER and cuBLAS of the fake driver (fake_driver.h), included by fake_driver.c.
 ** Fourier transforms are computed by their definition. Factorisations are not: a call fills its
-** workspace and its results with a byte, so that a sanitizer detects a buffer that is too small,
-** and reports success. Arrays of addresses for batched calls are not read, since the kernels that
-** would write them do not run.
+** workspace and its matrices with a fixed byte, so that a sanitizer detects a buffer that is too
+** small, and reports success. Arrays of addresses for batched calls are not read, since the kernels
+** that would write them do not run.
 */
 #include "cuda/api/cufft_api.h"
 #include "cuda/api/cusolver_api.h"

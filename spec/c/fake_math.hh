@@ -210,7 +210,8 @@ FAKE double __dsub_rn(double a, double b) { return a - b; }
 FAKE double __dmul_rn(double a, double b) { return a * b; }
 FAKE double __ddiv_rn(double a, double b) { return a / b; }
 FAKE double __fma_rn(double a, double b, double c) { return fma(a, b, c); }
-/* Conversions to integers saturate; NaN becomes 0, in 64 bits the least integer. */
+/* Conversions to integers saturate. NaN becomes 0, in 64 bits the integer of which only the top bit
+** is set. */
 #define FAKE_CONVERT(NAME, T, U, OF, LOW, HIGH, NAN_IS) \
   FAKE T NAME(U x) { \
     const U y = OF(x); \

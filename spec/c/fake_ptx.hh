@@ -64,8 +64,8 @@ FAKE float fake_extreme(float a, float b, int most) {
 FAKE_FORM(5, float &r, float a, float b) { r = fake_extreme(a, b, 1); } };
 FAKE_FORM(6, float &r, float a, float b) { r = fake_extreme(a, b, 0); } };
 FAKE_FORM(7) { fake_m->leave(); } };
-/* The result of an approximate instruction (.approx.ftz): x with an error of -1, 0 or 1 in the last
-** place, which depends on the value; subnormal values become zero. */
+/* fake_flush: x, or zero if x is subnormal. fake_about: the result of an approximate instruction
+** (.approx.ftz): x, flushed, with an error of -1, 0 or 1 in the last place, which depends on x. */
 FAKE float fake_flush(float x) { return fabsf(x) < 1.17549435e-38f ? copysignf(0, x) : x; }
 FAKE float fake_about(float x) {
   const float y = fake_flush(x);

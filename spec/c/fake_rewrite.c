@@ -1,8 +1,8 @@
 /*
 ** Converts a text for NVRTC, already preprocessed, to C++ for g++: asm statements become calls of
 ** fake_ptx, shared arrays become static ones that are filled when a block begins, dynamic shared
-** memory becomes a pointer, and each kernel gets an entry that takes an array of the addresses of
-** its arguments (fake_words.hh).
+** memory becomes a pointer, and for each kernel a function is added that runs it with an array of
+** the addresses of its arguments (fake_words.hh).
 */
 #include <ctype.h>
 #include <stdio.h>

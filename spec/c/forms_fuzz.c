@@ -18,7 +18,8 @@ struct gen {
   writer w;
   size_t body;                   /* offset in the text of the body, which both kernels share */
   int halves, nil, loops, budget, loop_id;
-  int chosen;                    /* threads choose different arrays of a list; then none is cast */
+  int chosen;       /* threads may choose different arrays of a list; then the text copies element
+                    ** by element, and casts no pointer to another type for it */
   char plain[sizeof(((writer *)0)->text)];
 };
 

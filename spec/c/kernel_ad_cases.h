@@ -1,6 +1,7 @@
 /* Cases of test_kernel_ad.c. Fields: name, arguments (described in kernel_case.h), source, grid,
-** block, which derived kernels are derived and checked too, the expected refusal or NULL,
-** bytes per thread for snapshots of one loop (slot_bytes), bytes of dynamic shared memory. */
+** block, which derived kernels are themselves derived and checked (0 none, 1 the tangent, 2 the
+** tangent and the adjoint), the expected refusal or NULL, bytes per thread for snapshots of one
+** loop (slot_bytes), bytes of dynamic shared memory. */
 
 /* ---- elementwise, branches ------------------------------------------------------------------- */
 {"saxpy", "Di d9i d9i d9oz I=9",

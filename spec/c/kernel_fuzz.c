@@ -319,7 +319,7 @@ static void lanes(gen *g, const char *value) {
   }
 }
 
-/* Writes a statement that reads a value of another lane of the warp. */
+/* Writes a statement that reads a value of another lane of the warp, or a vote of the warp. */
 static void shuffle(gen *g) {
   char value[32], text[96];
   snprintf(value, sizeof value, pick(g, 2) ? "v%d" : "sin(v%d)", pick(g, 4));
@@ -335,8 +335,8 @@ static void shuffle(gen *g) {
   say(g, "v%d = 0.7 * %s + w[1] * v%d;", pick(g, 4), text, pick(g, 4));
 }
 
-/* Writes loops over shared memory, in which values that all threads stored are read, summed and
-** rewritten between barriers. */
+/* Writes a statement or a loop over the array s in shared memory, where each thread has stored a
+** value: the values are read, summed, or rewritten with barriers in between. */
 static void rounds_of(gen *g) {
   switch (pick(g, 6)) {
   case 3:

@@ -200,7 +200,7 @@ static inline double launch_number(const problem *p, int which) {
   return which < 3 ? block : which < 6 ? grid : block * grid;
 }
 
-/* Sets 'to' to what argument i of the source holds after a launch. */
+/* Copies to 'to' what argument i of the kernel p->f holds after a launch. */
 static inline int bind_final(const problem *p, int i, unsigned char *to) {
   argument arg[MAX_ARGS] = {{0}};
   problem q = *p;
@@ -417,8 +417,8 @@ static inline int all_agree(problem *p, const probe *b, int *smooth) {
 }
 
 /* Checks a kernel's derivatives. 1: all agree. 0: they do not, or a run failed; p->why says which.
-** -1: the kernel is refused, for the reason p->why. -2: the differences of two steps disagree (not
-** smooth here), so nothing follows. */
+** -1: the kernel is refused, for the reason p->why. -2: both modes agree, but differences of two
+** step sizes disagree (not smooth here), so the derivatives could not be compared with them. */
 static inline int check_derivatives(problem *p, int directions, uint64_t seed) {
   uint8_t want[MAX_ARGS];
   const fl_kad_request r = request_of(p, want);

@@ -242,7 +242,8 @@ static double as_class(double v, int dtype) {
   return fl_is_float(dtype) ? v : trunc(v);
 }
 
-/* Steps of optimisers: several operations at each point, of equal shapes, with scalars. */
+/* Evaluates a node of an optimiser's step, which does several operations at once for each element;
+** its inputs have equal shapes, and its scalars are numbers of the step. */
 static void eval_joint(fl_node *n, double *v) {
   const double *x = values_of(n->in[0]), *y = values_of(n->in[1]);
   const double *z = n->nin > 2 ? values_of(n->in[2]) : NULL;

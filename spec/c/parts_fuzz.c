@@ -4,10 +4,11 @@
 ** in global memory. Each kernel is checked as in kernel_fuzz.c: reverse against forward mode,
 ** forward mode against central differences in f64, all with the race check.
 **
-** A program is a list of phases with barriers in between. In a phase a part is either written, by
-** each thread at one element, or read by all, so there is no race. Values of one part that a
-** gradient needs must survive writes to another part. In memory that belongs to one thread (locals,
-** a row of global memory) every element may be read and written.
+** A program is a list of phases with barriers in between. In a phase a part is read by all threads,
+** or each thread reads and writes one element of it, or it is only written, by one thread or by all
+** with the same value; so there is no race. Values of one part that a gradient needs must survive
+** writes to another part. In memory that belongs to one thread (locals, a row of global memory)
+** every element may be read and written.
 **
 ** parts_fuzz [programs [seed [list]]]: see random_kernel.h.
 */
@@ -26,7 +27,9 @@ struct gen {
   int by_e;                /* inside a loop over e, where statements must not assign e */
   int still;                     /* inside a loop without barriers: a kernel that stores much in it
                                  ** would be refused, so stores are rare */
-  int written, once;    /* bit sets: parts written in this phase; of these, by one thread only */
+  /* Bit sets. written: parts that this phase writes; once: those of them that, unless they belong
+  ** to one thread, are written by a single thread or by all with the same value. */
+  int written, once;
   int turn[MOST_PARTS];          /* per part: which element is the thread's in this phase */
 };
 
@@ -142,7 +145,7 @@ static void small_loop(gen *g, int depth) {
 }
 
 /* Writes a loop whose counter e is declared outside it, so that later statements may read its final
-** value. */
+** value; or, instead of a loop, a statement that reads e or one that sets it. */
 static void loop_of_e(gen *g, int depth) {
   if (g->by_e || !depth) { say(g, "v0 += e;"); return; }
   if (pick(g, 3) == 0) { say(g, "e = %d;", pick(g, WIDTH)); return; }

@@ -75,7 +75,8 @@ static inline void fault(tally *t, const char *what, const char *why, const gen 
          ((const writer *)g)->text);
 }
 
-/* Reports and counts the result of check_derivatives for 'p'; 'what' names what was checked. */
+/* Prints the result of a check of 'p' if results are listed; counts and prints it as a fault if it
+** is 0 (wrong). 'what' names what was checked. */
 static inline void count(tally *t, int result, const problem *p, const gen *g, const char *what) {
   char why[sizeof p->why + 100];
   snprintf(why, sizeof why, "%s\n(%u %u %u) x (%u %u %u), %s", p->why, p->grid[0], p->grid[1],

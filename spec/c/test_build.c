@@ -456,7 +456,7 @@ static int maker(const flame_tensor *t) {
   return n->op == FL_OP_copy ? n->in[0]->op : n->op;
 }
 
-/* Adam's formulas as in the paper, from the stored values x to 'want': m, v, top, p. */
+/* One step of Adam by the formulas of the paper: replaces m, v, top and p in the values x. */
 static void adam_by_hand(const fl_adam *r, double x[STEP_COUNT][4], int amsgrad, int64_t n) {
   for (int64_t i = 0; i < n; i++) {
     double p = x[STEP_P][i], g = x[STEP_G][i] + (r->decoupled ? 0 : r->decay * p);

@@ -62,8 +62,8 @@ static double *random_matrix(int64_t n, int is64) {
   return a;
 }
 
-/* The largest element of |op(a) op(b) - c|, all m x n; c NULL: the identity. ta: a is stored
-** transposed, as (k, m); tb: b is (n, k). */
+/* The largest element of |a b - c| with a of shape (m, k), b (k, n) and c (m, n); c NULL: the
+** identity. ta: a is stored transposed, as (k, m); tb: b is stored as (n, k). */
 static double off_product(int64_t m, int64_t n, int64_t k, const double *a, int ta, const double *b,
                           int tb, const double *c) {
   double most = 0;

@@ -48,7 +48,7 @@ static void copies_come_back(void) {
   close_device(&c, &d);
 }
 
-/* Runs each step of the sample plan by itself, since all write the same output. */
+/* Runs the three kernel steps of the sample plan one by one, since all write the same output. */
 static void kernels_compute(void) {
   static sample p;
   static float a[N], b[N], y[N];

@@ -94,8 +94,8 @@ static void borrowed_memory_is_there_and_aligned(flame_context *c) {
   flame_free(y);
 }
 
-/* Floats are seen as doubles: borrowed memory that is not aligned for doubles, and slices of it
-** that are, have the right bytes. */
+/* Pairs of floats are read as doubles (n_bits), of borrowed memory and of slices of it: the bytes
+** must be right whether or not they are aligned for doubles. */
 static void bytes_of_borrowed_memory_are_where_they_are(flame_context *c) {
   _Alignas(16) float data[9];
   for (int i = 0; i < 9; i++) data[i] = (float)i;

@@ -261,7 +261,8 @@ static void gives_the_value(flame_context *c, int i) {
 }
 
 /* Calls case i with NULL in place of each operand, which must return NULL without an error (unless
-** the operand is optional), and with a tensor of another context, which must be an error. */
+** the operand is optional), and, if there are several operands, with a tensor of another context in
+** place of each, which must be an error. */
 static void refuses_operands(flame_context *c, flame_context *other, int i) {
   flame_tensor *a[MOST], *foreign = made(other, "f22");
   const int n = inputs(c, i, a);

@@ -91,8 +91,8 @@ static fl_node *load_parts(flame_context *c, const char *p) {
   return n;
 }
 
-/* Loads the file once; 1 if it has the right values, 0 if that failed with an error in the context,
-** -1 if it failed without one. */
+/* Loads the file once; 1 if it has the right values, 0 if it has others or there is an error in the
+** context, -1 if it gives no node and no error. */
 static int load_once(flame_context *c, load_fn load) {
   float got[6];
   flame_clear_error(c);

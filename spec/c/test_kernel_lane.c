@@ -414,7 +414,8 @@ static void *work(void *arg) {
   }
 }
 
-/* Runs the kernel's blocks from the last to the first, on two CPU threads. */
+/* Runs the kernel's blocks from the last to the first, on two CPU threads. Returns fl_lane_serial's
+** answer: 1 if its blocks would have to run one after the other, else 0. */
 static int run_on_threads(const char *text, const fl_lane_arg *args, uint32_t grid, uint32_t block,
                           fl_lane_report *r) {
   fl_error e = { 0 };

@@ -1,10 +1,10 @@
 /*
 ** The order of evaluation on both devices: each body has one meaning in C++17, or one that our CPU
 ** and NVRTC share where C++ leaves it open. Its values were computed by clang. The CPU runs the
-** tree; of the text that NVRTC gets, the values are read from its PTX: all that a kernel stores is
-** known when it is compiled. 'tree': NVRTC would compute other values from the text as written, so
-** it gets the printed tree (or might compute others: it sees less than we do in what a function
-** returns by reference); all other kernels are given as written.
+** parsed tree. What NVRTC computes is read from its PTX, in which all values that a kernel stores
+** are constants. 'tree' is 1 for kernels of which NVRTC gets a text printed from the tree, since
+** from the text as written it would compute other values (or might: of what a function returns by
+** reference it knows less than our parser). It gets the text of all other kernels as written.
 */
 #include "kernel/function.h"
 #include "lane_run.h"
@@ -378,7 +378,7 @@ static int follow(const char *text, int *value, int *y) {
   return n;
 }
 
-/* Compares what kernel 'name' in the PTX stores. */
+/* Compares the values that kernel 'name' in the PTX stores with those of the row r. */
 static void look(const row *r, const char *ptx, const char *name) {
   static int value[MOST_REGISTERS];
   char entry[40];

@@ -159,7 +159,7 @@ static void memory_raises_and_names_the_limit(void) {
   FAILS(L, "flame.eval(flame.ones(1 << 30))", "the limit of the context is 64 MiB");
   FAILS(L, "local t = {} for i = 1, 1e6 do t[i] = flame.ones(1000) flame.eval(t[i]) end",
         "the limit of the context is 64 MiB");
-  for (int i = 0; i < 2; i++) {                  /* globals of a script stay for the next one */
+  for (int i = 0; i < 2; i++) {                  /* again in the state whose memory ran out */
     FAILS(L, "local t = {} for i = 1, math.huge do t[i] = flame.rand(9999) flame.eval(t[i]) end",
           "the limit of the context is 64 MiB");
     RUNS(L, "local x = flame.rand(64, 64) for i = 1, 9 do x = x:matmul(x):softmax(1) end x:sum():item()");

@@ -2,8 +2,9 @@
 ** Lua's allocator fails at the k-th request, once or from then on. Opening the module, a small
 ** script of each kind ('families') and closing must survive it. After each failure the state still
 ** works if it was opened, and after lua_close the context holds no memory. To check this, a tensor
-** is kept over the close, so that the context's struct lives until it is freed. Every fifth request
-** is tried; with FLAME_OOM_STRIDE=1 (`make oom`) every one. FLAME_OOM_ONLY=name: one family only.
+** is kept over the close, so that the context's struct lives until it is freed. Of a script's
+** requests every fifth is tried (every 11th under sanitizers; with FLAME_OOM_STRIDE=1, as in `make
+** oom`, every one), of those that open the module fewer. FLAME_OOM_ONLY=name: one family only.
 */
 #include "flame.h"
 #include "lua_states.h"

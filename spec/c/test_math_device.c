@@ -82,7 +82,7 @@ enum { NCPU = sizeof cpu / sizeof *cpu, N = 1 << 20 };
   WIDE(32, atan) \
   WIDE(33, sinh) WIDE(34, softplus) WIDE(35, tanh) WIDE(36, asinh) WIDE(37, acosh) WIDE(38, atanh) \
   WIDE(39, sqrt)
-/* An f64 function of x, changed so that all bits of the f64 matter. */
+/* An f64 function of a number near x that, unlike the f32 x, needs all bits of an f64. */
 #define WIDE(k, f) word(k, fl_##f##_f64((double)x * 1.0000000123456789 + (double)i * 1e-15))
 #define TEXT(...) TEXT_(__VA_ARGS__)
 #define TEXT_(...) #__VA_ARGS__
@@ -93,8 +93,9 @@ static double plain(int which, int64_t i, float x) { PLAIN return 0; }
 
 /* ---- the GPU's text ----------------------------------------------------------------------- */
 
-/* Writes a kernel for each op, with values of the C type t; returns the length of the text. 'name':
-** the suffix of the type's functions in math.h; whole: t is an integer type. */
+/* Writes a kernel for each pointwise or reducing op that takes values of the C type t; returns the
+** length of the text. 'name': the suffix of the type's functions in math.h; whole: t is an integer
+** type. */
 static size_t put_ops(char *at, size_t room, const char *t, const char *name, int whole) {
   size_t n = (size_t)snprintf(at, room, "#define T %s\n#define M(f) fl_##f##_%s\n", t, name);
   for (int op = 0; op < FL_OP_COUNT; op++) {

@@ -46,8 +46,9 @@ static flame_tensor *leaf(flame_context *c, int n, const float *v) {
   return x;
 }
 
-/* Launches cube; y[0] and y[1] become its results y and z, tracked. v: the value of the number s;
-** the node s: a tensor whose gradient it gets, or NULL. Returns 0 after an error. */
+/* Launches cube; y[0] and y[1] become its results y and z, tracked. v: the value of the kernel's
+** number s; the node s: a scalar tensor that gets the gradient with respect to that number, or
+** NULL. Returns 0 after an error. */
 static int cube(fl_kprogram *p, flame_context *c, fl_node *x, fl_node *z, float v, fl_node *s,
                 fl_node **y) {
   const int64_t size = N;

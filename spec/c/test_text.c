@@ -103,7 +103,8 @@ static int op_accepts(int op, int dtype) {
   }
 }
 
-/* Adds kernels that contain every op with this dtype: 30 ops in a kernel, to save compilations. */
+/* Adds kernels that contain every pointwise op that takes this dtype, 30 ops in a kernel, to save
+** compilations. */
 static void every_op(int dtype) {
   static maker m;
   const int64_t size[] = { 1000 };

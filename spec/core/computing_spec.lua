@@ -456,7 +456,7 @@ print(hash)]==]
   case("tells no fault of a row that threads without one repeat, where rows are written in place",
   function()
     -- nine threads write their result over the values that they read; the others have no result.
-    -- A large value beside it: where intermediate values are few bytes, each has its own memory
+    -- A large value is computed too, since results share memory only where values are not small
     local script = [==[
 local large = flame.arange(5e6):cumsum(1):amax()
 local x = flame.arange(25.0):reshape(1, 1, 5, 5)

@@ -330,7 +330,7 @@ describe("what rests on a value that failed", function()
     assert.same({ 2, 2, 2 }, z:totable())
   end)
 
-  --- Three writes of which two are refused, and a value that fails by itself; which is read first?
+  --- Two refused writes, a good one, a value that fails: reads 'first' first, returns its error.
   local function written(first)
     local source = flame.arange(5.0)
     local a, b, d = flame.zeros(2), flame.zeros(2), flame.zeros(2)

@@ -405,7 +405,7 @@ end)
 
 describe("a sum into places of a table", function()
   local function f32(v) return (string.unpack("f", string.pack("f", v))) end
-  --- 'places' rows of zeros after t[at[i]] += rows[i] for each i in order, with rounding.
+  --- 'places' rows of zeros, after rows[i] was added to row at[i] for each i in order, rounded.
   local function summed(rows, at, places, width, round)
     local y = {}
     for p = 1, places do

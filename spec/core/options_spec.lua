@@ -16,8 +16,8 @@ local function mistyped(what, option, f)
     what .. ": " .. message)
 end
 
--- { pattern of class names, one of their options, or false if they take none, the constructor's
--- required arguments … }
+-- CLASSES: { pattern of class names, one of their options, or false if they take none, the
+-- constructor's required arguments … }
 local function layer() return nn.TransformerEncoderLayer(4, 2) end
 local function of_decoder() return nn.TransformerDecoderLayer(4, 2) end
 local CLASSES = {

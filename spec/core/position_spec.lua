@@ -207,7 +207,7 @@ describe("places of the smallest and largest", function()
     return at
   end
   local function same(a, b) return a == b and (a ~= 0 or 1 / a == 1 / b) or a ~= a and b ~= b end
-  --- Checks positions of extremes, and that min and amin have the same sign of zero (-0 < 0).
+  --- Checks positions of extremes, and that min and amin (max, amax) agree, also in zeros' signs.
   local function check(v, x, least)
     local better = least and function(b, a) return b < a end or function(b, a) return b > a end
     local value, at = x[least and "min" or "max"](x, 2)

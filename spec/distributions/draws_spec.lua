@@ -22,7 +22,7 @@ local function by_cdf(d, x)
   return worst / (1.95 / math.sqrt(n))                   -- exp(-2 1.95²) = 0.0005 on either side
 end
 --- Pearson's chi-squared, divided by its bound: over values with an expected count of at least 5,
---- and one cell for all other values.
+--- and one cell for all others; if of these less than 5 are expected, but over 20 found, infinite.
 local function by_counts(d, x)
   local low, high = math.tointeger(x:amin():item()), math.tointeger(x:amax():item())
   local n, chi, cells, rest, many = x:numel(), 0, 0, 1, 0

@@ -427,7 +427,7 @@ function calls.round(seed, trace, before_each)
   list = list or collect()
   local faults = {}
   local left, n = in_folder(round_of, seed, trace, faults, before_each), calls.ROUND
-  -- if tensors are left, the round is repeated twice: the first may have filled caches
+  -- if tensors are left, the round is repeated up to twice: the first may have filled caches
   if left ~= 0 then
     left = in_folder(round_of, seed, false, {}, before_each) > 0
       and in_folder(round_of, seed, false, {}, before_each) or 0

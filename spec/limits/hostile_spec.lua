@@ -4,8 +4,8 @@
 local program = dofile("spec/support/interpreter.lua")
 local machine = require "spec.support.machine"
 local sanitizer = os.getenv "FLAME_SANITIZE"
--- Resident KB allowed: the limit of the sandboxes plus 64 MB. ASan adds space around each block, so
--- that the smallest take 7 times as much, and keeps freed blocks unless told not to.
+-- Resident KB allowed: the sandboxes' limit plus 64 MB; no bound under TSan. Under ASan 8 times the
+-- limit: small blocks take 7 times as much, and freed ones are kept unless OPTIONS forbids it.
 local RESIDENT = sanitizer == "thread" and math.huge
   or (sanitizer and 8 or 1) * 64 * 1024 + 64 * 1024
 local OPTIONS = sanitizer == "address" and "ASAN_OPTIONS=$ASAN_OPTIONS:quarantine_size_mb=1 " or ""

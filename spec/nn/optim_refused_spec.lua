@@ -13,7 +13,7 @@ local rules = { { "SGD", {} }, { "SGD", { momentum = 0.9 } }, { "Adam", {} },
   { "Lion", {} }, { "Muon", {} } }
 
 --- Trains two matrices, each with separate labels: { labels of w, labels of v } for each step.
---- read: the loss is read before the step. Returns w, v, the optimiser and how many steps raised.
+--- read: the loss is read before the step. Returns w, v, the optimiser, how many steps failed.
 local function train(rule, steps, read)
   flame.seed(1)
   local w, v = flame.randn(4, 3):requires_grad_(), flame.randn(5, 3):requires_grad_()

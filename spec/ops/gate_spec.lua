@@ -59,8 +59,8 @@ describe("gelu in its tanh form", function()
   end)
 end)
 
---- The cross entropy of rows of logits and labels, and its derivatives with respect to each
--- element; rows whose label is 'ignore' have loss 0.
+--- The weighted cross entropy of each row of logits, its derivatives with respect to each element,
+-- and the sum of the rows' weights; rows whose label is 'ignore' have loss and weight 0.
 local function by_hand(rows, ids, ignore, weight)
   local losses, shares, total = {}, {}, 0
   for r, row in ipairs(rows) do

@@ -27,8 +27,8 @@ local function run(script)
 end
 
 --- Compares programs %d to %d with the CPU, with a planted bug (%d); with %d > 0 until one differs.
---- Prints the first that differs; then how many do, whether some runs in flight had a bad index,
---- and whether there were more than 20 of them.
+--- Prints the first that differs; then how many do, whether more than 2 runs in flight (whose
+--- checks are read later) had a bad index, and whether more than 20 runs were in flight at all.
 local loops <const> = [[
 local flame = require "flame"
 local M = dofile("spec/support/late.lua")

@@ -167,7 +167,7 @@ describe("stored inputs", function()
 end)
 
 describe("a form", function()
-  --- A form (form.h) as bytes; groups: { sign, the last input's component or -1, {sign, i, j}, … }.
+  --- Code of the op form (form.h); groups: { sign, last input's component or -1, {sign, i, j}, … }.
   local function code(factors, last, components)
     local head, body = { factors, last, #components }, {}
     for k, groups in ipairs(components) do

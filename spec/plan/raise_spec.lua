@@ -5,8 +5,8 @@ local flame = require "flame"
 local rows <const>, classes <const> = 64, 3000
 local bytes <const> = rows * classes * 4
 
---- The bytes that one evaluation of f's results moves, and the results as lists. Checks that the
---- same ops one by one give the same bits.
+--- The bytes that one evaluation of f's results moves. Checks that the results are the same where
+--- each op is evaluated by itself.
 local function moved(f)
   local expected = table.pack(f(function(t) flame.eval(t); return t end))
   for i = 1, expected.n do expected[i] = expected[i]:totable() end

@@ -1,8 +1,8 @@
 -- Random programs whose index checks may fail (spec/support/checked.lua): on the CPU, and on a GPU
 -- that computes on the CPU (spec/support/machine.lua), the same values fail, the same writes do not
 -- happen and the others have the values of plain Lua. A failure prints its seed and a reduced
--- program. FLAME_FUZZ=n: n programs (500), and n / 125 of them on the GPU; FLAME_FUZZ_SEED=s:
--- from seed s.
+-- program. FLAME_FUZZ=n: n programs on the CPU (500; 100 under sanitizers), and fewer on the GPU;
+-- FLAME_FUZZ_SEED=s: from seed s (1).
 local flame = require "flame"
 local machine = dofile("spec/support/machine.lua")
 local M = dofile("spec/support/checked.lua")
@@ -55,9 +55,9 @@ describe("random programs whose index checks may fail", function()
     end
   end)
 
-  --- Programs on the GPU, run three times: the third time plans are graphs (FLAME_REPLAY=2), for
-  --- whose checks the host does not wait. Returns what is printed: failures, and whether there were
-  --- such runs, and some with failed checks.
+  --- Programs on a simulated GPU, run three times: the third time plans are graphs
+  --- (FLAME_REPLAY=2), for whose checks the host does not wait. Returns what is printed: failures,
+  --- then whether checks failed, and whether there were such runs.
   local function repeated(count)
     local folder <close> = setmetatable({ machine.new() },
       { __close = function(f) machine.remove(f[1]) end })

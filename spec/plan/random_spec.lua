@@ -1,8 +1,8 @@
 -- Random programs (spec/support/programs.lua, program_run.lua): the same bits for every limit of
 -- pending nodes and mode of the collector, and the values of a plain evaluator within its bounds;
 -- with FLAME_DEVICE=cuda also those of the CPU. A failure prints its seed and a reduced program.
--- FLAME_FUZZ=n: n programs (2000); FLAME_FUZZ_SEED=s: from seed s; RANDOM_PART=2/8: every eighth
--- program and planted bug only, so that eight processes can share the work.
+-- FLAME_FUZZ=n: n programs (2000; 300 under sanitizers); FLAME_FUZZ_SEED=s: from seed s;
+-- RANDOM_PART=2/8: every eighth program and planted bug only: eight processes can share the work.
 local flame = require "flame"
 local P = dofile("spec/support/program_run.lua")
 local plant = flame.internal.plant

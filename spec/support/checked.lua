@@ -67,7 +67,7 @@ function M.make(seed)
   return { seed = seed, steps = steps }
 end
 
---- The values with which programs begin; element(k) makes those of element k, from 1 to 24.
+--- The three values and two written tensors with which programs begin; make(i) makes the i-th.
 local function start(make)
   local t = {}
   for i = 1, 3 do t[i] = make(i) end
@@ -83,8 +83,8 @@ local function drop(x, s)
 end
 
 --- What the values are and, after them, the tensors that are written: nested tables or FAILED. Then
---- whether anything fails, and whether a write that does is seen in the end. Or nil, if some value
---- depends on how others are rounded.
+--- whether anything fails, and whether a write fails after which its tensor is not written as a
+--- whole. Or nil, if some value depends on how others are rounded.
 function M.expect(program)
   local x, w = start(function(i)
     return map(function(k, j) return math.sin((k * 4 - 4 + j) * 0.3 * i) end)
@@ -134,7 +134,7 @@ function M.run(program, device)
   flame.eval(w)
   local function act(s)
     local f, a, b = (S.value[s.op] or S.write[s.op])[1], nth(x, s.a), nth(x, s.b)
-    -- an op of what has failed fails, some with a message about the table that stands for it here
+    -- an op of a failed value fails, some with a message about FAILED, which stands for it here
     local lost = a == FAILED or b == FAILED
     local ok, y = (lost and pcall or try)(f, a, b, as_read(s, device), w[s.w])
     if S.value[s.op] then append(x, ok and y or FAILED)
@@ -224,7 +224,7 @@ function M.show(program)
   return table.concat(t, "\n")
 end
 
---- The program without the steps that its fault does not need.
+--- The program without the steps, and the actions after steps, that its fault does not need.
 function M.reduced(program, device)
   local steps = { table.unpack(program.steps) }
   local again = true

@@ -1,7 +1,7 @@
 --- The steps of checked.lua: each op with the library, and in plain Lua. An op gets two values a
 --- and b of 6 x 4, the step s (positions s.ix of rows, s.labels of columns, s.grid of columns for
---- each row, s.order of all rows, a row s.k) and the tensor that is written; of 'write' the plain
---- one gives the target's new value.
+--- each row, s.order of all rows, a row s.k) and the tensor that is written. The plain op of a
+--- write returns the new value of this tensor.
 local flame = require "flame"
 local ROWS <const>, COLUMNS <const> = 6, 4
 local value, write = {}, {}
@@ -42,7 +42,7 @@ local function all_at(ix, n, forward)
   return y
 end
 
---- The rows of a that are gathered, and the elements.
+--- rows: a's rows at s.ix. elements: in each row of a the elements at its columns s.grid.
 local function rows(a, s, forward)
   local k = all_at(s.ix, ROWS, forward)
   return map(function(i, j) return a[k[i]][j] end)
@@ -100,14 +100,14 @@ value.elements = { function(a, b, s) return a:gather(2, s.grid) + b / 2 end,
     return map(function(i, j) return g[i][j] + b[i][j] / 2 end)
   end }
 
--- positions that wait for a sum
+-- positions that depend on a sum
 value.waiting = { function(a, b, s) return a[s.ix + (b:sum():gt(1e9)):long()] * b end,
   function(a, b, s)
     local g = rows(a, s)
     return map(function(i, j) return g[i][j] * b[i][j] end)
   end }
 
--- a reader that waits for a sum
+-- gathered rows that are added to a sum, so that they are not read before it is known
 value.beside = { function(a, b, s)
     return flame.cat({ (a[s.ix] + b:square():sum() / 24)[{ { 1, 3 } }], b[{ { 1, 3 } }] }, 1)
   end,
@@ -128,7 +128,7 @@ value.computed = { function(a, b)
     return map(function(i, j) return a[math.floor(math.min(math.abs(b[i][1]) * 3, 5)) + 1][j] end)
   end }
 
--- positions that are gathered, of which the first are read
+-- twice: 3 of the positions that are gathered themselves; half: the last 3 gathered rows
 value.twice = { function(a, b, s)
     return flame.cat({ a[s.order[s.ix][{ { 1, 3 } }]], b[{ { 1, 3 } }] }, 1)
   end,
@@ -167,7 +167,7 @@ value.steps = { function(a, b, s)
     return map(function(i, j) return (i % 2 == 1 and g or b)[i][j] end)
   end }
 
--- one row of what is gathered, or none
+-- one of the gathered rows (k odd), or none of them (k even)
 value.line = { function(a, b, s)
     local g = a[s.ix] * 2
     return s.k % 2 == 0 and b + g[{ { 1, 0 } }]:sum() or b - g[{ { 3, 3 } }]
@@ -188,7 +188,7 @@ value.flat = { function(a, b, s)
     end)
   end }
 
--- the end of one part of a join and most of the other, and one part alone
+-- joined: of two joined arrays the end of one and the start of the other; beyond: only the first
 value.joined = { function(a, b, s) return flame.cat({ b, a[s.ix] + 1 }, 1)[{ { 4, 9 } }] end,
   function(a, b, s)
     local g = rows(a, s)
@@ -216,7 +216,7 @@ value.most = { function(a, b, s) return (a[s.ix] - b):amax(2, true) - b end,
     end)
   end }
 
--- a sum, of which one part is read
+-- the sums of rows, of which only the second is read
 value.part = { function(a, b, s) return b - (a[s.ix] * 2):sum(2, true)[{ { 2, 2 } }] / 4 end,
   function(a, b, s)
     local g = rows(a, s)
@@ -234,7 +234,7 @@ value.chosen = { function(a, b, s) return flame.where(a:gt(b), a[s.ix], b) end,
     end)
   end }
 
--- rows of what is gathered
+-- rows gathered from gathered rows, of which three are read
 value.again = { function(a, b, s)
     return flame.cat({ a[s.ix][s.order][{ { 2, 4 } }], b[{ { 1, 3 } }] }, 1)
   end,
@@ -243,7 +243,7 @@ value.again = { function(a, b, s)
     return map(function(i, j) return i < 4 and g[s.order[i + 1]][j] or b[i - 3][j] end)
   end }
 
--- an element of each row that is gathered
+-- one element of each gathered row
 value.pairs = { function(a, b, s) return a[{ s.ix, s.labels }]:reshape(6, 1) - b end,
   function(a, b, s)
     local g, k = rows(a, s), all_at(s.labels, COLUMNS)
@@ -261,7 +261,7 @@ value.loss = { function(a, b, s)
     return map(function(i, j) return (log_sum(a, i) - a[i][k[i]]) / 4 + b[i][j] end)
   end }
 
--- gradients: of a loss that ignores one class, and of gathered rows, all and some
+-- gradients of a loss that ignores one class, of all gathered rows, and of the first three
 value.loss_gradient = { function(a, b, s)
     local p = a:detach():clone():requires_grad_()
     flame.cross_entropy(p, s.labels, { reduction = "sum", ignore_index = 2 }):backward()

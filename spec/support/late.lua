@@ -1,6 +1,6 @@
 --- Random training loops with labels and positions out of range at some steps, on any device. On
---- a GPU such a step is told later (src/engine/flight.h); its writes and values must be those of a
---- CPU, which tells it at once.
+--- a GPU the error of such a step is raised later (src/engine/flight.h); its writes and values must
+--- be those of a CPU, which raises it at once.
 --
 -- Programs vary in the optimiser, the number and the sizes of layers, what is checked (labels, or
 -- also rows that are gathered), whether a value depends on one check alone, which steps are bad,
@@ -61,8 +61,8 @@ local function positions(program, i, what, n)
   return flame.tensor(list, { dtype = program.index })
 end
 
---- Runs a program. Returns numbers: the weights at the end, those that were read on the way, and
---- the optimiser's count of steps.
+--- Runs a program. Returns lists of numbers, or "failed" for what raised twice: values read between
+--- steps, values kept and read at the end, the weights; last the optimiser's count of steps.
 function M.run(program)
   flame.seed(program.seed)
   local net = net_of(program):to(program.dtype)
@@ -70,7 +70,7 @@ function M.run(program)
   local opt = rules[program.rule](params)
   local x = flame.randn(ROWS, COLUMNS):to(program.dtype)
   local out, kept = {}, {}
-  --- A read may tell what an earlier step has done; then it is made again.
+  --- A read may raise the error of an earlier step; then it is repeated.
   local function read(t)
     local function list() return t:totable() end
     local ok, v = pcall(list)

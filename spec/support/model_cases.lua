@@ -85,9 +85,9 @@ local function run_bert(model, given)
   return { logits = out }
 end
 
---- The results of a model on one of three inputs. given.pixels: a seed for two images.
---- given.prompts and types: a batch for BERT. given.prompts and new: 'new' tokens are generated for
---- each prompt in a padded batch, for each prompt alone, and for the batch without a cache.
+--- The results of a model for one of three kinds of input. given.pixels: a seed for two images.
+--- given.prompts and types: a batch for BERT. given.prompts and new: each prompt's last logits, and
+--- 'new' tokens generated for it alone, in a padded batch, and in that batch without a cache.
 function cases.run(model, given)
   if given.pixels then
     local c = model.config

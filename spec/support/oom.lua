@@ -1,7 +1,7 @@
---- Lets allocations of an operation fail: the k-th alone, or the k-th and all after it, for
--- every k until the operation succeeds. An error must be a plain string, nothing may leak,
--- inputs keep their bits, and a repetition without failures gives the same result as before. Plans
--- are forgotten before each try, so that planning fails as well. FLAME_OOM_STRIDE=n: every n-th k.
+--- Lets allocations of an operation fail: the k-th alone, or the k-th and all after it, for every k
+-- until the operation succeeds (FLAME_OOM_STRIDE=n: every n-th k; under sanitizers every 7th). An
+-- error must be a plain string, nothing may leak, inputs keep their bits, and a repetition without
+-- failures gives the same result as before. Plans are forgotten first, so that planning fails, too.
 local flame = require "flame"
 local internal = flame.internal
 
@@ -106,7 +106,7 @@ local function ramp(...)
 end
 
 --- Returns family(name, f, make), which makes a test (by busted's 'it') that runs f with every
---- stride-th k, or with FLAME_OOM_STRIDE where that is set. make() returns f's inputs.
+--- stride-th k, or every STRIDE-th if that is more or FLAME_OOM_STRIDE is set. make(): f's inputs.
 local function families(it, stride)
   stride = math.max(STRIDE, os.getenv "FLAME_OOM_STRIDE" and 1 or stride)
   return function(name, f, make)

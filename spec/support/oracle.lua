@@ -22,8 +22,8 @@ local types = {
 function O.is_float(dtype) return types[dtype].eps ~= nil end
 -- x rounded to an integer, ties to the even one
 function O.rint(x) local c = x < 0 and -2^52 or 2^52; return abs(x) < 2^52 and x + c - c or x end
---- y converted to a dtype: to floats rounded, to halves by way of f32; integers wrap around; a
---- float to an integer is cut off and saturates, NaN gives 0.
+--- y converted to a dtype: a float is rounded (not while O.wide), to a half by way of f32; integers
+--- wrap around; a float to an integer is cut off and saturates, NaN gives 0; a bool is 0 or 1.
 function O.hold(dtype, y)
   local t = types[dtype]
   if dtype == "bool" then return y ~= 0 and 1 or 0 end
@@ -375,7 +375,7 @@ function O.leaf(s)
   return value(s.shape, s.dtype, function(ix) return { O.hold(s.dtype, at(s.data, ix)), 0 } end)
 end
 function O.seed(n) O.state = { seed = n, counter = 0 } end
---- Philox4x32-10: four 32-bit words from a counter of 128 bits (low and high half), a 64-bit key.
+--- Philox4x32-10: four 32-bit words from a counter (two halves of 64 bits) and a key of 64 bits.
 function O.philox(counter, high, key)
   local M = 0xffffffff
   local a, b, x, y, k0, k1 = counter & M, counter >> 32, high & M, high >> 32, key & M, key >> 32
@@ -407,8 +407,8 @@ for kind in ("rand randn randint"):gmatch "%a+" do
         2 * math.pi * w[(k | 1) + 1] * 2^-32
       -- Box and Muller's method: two words give two normally distributed numbers
       local y = radius * (k % 2 == 0 and math.cos(turn) or math.sin(turn))
-      -- The error grows as the radius falls: its logarithm is then one of a number just below 1,
-      -- and this number has an error of 2^-24 in f32.
+      -- The error grows as the radius falls: the radius is then the root of the logarithm of a
+      -- number just below 1, and this number has an error of 2^-24 in f32.
       return { O.hold("f32", y), 2^-20 * (1 + abs(y)) + 2^-23 / radius }
     end)
   end

@@ -14,7 +14,7 @@ local function spread(n, step)
   for i = 1, n do out[i] = i * step % 1 end
   return out
 end
--- n numbers that are about normally distributed: sums of twelve such numbers, minus six.
+-- n numbers that are about normally distributed: sums of 12 fractions that look random, minus 6.
 local function bell(n)
   local out = {}
   for i = 1, n do

@@ -42,7 +42,7 @@ function P.count(program, counts)
   for k in pairs(stale) do read(k) end
 end
 
---- The same for a mixed program.
+--- Adds 1 to counts[kind] for each kind below of which a mixed program has a step.
 local ROWS = { softmax = true, layer_norm = true, cross_entropy = true }
 function P.count_mixed(program, counts)
   local seen, halves, widened = {}, {}, {}

@@ -140,7 +140,7 @@ function M.embedding(g)
   return { f = "embedding", a = a,
     i = index_leaf(g, random_shape(g.r, g.r.int(0, 1)), x_of(g, a).shape[1]) }
 end
---- Values stored or added at random positions; in programs with gradients added: positions repeat.
+--- Values stored or added at random positions; always added where gradients are, as some repeat.
 function M.scatter(g)
   local a = row_of(g)
   if not a then return nil end

@@ -1,9 +1,9 @@
 --- Runs random programs (programs.lua), checks what they give, and makes failing ones smaller.
 --
--- run(program, mode) runs a program and returns the values that it read. mode: the budget (pending
--- ops after which the library evaluates) and the collector's mode. check(program, modes) wants the
--- same bits in all modes, values within the bounds of oracle.lua, and, if the default device is not
--- the CPU, agreement with the CPU. shrink(program, fails) drops steps while fails(program) is true.
+-- run(program, mode) returns the values that a program reads and those live at its end. mode: the
+-- budget (pending ops after which the library evaluates) and the collector's mode. check(program,
+-- modes) wants the same bits in all modes, values within the bounds of oracle.lua, and agreement
+-- with the CPU on other devices. shrink(program, fails) drops steps while fails(program) is true.
 local flame = require "flame"
 local P = dofile("spec/support/programs.lua")
 local O, generator, internal = P.oracle, P.generator, flame.internal
@@ -326,8 +326,8 @@ function P.check_gradients(program, log, r)
 end
 
 local function near(a, b, bound) return a == b or a ~= a and b ~= b or math.abs(a - b) <= bound end
---- Returns text on where the logs of two devices differ, or nil. Values must have equal bits or,
---- where 'differs' allows it, be within the oracle's bound; gradients have a bound by dtype.
+--- Text on where the logs of two devices differ, or nil. Values must have equal bits or, where
+--- 'differs' allows it, be within the oracle's bound. Gradients: a bound by dtype; none if mixed.
 local function compare_devices(here, there, want, differs, program)
   if here.n ~= there.n then return ("cpu: %d values read, %d here"):format(there.n, here.n) end
   for i = 1, here.n do
@@ -406,7 +406,7 @@ function P.modes_of(seed)
 end
 --- Returns why the mixed program of a seed fails and the smallest program that still fails, or nil.
 --- Of eight seeds in a row one makes a long program and two make programs that end in backward.
---- Programs run with every op evaluated at once, and with many ops, or all, evaluated together.
+--- Programs run with each op evaluated by itself, and with several ops, or all, evaluated together.
 function P.check_mixed(seed, counts)
   local program = P.mix(seed, seed % 8 == 1 or seed % 8 == 5, seed % 8 == 3)
   local budget, collector = ({ 7, 1 << 20, 20, 1 << 20 })[(seed >> 3) % 4 + 1],

@@ -8,8 +8,8 @@ local random_number = T.random_number
 local random_shape, index_leaf, values, MOST = T.random_shape, T.index_leaf, T.values, T.MOST
 local FLOATS, INTS, MIXED_FLOATS = T.FLOATS, T.INTS, T.MIXED_FLOATS
 
---- A leaf of a mixed program. It has the shape of the program with some axes 1 or left out,
---- now and then another shape.
+--- A leaf of a mixed program. It has the shape of the program, perhaps without its first axis and
+--- with some axes of size 1; now and then another shape.
 local function mixed_leaf(g)
   local r = g.r
   local dtype = (g.smooth or r.chance(0.8)) and r.pick(MIXED_FLOATS)

@@ -160,7 +160,7 @@ local function numbered(vars)
 end
 --- Draws a program of mixed dtypes. smooth: it ends in backward; long: its rows or columns are so
 -- long that kernels work on them in parts. The oracle runs long programs with the short length
--- LONG, so that they are not compared with it.
+-- LONG, so their values are not compared with the oracle's.
 function P.mix(seed, smooth, long)
   local g = maker { seed = seed, mixed = true, smooth = smooth or false, long = long, steps = {} }
   local r = g.r
@@ -204,7 +204,7 @@ function P.chain(g)
   end
 end
 
---- Appends one or two losses, sums of live float values, and a call of backward on each.
+--- Appends one or two losses, sums of some live float values, and a call of backward on each.
 function P.finish(g)
   local losses = {}
   for _ = 1, g.r.chance(0.3) and 2 or 1 do

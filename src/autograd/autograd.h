@@ -11,9 +11,9 @@
 /* Computes the gradients of the roots, whose cotangents are 'seeds' (NULL: ones, and roots[i] must
 ** have one element), with respect to the nodes wrt[0..n). out[i]: the gradient, a borrowed node,
 ** or NULL: not reached. Only records nodes; nothing is evaluated. create_graph: rules run with the
-** grad mode on. retain_graph 0: the entries walked are freed, and may not be walked again. since:
-** nodes recorded before it are not walked, as if they were leaves. strict: fails with the reason,
-** without walking anything, if an input is not tracked or not on a path. */
+** grad mode on. If neither it nor retain_graph is set, the entries walked are freed, and may not be
+** walked again. since: nodes recorded before it are not walked, as if they were leaves. strict:
+** fails with the reason, without walking anything, if an input is not tracked or not on a path. */
 typedef struct fl_backward {
   int retain_graph, create_graph, strict;
   int64_t since;

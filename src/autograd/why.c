@@ -109,7 +109,8 @@ static int made_of(flame_context *c, fl_node *n, const fl_entry *e, list *seen) 
   return found;
 }
 
-/* The latest value of a handle that was made from the value of e and can still be walked. */
+/* Among the values of handles, the one recorded last that was computed from the value of entry e,
+** through entries (records on the tape) that are not freed. NULL: none, or memory is out. */
 static fl_node *last_use(flame_context *c, const fl_entry *e) {
   fl_node *last = NULL;
   list seen = { 0 };

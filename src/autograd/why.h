@@ -13,7 +13,7 @@ enum { FL_WHY_TEXT = 400 };
 char *fl_why_place(flame_context *c, const char *before, uint32_t site, char buf[120]);
 /* The script line of the walk with this number; 0: it was too long ago. */
 uint32_t fl_walk_site(const flame_context *c, uint32_t number);
-/* Explains a value without an entry: "detached at train.lua:4". All fl_why_* return 'out'. */
+/* Explains a value without an entry: "detached at train.lua:4". Returns 'out', like those below. */
 char *fl_why_untracked(const fl_node *n, char out[FL_WHY_TEXT]);
 /* Explains why a graph does not contain the value of e. cuts: how values that the graph reads lost
 ** their tracking (tensor/lost.h). */

@@ -1,6 +1,6 @@
-/* Environment switches: one list, env.def. Values are read when a context or a device is opened,
-** FLAME_CHECK=grad when the library's Lua code is loaded; all are read again wherever settings are
-** reported. */
+/* Environment switches: one list, env.def. Most values are read when a context or a device is
+** opened, those of libraries when the library is, FLAME_CHECK=grad when the library's Lua code is
+** loaded; all are read again wherever settings are reported. */
 #ifndef FL_BASE_ENV_H
 #define FL_BASE_ENV_H
 #include <stddef.h>

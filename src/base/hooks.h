@@ -1,9 +1,9 @@
 /*
-** Functions for tests only: the allocation that fails on request, bugs planted in the planner, and
-** the Lua functions for them (lua/hooks.c). Only a build with FLAME_TEST_HOOKS (the CMake preset
-** "test" and those of the sanitizers) acts on them; in a release FL_HOOKS is 0 and the code behind
-** it is dropped. The fields that hold a request are in every build, so that all builds have the
-** same structs.
+** For tests only: the allocation that fails on request, bugs planted in the planner, and the Lua
+** functions for them (lua/hooks.c). Only a build with FLAME_TEST_HOOKS (the CMake presets "test",
+** "debug" and those that inherit from "debug") acts on them; in a release FL_HOOKS is 0 and the
+** code behind it is dropped. The fields that hold a request are in every build, so that all builds
+** have the same structs.
 */
 #ifndef FL_BASE_HOOKS_H
 #define FL_BASE_HOOKS_H

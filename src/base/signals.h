@@ -5,8 +5,8 @@
 ** thread, and their actions are restored afterwards.
 **
 ** Actions belong to the process, so the number of compiling threads is counted for the process. Any
-** thread may call this. A thread of the host that has the signals unblocked may still run the
-** library's handler.
+** thread may call these functions. A thread of the host that has the signals unblocked may still
+** run the library's handler.
 */
 #ifndef FL_BASE_SIGNALS_H
 #define FL_BASE_SIGNALS_H

@@ -28,7 +28,7 @@ int fl_cli_string(const fl_cli *c, const char *text, const char *chunk_name);
 /* After a script that succeeded: runs collectives that nothing has read yet, and reads the checks
 ** of the last run on a GPU, so that what went wrong in them is an error of the script. */
 int fl_cli_finish(const fl_cli *c);
-void fl_cli_tell_at_exit(fl_cli *c);                           /* makes os.exit read them, too */
+void fl_cli_tell_at_exit(fl_cli *c);                           /* os.exit reads these checks, too */
 int fl_cli_file(const fl_cli *c, const char *path);            /* NULL: stdin */
 int fl_cli_script(const fl_cli *c, int at);                    /* argv[at] with its arguments */
 int fl_cli_library(const fl_cli *c, const char *spec);         /* "mod" or "g=mod" */

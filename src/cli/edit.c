@@ -146,8 +146,8 @@ static void search_from(fl_edit *e, int64_t from) {
   if (found >= 0) show_past(e, found);
 }
 
-/* Handles a key while searching. 0: the key does not belong to the search, which ends, except by a
-** resize. */
+/* Handles a key while searching. 1: done. 0: the caller handles the key too; the search has ended,
+** unless the key is KEY_RESIZE. Ctrl-G and Ctrl-C end the search and are done (1). */
 static int search_key(fl_edit *e, int key) {
   char bytes[4];
   const int64_t n = e->history.entries.n;

@@ -48,7 +48,7 @@ int64_t fl_cpu_scratch_kernel(const fl_call *call, int workers) {
 }
 
 /* Sets the arguments of the kernel. Outputs get the contents that they have before the launch:
-** zeros, or a copy of an input. */
+** zeros, or a copy of an input; those of kind FL_KARG_RAW stay as they are. */
 static void bind(const fl_call_run *r, launch *x) {
   const fl_call *c = r->call;
   for (int i = 0; i < x->l.n_args; i++) {

@@ -12,9 +12,9 @@
 #include <assert.h>
 #include <string.h>
 
-/* POLL: points between tests of the stop flag; ROW: rows of this many bytes or more are copied by
-** the loops of vm.h; AHEAD: number of rows prefetched; SHARE: bytes of a row that are worth another
-** worker. */
+/* POLL: points between tests of the stop flag; ROW: rows of this many bytes or more are copied
+** whole, or added by the loops of vm.h; AHEAD: number of rows prefetched; SHARE: bytes of a row
+** that are worth another worker. */
 enum { POLL = 65536, ROW = 64, AHEAD = 8, SHARE = 128, UNIT = 65536, PIECE = 256, BLOCK = 256,
        SERIAL = 32768 };
 
@@ -59,9 +59,9 @@ int64_t fl_scatter_bytes(const fl_scatter *s) {
 
 /* ---- index values --------------------- */
 
-/* Checks n indices at *idx, *step apart, unless that was done before; the checked ones are in
-** 'out'. For a report, the positions of these indices in the index tensor begin at 'position' and
-** are 'apart' from each other. */
+/* Checks n indices at *idx, *step apart, if the scatter checks its indices (j->site >= 0): *idx and
+** *step then lead to the checked ones, in 'out'. For a report, the positions of these indices in
+** the index tensor begin at 'position' and are 'apart' from each other. */
 static void check(const job *j, const int64_t **idx, int64_t *step, int64_t n, int64_t position,
                   int64_t apart, int64_t *out, fl_vm_fault *fault) {
   int64_t place[BLOCK] = { 0 };

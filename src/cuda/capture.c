@@ -13,7 +13,7 @@ enum { CAPTURE_RELAXED = 2, SET_DEPENDENCIES = 1 };      /* of the driver */
 typedef struct ends {
   fl_waits *waits;                /* NULL: the steps run one after the other */
   int32_t from;
-  int32_t *first;                 /* per step, and one more: the index of its first node in … */
+  int32_t *first;                 /* per step, and one more: index in 'node' of its first node */
   struct { fl_cu_graph_node *at; int64_t n, cap; } node;
 } ends;
 
@@ -81,7 +81,8 @@ static flame_status note_launch(void *arg, const fl_kernel *k, const fl_launch_g
 
 /* ---- the order of a graph ---- */
 
-/* Does the step write something before which the host must read the checks? */
+/* Does the step write a buffer of the script without reading the run's checks itself? Then the host
+** must read the checks before the step is queued. */
 static int waits(const fl_replay *r, const fl_step *t) {
   return t->commits && !fl_step_guarded(r->s, t);
 }

@@ -12,27 +12,28 @@ enum { FL_RECORDINGS = 4, FL_REPLAY_SEEN = 8, FL_SPAN_LEAST = 3 };
 typedef struct fl_span {
   int32_t from, to;
   uint8_t sends;                  /* the record of checks */
-  fl_cu_graph graph;              /* owns the nodes below; NULL: run step by step */
+  fl_cu_graph graph;              /* owns the kernels' nodes; NULL: run step by step */
   fl_cu_graph_exec exec;
 } fl_span;
 
-/* A kernel that is launched by itself, with its parameters by value. */
+/* A node of a graph: a kernel that is launched by itself, with its parameters by value. */
 typedef struct fl_kernel_node {
   const fl_kernel *kernel;
   int32_t span, words, nscalar;
   fl_cu_graph_node node;
   fl_cu_kernel_node launch;       /* params: set at each use */
   int64_t *word;                  /* as they are in the graph */
-  fl_text_scalar *scalar;         /* the words that are numbers of the script */
+  fl_text_scalar *scalar;         /* the words of 'word' that are numbers of the script, set again
+                                  ** at each replay */
 } fl_kernel_node;
 
 /* The table, in device memory, of the parameters of a launch group of several kernels; it belongs
-** to this recording alone. */
+** to one recording alone. */
 typedef struct fl_table {
   const fl_step *step;
   const fl_launch_group *group;
-  void *at;                       /* on the device … */
-  int64_t *rows;                  /* … and what it holds */
+  void *at;                       /* the table in device memory */
+  int64_t *rows;                  /* its contents, on the host */
 } fl_table;
 
 struct fl_recording {
@@ -68,8 +69,8 @@ struct fl_replay {                /* hangs on a plan */
                                                        ** ~index */
   int64_t clock, counted;         /* counted: host bytes of this and its recordings that
                                   ** p->total_bytes includes */
-  uint64_t seen[FL_REPLAY_SEEN];  /* hashes of what was frozen in the last runs … */
-  uint8_t times[FL_REPLAY_SEEN];  /* … and how often each occurred */
+  uint64_t seen[FL_REPLAY_SEEN];  /* hashes of frozen addresses and scalars of the last runs */
+  uint8_t times[FL_REPLAY_SEEN];  /* how often each hash in 'seen' occurred */
   fl_recording *recording[FL_RECORDINGS];
 };
 

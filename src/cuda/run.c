@@ -118,9 +118,9 @@ static flame_status tell_call(fl_cuda *s, const fl_plan *p, int32_t open, fl_fau
 }
 
 /* Must the checks before step i be read? After the last step (i = p->nstep) yes, unless the run
-** repeats an earlier one: then its caller reads them. Before a write that does not read them
-** itself, a collective that runs on the host, or one before which ranks tell each other the results
-** of their checks, yes. */
+** repeats an earlier one outside of a group of processes: then its caller reads them. Before a
+** write that does not read them itself, a collective that runs on the host, or one before which
+** ranks tell each other the results of their checks, yes. */
 static int must_look(fl_cuda *s, const fl_plan *p, const fl_recording *w, int32_t i) {
   if (i == p->nstep) return s->ctx->group || !fl_replay_repeats(w);
   if (p->step[i].commits) return !fl_step_guarded(s, &p->step[i]);
@@ -236,7 +236,7 @@ flame_status fl_cuda_run(fl_device *d, fl_plan *p, const fl_binding *b, fl_fault
   s->first_check = u.open;
   if (well) fl_nccl_spend(s);
   else if (!s->dead && s->ctx->group && !s->ctx->group->broken[0] && !fl_nccl_unproven(s))
-    fl_nccl_join(s, NULL);       /* the memory that collectives read is freed */
+    fl_nccl_join(s, NULL);       /* the memory that collectives read is freed next */
   fl_replay_end(s, p, w, *done == p->nstep);
   if (fault->site >= 0) fl_soon_forget_all(s);
   fl_soon_ran(s, p, b);

@@ -1,6 +1,6 @@
 /*
-** One step of a plan, queued: fills in parameters and launches. A group's table is uploaded again
-** only if an address in it changed.
+** Queues one step of a plan: fills in parameters and launches. The device table of a launch group
+** (several kernels in one launch) is uploaded again only if its contents changed.
 */
 #include "cuda/steps.h"
 #include "cuda/call/call.h"

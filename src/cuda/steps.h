@@ -7,7 +7,7 @@
 /* What a recording needs to know of the kernels that a step launches. */
 typedef struct fl_step_notes {
   void *arg;
-  /* the device table for a group of several instances, in place of the plan's own */
+  /* the device table for a launch group of several kernels, in place of the plan's own */
   void *(*table)(void *arg, const fl_launch_group *g);
   /* called after a kernel was launched with these parameters, which may contain scalars of the
   ** plan */

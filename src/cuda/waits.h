@@ -5,10 +5,10 @@
 **
 ** Step i waits for an earlier step j if both access the same bytes and one of them writes: a value
 ** in the arena, a result, a buffer of the script (a home), or memory that launches share (scratch
-** with its counters, cuBLASLt's workspace, the record of index checks). Of the values, those that
-** steps of one stage access never make them wait: the planner keeps such steps apart (planner.h).
-** Memory is named as in the plan, not by its address, since graphs are launched again with other
-** addresses.
+** with its counters, cuBLASLt's workspace, the record of index checks). Values never make one step
+** of a stage wait for another step of that stage: the planner puts them into one stage only if
+** their values allow any order (planner.h). Memory is named as in the plan, not by its address,
+** since graphs are launched again with other addresses.
 */
 #ifndef FL_CUDA_WAITS_H
 #define FL_CUDA_WAITS_H

@@ -16,7 +16,8 @@ struct fl_kfunction;
 typedef struct fl_fault {
   int32_t site;                 /* index in plan->fault; -1: none */
   int64_t value, position;      /* the value as given (1-based); its 0-based linear position */
-  uint8_t later;                /* the run is queued whole, its checks are to be read (checked) */
+  uint8_t later;                /* 1: the whole run is queued, and its checks must be read (see
+                                ** checked) */
   char text[FL_CALL_FAULT];     /* the message of a call (a sort, …) that failed; else empty */
 } fl_fault;
 
@@ -77,9 +78,9 @@ typedef struct fl_device_table {
   ** (CPU) or after the next sync. */
   flame_status (*run)(fl_device *d, fl_plan *p, const fl_binding *b, fl_fault *fault,
                       int32_t *done);
-  /* Reads the checks of the last run, which told that they come later; before the next run. Waits
-  ** for them, not for the run. p: its plan, then *done is set as by run; NULL: later than that, the
-  ** wait can be interrupted. Needed only if a run tells 'later'. */
+  /* Needed only after a run that set 'later', and before the next run: reads its checks, waiting
+  ** for them but not for the end of the run. p: the run's plan: then *done is set as by run. p is
+  ** NULL if the host has done other work since the run: then the wait can be interrupted. */
   flame_status (*checked)(fl_device *d, const fl_plan *p, fl_fault *fault, int32_t *done);
   flame_status (*sync)(fl_device *d, fl_fault *fault);          /* wait; polls c->interrupted */
   void (*close)(fl_device *d);

@@ -60,14 +60,15 @@ static int64_t bytes_held(const flame_context *c) {
   return fl_engine_live_bytes(c) + (int64_t)c->mem.live_bytes;
 }
 
-/* Notes how many handles and how much heap are left after a step of the host's collector. */
+/* Notes how many handles there are and how large the heap is: after a collection or a step of it,
+** or at an evaluation without one. */
 static void note_left(flame_context *c, int64_t heap) {
   fl_collecting *k = &((fl_engine *)c->engine)->collect;
   k->left = c->tensors.live;
   k->left_heap = heap;
 }
 
-/* Does 'times' full collections; the state after them is compared with later states to decide when
+/* Makes 'times' full collections; the state after them is compared with later states to decide when
 ** the next one is due. Handles that it finds dead are released, but their objects are old now, and
 ** only another full collection frees them. */
 static void full(flame_context *c, int times) {
@@ -81,8 +82,9 @@ static void full(flame_context *c, int times) {
   note_left(c, k->heap);
 }
 
-/* Adds the ops recorded since the last call to 'work', and the values and KB that are pending now
-** to 'kept'. The script may reset the counter of recorded ops. */
+/* Adds the ops recorded since the last call, and the fixed cost of an evaluation, to 'work', and
+** the values and KB that are pending now to 'kept'. The script may reset the counter of recorded
+** ops. */
 static void note_work(flame_context *c) {
   fl_collecting *k = &((fl_engine *)c->engine)->collect;
   if (c->stats.recorded < k->seen) k->seen = 0;

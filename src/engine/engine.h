@@ -20,8 +20,8 @@ typedef struct fl_collecting {
                                           ** timed */
   int64_t live, bytes, heap;              /* handles; bytes of tensors and of the context's host
                                           ** memory; KB of the host language's heap */
-  int64_t left, left_heap;                /* handles, and KB of the heap, after the collector's last
-                                          ** step */
+  int64_t left, left_heap;                /* handles, and KB of the heap, at the last
+                                          ** evaluation, after its collector step */
   int64_t seen;                           /* number of ops recorded when 'work' was last updated */
 } fl_collecting;
 

@@ -56,7 +56,7 @@ static void keep_block(flame_context *c, fl_engine *e, void *block, size_t bytes
   e->block_bytes = bytes;
 }
 
-/* 'bytes' zeros; *have: how many there are. */
+/* A block that begins with 'bytes' zeros; *have: the size of the block. */
 static void *take_block(flame_context *c, size_t bytes, size_t *have) {
   fl_engine *e = c->engine;
   *have = bytes;

@@ -4,8 +4,8 @@
 #include "engine/engine.h"
 
 flame_status fl_evaluate(flame_context *c, fl_node *n);
-/* These two begin with landing, but the checks of what they run may be read later (flight.h): a
-** value may fail after that. */
+/* These two begin with landing (reading the checks of runs in flight, flight.h). The checks of what
+** they run themselves may be read later: a value may fail after that. */
 flame_status fl_evaluate_later(flame_context *c, fl_node *n);
 flame_status fl_evaluate_all(flame_context *c);
 /* evaluates n and the values that it depends on, no others */

@@ -4,10 +4,10 @@
 #define FL_ENGINE_FACTS_H
 #include "engine/engine.h"
 
-/* Calls 'say' for each fact. name: "driver", "nvrtc", …; ok: it was found; text: its version, or
-** the problem and what to do. A name may come twice: "cuda:0" with the card's name, and with a
-** problem of the card. deep: also opens libraries that a machine without a GPU does not need, and
-** tries the cache. */
+/* Calls 'say' for each fact. name: "driver", "nvrtc", …; ok: it was found, and can be used; text:
+** its version, or the problem and what to do. A name may come twice: "cuda:0" with the card's name,
+** and with a problem of the card. deep: also opens libraries that a machine without a GPU does not
+** need, and tries the cache. */
 void fl_facts(flame_context *c, int deep,
               void (*say)(void *arg, const char *name, int ok, const char *text), void *arg);
 

@@ -102,7 +102,7 @@ static void tell_driver(const fl_teller *t, const fl_nvml *ml) {
   fl_tell(t, "driver", 1, text);
 }
 
-/* version: "" if the library was not found. */
+/* version: "" if none is known. */
 static void tell_library(const fl_teller *t, const char *name, const char *version) {
   char text[500], place[400];
   const int found = fl_cuda_library_place(name, place, sizeof place);

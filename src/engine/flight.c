@@ -30,15 +30,15 @@ static int mark(const fl_program *p, const fl_plan *plan) {
   return 1;
 }
 
-/* Bits 0 … k - 1 of rests are set and no others: k. -1: others are. */
+/* k if bits 0 … k - 1 of rests are set and no others; -1: other bits are set. */
 static int prefix(unsigned rests) {
   int k = 0;
   while (rests >> k & 1) k++;
   return rests >> k ? -1 : k;
 }
 
-/* The first step that writes homes: it and other such steps do nothing if a check has failed, also
-** for other values that they or steps after them compute. */
+/* The first step that writes homes. This step and others that write homes do nothing if a check has
+** failed, so other values that are computed from here on may be missing then. */
 static int32_t first_commit(const fl_plan *plan) {
   int32_t i = 0;
   while (i < plan->nstep && !plan->step[i].commits) i++;

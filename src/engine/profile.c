@@ -22,8 +22,8 @@ void fl_step_name(const fl_step *s, char *out, size_t size) {
   snprintf(out, size, "%s", name);
 }
 
-/* The bytes that a step reads and writes, as the planner counts them; it does not count those of a
-** product, of which each batch counts here as three matrices. */
+/* The bytes that a step reads and writes, as the planner has counted them. It does not count those
+** of a product, which is taken here to read two matrices and write one for each of its batch. */
 static int64_t bytes_of(const fl_step *s) {
   const fl_matmul *m = s->matmul;
   if (s->kind != FL_S_MATMUL || s->moved > 0) return s->moved;

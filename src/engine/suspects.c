@@ -54,7 +54,8 @@ static void tell(flame_context *c, const fl_suspect *x, char *out, size_t size) 
            fl_shape_text(shape, x->rank, x->size), fl_dtype_name(x->dtype));
 }
 
-/* Reports the launches of a ring, newest first. Returns how many have been reported so far. */
+/* Appends to out, newest first, the launches of a ring that are not known to have succeeded. told:
+** how many have been reported so far; returns that number after this call. */
 static int tell_ring(flame_context *c, int device, const fl_suspect *ring, int64_t n, int told,
                      char *out, size_t size) {
   const fl_engine *e = c->engine;

@@ -99,7 +99,7 @@ static flame_status reads_leaf(fl_export *x, const fl_node *n) {
 static flame_status may_read(flame_context *c, fl_node *n) {
   fl_export *x = c->trace;
   walk w = { { NULL, 0, 0 } };
-  if (n->state == FL_STORED) return reads_leaf(x, n);      /* it only leaves marks of write.c */
+  if (n->state == FL_STORED) return reads_leaf(x, n);     /* the walk would clear write.c's marks */
   flame_status e = push(c, &w, n) ? FLAME_OK : no_memory(c);
   while (e == FLAME_OK && w.todo.n) {
     const fl_node *m = w.todo.at[--w.todo.n];

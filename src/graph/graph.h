@@ -89,9 +89,9 @@ flame_status fl_export_write(fl_export *x, int nout, flame_tensor *const *out,
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* A term: one word of a line. INT, NUMBER (a script's integer), REAL and VALUE are a + b n, where n
-** is the size that varies; INT is divided by d and rounded up if d is not 0: blocks of a launch.
-** BITS: the bits of a double. VALUE: the number of a line, input, state, constant or kernel, as
+/* A term: one word of a line. INT, NUMBER (a script's integer) and REAL are a + b n, where n is the
+** size that varies; INT is divided by d and rounded up if d is not 0: blocks of a launch.
+** BITS: the bits of a double. VALUE: a, the number of a value, input, state, constant or kernel, as
 ** 'space' is '%', 'x', 's', 'c' or 'k'. */
 typedef enum { FL_TERM_INT, FL_TERM_NUMBER, FL_TERM_REAL, FL_TERM_BITS, FL_TERM_VALUE, FL_TERM_WORD,
                FL_TERM_DTYPE } fl_term_kind;
@@ -104,9 +104,13 @@ typedef struct fl_line {
   const fl_term *term;
 } fl_line;
 
-typedef struct fl_graph { int32_t first, n, values; int64_t example; } fl_graph;   /* lines */
+/* The n lines from line 'first' on, of which 'values' make a value. example: what the size that
+** varies was in the example; 0: none varies. */
+typedef struct fl_graph { int32_t first, n, values; int64_t example; } fl_graph;
+/* An input or output. size -1: it varies. */
 typedef struct fl_port { const char *name; int dtype, rank; int64_t size[FL_MAX_AXES]; } fl_port;
 
+/* A state's handle, and its value when the file was loaded. */
 typedef struct fl_program_state { flame_tensor *now; fl_node *first; } fl_program_state;
 
 typedef struct flame_program {
@@ -146,7 +150,7 @@ flame_status fl_graph_build(fl_build *b);
 fl_node *fl_graph_launch(flame_context *c, fl_kfunction *k, int device, int dtype, int rank,
                          const int64_t *size, int nin, fl_node *const *in, int np, int64_t *p,
                          int ns, const fl_scalar *scalar);
-/* Writes the text of a kernel to a file; makes a kernel from its text. */
+/* Appends a kernel to t as text; makes a kernel from such a text (NULL with the error). */
 void fl_graph_put_kernel(fl_text *t, const fl_kfunction *k);
 fl_kfunction *fl_graph_read_kernel(flame_context *c, fl_span text);
 #endif

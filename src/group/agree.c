@@ -69,8 +69,9 @@ static const char *remedy(const fl_header *a, const fl_header *b) {
          ? "; where their backwards differ, give data_parallel half = false" : "";
 }
 
-/* Breaks the group for t->fault. All ranks that compare see it; of a pair only the two do, so each
-** tells the ranks other than its 'peer' (-1: no pair). Returns 0. */
+/* Breaks the group for t->fault. If all ranks compare, all see the fault themselves, and none is
+** told. If only this rank and 'peer' compare (peer is not -1), each of the two tells all other
+** ranks. Returns 0. */
 static int broken(fl_turn *t, int peer) {
   fl_group_break_beside(t->g, t->fault, peer < 0 ? NULL : t->fault, peer);
   return 0;

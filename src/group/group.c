@@ -79,7 +79,7 @@ flame_status fl_group_open(flame_context *c, double limit) {
 
 /* ---- breaking and closing -------------------------------------------------------------------- */
 
-/* Tells all ranks other than 'knows'. */
+/* Sends 'word', which says why the group broke, to all ranks other than 'knows'. */
 static void tell_all(fl_group *g, const char *word, int knows) {
   snprintf(g->word, sizeof g->word, "%s", word);
   for (int r = 0; r < g->launch.size; r++) {

@@ -86,8 +86,8 @@ static int probe(fl_wire *w, int from, int channel) {
   return there;
 }
 
-/* A message that has begun to arrive continues, and one that is being sent cannot be cancelled.
-** Most end soon. */
+/* A message that has begun to arrive continues, and one that is being sent cannot be cancelled. As
+** most of both end soon, their end is awaited for a short time. */
 static int cancel(fl_wire *w, fl_letter *l) {
   int done = 0;
   if (!l->out) mpi.Cancel(&l->request);

@@ -24,8 +24,8 @@
 
 enum { PORTS = 16, SLICE_MS = 50 };
 static const char magic[8] = "flame 1";
-static const double answer_wait = 2;     /* seconds to wait for a hello; other programs may send
-                                         ** none */
+static const double answer_wait = 2;     /* seconds to wait for a hello or an answer; other programs
+                                         ** may send none */
 
 typedef struct {
   char magic[8];

@@ -23,14 +23,15 @@ void fl_group_rest(void);                /* sleeps between two polls */
 /* Posts a message; does nothing if bytes is 0. */
 void fl_group_send(fl_group *g, int to, int channel, const void *p, int64_t bytes);
 void fl_group_receive(fl_group *g, int from, int channel, void *p, int64_t bytes);
-/* Waits until everything in transit has arrived. 1: it has. 0: the group broke, for the reason in
+/* Waits until all messages in transit are done. 1: they are. 0: the group broke, for the reason in
 ** t->fault (if that is empty, the script was interrupted). */
 int fl_group_wait(fl_turn *t);
-/* Tests without waiting: 1: all has arrived; 0: not yet; -1: the wire failed. */
+/* Tests them without waiting: 1: all are done; 0: not yet; -1: the wire failed. */
 int fl_group_look(fl_group *g);
 /* Like fl_group_look, for one letter (message in transit). */
 int fl_letter_look(fl_wire *w, fl_letter *l);
-/* Cancels everything in transit. */
+/* Cancels what is in transit, except short messages that are being sent: their bytes live as long
+** as the group. */
 void fl_group_cancel(fl_group *g);
 
 /* Called while a GPU waits for other ranks, since 'since' (0: it may not be waiting). 0: the group

@@ -21,7 +21,7 @@ static int wanted(const taking *t, fl_span name) {
   return !t->only || (strlen(t->only) == name.n && !memcmp(t->only, name.at, name.n));
 }
 
-/* Hands n over under the name. The callback owns it, even if it fails. */
+/* Hands n over under the name. The callback owns the tensor, even if the callback fails. */
 static flame_status give(taking *t, fl_span name, fl_node *n) {
   flame_context *c = t->c;
   char *text = n ? fl_alloc(&c->mem, name.n + 1) : NULL;

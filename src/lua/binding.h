@@ -119,7 +119,7 @@ typedef struct fl_lua {
   uint8_t generational;       /* 1: Lua's collector was last seen in generational mode */
   uint8_t floats;             /* the default dtype of new tensors */
   uint8_t autocast;         /* the dtype to which products are cast, + 1; 0: off (declare_cast.c) */
-  uint8_t inside;             /* 1: an op runs whose tensors were cast; ops in it cast none */
+  uint8_t inside;             /* 1: an op runs whose tensors were cast; ops inside it cast none */
   int64_t casts;              /* number of open blocks of flame.autocast */
   int64_t walks, tracked_reads;   /* slip.c. walks: calls of backward and gradients;
                                   ** tracked_reads: values of tracked tensors that were read */
@@ -240,7 +240,7 @@ void fl_lua_slip_softmax(lua_State *L, fl_lua *b, const fl_box *x);
 
 /* ---- boxes (box.c) ------------------------------------------------------------------------ */
 fl_box *fl_box_new(lua_State *L);          /* pushed, empty; upvalue 2 is the metatable */
-fl_box *fl_box_new_in(lua_State *L, fl_lua *b);   /* the same outside our closures */
+fl_box *fl_box_new_in(lua_State *L, fl_lua *b);   /* the same, where L has none of our upvalues */
 /* Pushes the box of handle t, always the same one. A new box gets its own reference of t. */
 void fl_box_push(lua_State *L, fl_lua *b, flame_tensor *t);
 /* Pushes the box of handle t if it has one; 0: it has none, and nothing is pushed. */

@@ -375,7 +375,8 @@ static int crew_take(lua_State *L) {
   return 2;
 }
 
-/* (crew, ticket): requests and answers below the ticket are not needed any more */
+/* (crew, ticket): drops all waiting requests and answers; later also those answers of the requests
+** under way that are below the ticket. */
 static int crew_forget(lua_State *L) {
   fl_crew *q = crew_at(L);
   const int64_t floor = luaL_checkinteger(L, 2);

@@ -48,7 +48,7 @@ typedef struct survey {
   int loose;                             /* result: there is something that could be freed */
 } survey;
 
-/* Stores the functions that a collection removed from the table of callbacks there again: those
+/* Puts the functions that a collection removed from the table of callbacks back into it: those
 ** whose callbacks wait for finalisers. One pass over the table of functions restores all of them;
 ** fl_callback_push would need a pass for each. */
 static void restore_functions(lua_State *L, const survey *s) {

@@ -462,8 +462,9 @@ static int first_fit(lua_State *L, const fl_declared *d, const fl_decl_form *f, 
   return 1;
 }
 
-/* Moves the values of the table on top to the nparams parameters before it; those that it names are
-** nil so far. 0: the table has another key, or a value that needs the complete checks. */
+/* Moves the values of the table on top to the nparams parameters before it. 0: the table is empty,
+** or has a key that names no parameter, or one that is not nil, or a value that needs the complete
+** checks. */
 static int take_options(lua_State *L, const fl_declared *d, const fl_decl_form *f) {
   const fl_decl_param *p = &d->param[f->param];
   const int options = f->nparams + 1;

@@ -149,7 +149,7 @@ static int g_retain_grad(lua_State *L) {
 
 /* ---- grad modes ------------------------------------------------------------------------------ */
 #define GUARD_MAGIC UINT64_C(0x666c616d652d6764)
-/* no other size of ours */
+/* A guard's size differs from that of every other userdata of the library. */
 typedef struct guard { uint64_t magic; int previous, open, unused[2]; } guard;
 
 static int guard_close(lua_State *L) {

@@ -13,9 +13,10 @@
 ** returned first, so no request fails because of it.
 **
 ** While the hook is active a large block costs steps and is an occasion to test whether the work
-** must end: an instruction that copies megabytes takes as long as thousands of others. Long strings
-** make the hook look more often, each 64 MB of them, because reading one as a number, or comparing
-** it, allocates nothing: comparing two of zero bytes takes 9 ns for each.
+** must end: an instruction that copies megabytes takes as long as thousands of others. Once there
+** is a long string the hook looks more often: instructions that read it whole read at most 64 MB
+** between two looks. For reading a string as a number, or comparing it, allocates nothing:
+** comparing two strings of zero bytes takes 9 ns for each byte.
 */
 #include "lua/heap.h"
 #include "lua/binding.h"

@@ -14,7 +14,7 @@ fl_lua *fl_hook_of(lua_State *L) {
 }
 
 /* Sets L's hook as the fields of b ask. A hook of the script's own stays unless ours is needed. A
-** recent strike (fl_hook_strike) has priority. */
+** strike (fl_hook_strike) that has not ended the work yet has priority. */
 static void settle(lua_State *L, const fl_lua *b) {
   const int each = b->each && fl_is_stuck(b->c) ? 1 : b->each, ours = lua_gethook(L) == hook;
   const int mask = (each > 0 ? LUA_MASKCOUNT : 0) | (b->noted ? CALLS : 0);

@@ -233,7 +233,8 @@ static int x_autograd_stats(lua_State *L) {
   return 1;
 }
 
-/* Nothing recorded, grad mode on, anomaly off: as in a fresh context. Leaves stay leaves. */
+/* Empties the tape, and turns the grad mode on and anomaly off, as in a fresh context. Leaves stay
+** leaves. */
 static int x_autograd_reset(lua_State *L) {
   fl_lua *b = self_of(L);
   flame_context *c = context_of(L);
@@ -433,8 +434,8 @@ static int elapsed(lua_State *L) {
   return 1;
 }
 
-/* flame.timer(): a function that returns the seconds since then. Work that is still queued is not
-** included, unless sync is true: then both ends wait for the devices. */
+/* flame.timer(): returns a function that tells the seconds since this call. Work that is still
+** queued is not included, unless sync is true: then both ends wait for the devices. */
 static int x_timer(lua_State *L) {
   fl_lua *b = self_of(L);
   fl_args(L);

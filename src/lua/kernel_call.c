@@ -227,8 +227,8 @@ static void hidden_argument(lua_State *L, plan *p, const fl_kernel_box *k, int i
   lua_pop(L, 1);                                 /* the configuration holds it */
 }
 
-/* Reads the array at stack index 'at'. The first array of a call determines how long the outputs
-** are. */
+/* Reads the array at stack index 'at'. The first array of a call gives the outputs their shape,
+** unless the configuration does (make_outputs). */
 static void read_array(lua_State *L, plan *p, const fl_kernel_box *k, int i, int at,
                        fl_sizes *first, int each) {
   fl_box *x = tensor_arg(L, p, k, i, at);

@@ -25,7 +25,8 @@
 #include "lua/kernel.h"
 
 /* Replaces the list at 'at', whose n elements a metatable gives, with a plain list of them. It is
-** read only once, since nothing else may hold the elements that it gives. */
+** read only once: perhaps nothing else holds the elements that it gives, so they could be
+** freed. */
 static void settle_list(lua_State *L, int at, lua_Integer n) {
   lua_createtable(L, (int)n, 0);
   for (lua_Integer i = 1; i <= n; i++) {

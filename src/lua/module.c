@@ -557,7 +557,7 @@ static fl_lua *state_of(lua_State *L) {
 
 static int debug_block(lua_State *L) { return fl_core_call(L, "debug_block"); }
 
-/* Reports that the environment set the debug switch. Not in the states of a loader's workers. */
+/* Reports that the environment set c->sync_each. Not in the states of a loader's workers. */
 static void show_debug_block(lua_State *L) {
   const int worker = lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_worker) != LUA_TNIL;
   lua_pop(L, 1);

@@ -1,7 +1,8 @@
 /*
 ** Small blocks for a Lua state of ours: pages of blocks of one size, a list of free ones in each,
-** as a block is taken and freed at each instruction that makes a value. An empty page goes back to
-** the system, so counting pages counts all memory of small blocks (heap.c).
+** as a block is taken and freed at each instruction that makes a value. Empty pages go back to the
+** system, except a spare one and the current one of each size, so counting pages counts all memory
+** of small blocks (heap.c).
 **
 ** Sizes are in steps of 16 bytes. Lua gives the size of what it frees, and the address of the page
 ** follows from that of the block, so no block has a header. Under ASan no block is small: each is

@@ -44,7 +44,8 @@ static int slip(lua_State *L) {
 }
 
 /* core.gradient_used(g, k): a step of optimiser k reads the gradient g. Has a backward added to it
-** since an earlier step of k read it? Each of 127 optimisers has a different number. */
+** since an earlier step of k read it? Optimisers whose numbers differ by a multiple of 127 count as
+** one. */
 static int gradient_used(lua_State *L) {
   flame_tensor *g = fl_arg_tensor(L, 1, "step", "gradient")->t;
   lua_pushboolean(L, fl_gradient_used(g, luaL_checkinteger(L, 2)));

@@ -16,8 +16,9 @@
 #include <string.h>
 
 /* LATE_LEAST: a fill is moved to right before the scatter that adds to it, if it has at least so
-** many bytes. COPY_MOST: copies of fewer elements are moved to a later stage. APART_MOST: cells of
-** no more bytes in all each have their own memory. */
+** many bytes. COPY_MOST, COPY_INSTR: a copy of fewer elements, in a kernel of at most so many
+** instructions, is moved to a later stage. APART_MOST: on a GPU, cells of no more bytes in all each
+** have their own memory. */
 enum { LATE_LEAST = 1 << 20, COPY_MOST = 1 << 18, COPY_INSTR = 4, APART_MOST = 16 << 20 };
 
 /* ---- a stack with holes ---------------------------------------------------------------------- */
@@ -268,8 +269,8 @@ static void list_cells(const fl_planner *P, const fl_turn *turns, int64_t n, int
 
 typedef struct places { int32_t *head, *next, *heir, *from; } places;
 
-/* Does each cell of the run get memory that no other cell has? Where that is little, on a GPU:
-** steps of a graph that share no memory need not wait for each other (cuda/waits.h). */
+/* Does each cell of the run get memory that no other cell has? Yes on a GPU, if that is little
+** memory: steps of a graph that share no memory need not wait for each other (cuda/waits.h). */
 static int apart(const fl_planner *P) {
   int64_t bytes = 0;
   for (int64_t t = 0; t < P->cell.n; t++)

@@ -133,7 +133,7 @@ void fl_plans_put(fl_plans *t, fl_plan *p) {
   link_newest(t, p);
   t->bytes += p->total_bytes;
   t->n++;
-  /* the sweep does not drop p itself: the nodes of its window still hold its callees */
+  /* the sweep does not drop p itself: the recorded ops that it computes still hold its callees */
   if (count_callees(p, 1) && ++t->calls >= t->sweep_at) fl_plans_sweep(t);
   while (t->bytes > t->limit && t->n > 1) drop_oldest(t, p);
 }

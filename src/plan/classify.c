@@ -42,8 +42,8 @@ static int library_layout(const fl_layout *l) {
   return rows || cols;
 }
 
-/* Can the batch axes be one axis with a single step? Broadcast axes stay as they are: a copy would
-** expand them. */
+/* Can the batch axes be one axis with a single step? The answer is 1, too, if only some of them are
+** broadcast: a copy would expand these. */
 static int one_batch(const fl_layout *l, const fl_layout *out) {
   const int lead = out->rank - l->rank;
   int64_t want = -1;
@@ -115,7 +115,8 @@ static void anchor_inputs(fl_planner *P, const fl_node *n) {
 
 /* On the CPU a scatter checks its index itself if nothing else uses the checked index and the index
 ** tensor is in memory: positions then take no memory. But a write in place may not fail half-way,
-** and one of or into no elements is not a step, so their indices are checked separately. */
+** and a scatter of no elements, or into none, is not a step; the indices of these are checked
+** separately. */
 static void take_check(fl_planner *P, int32_t t) {
   fl_cell *cell = &P->cell.at[t];
   const fl_node *n = cell->node, *q = n->op == FL_OP_scatter && P->p->device == 0 ? n->in[1] : NULL;
@@ -155,7 +156,8 @@ static void note_read(fl_cell *cell, const fl_node *x) {
   }
 }
 
-/* Does reading the cell's arrays at each use cost more than storing the cell once? */
+/* Do several consumers use the cell, and does computing it again for each, or reading its arrays
+** again, cost more than storing it once? */
 static int is_costly_to_repeat(const fl_cell *cell) {
   int64_t bytes = 0;
   const int pieces = cell->node->op == FL_OP_form ? fl_form_components(cell->node->attr->form) : 1;
@@ -169,8 +171,8 @@ static int is_costly_to_repeat(const fl_cell *cell) {
 
 /* Computes length and number of leaves of a cell's expression, down to anchored cells (those that
 ** are computed once, not by each reader), whether it has an INDEX, and how many inputs of the
-** cell's size are made from reductions. *dearest: the input that is not anchored and has the most
-** leaves (by_leaves) or, otherwise, the longest expression; -1: none. */
+** cell's size are reductions, or are made from them. *dearest: the input that is not anchored and
+** has the most leaves (by_leaves) or, otherwise, the longest expression; -1: none. */
 static void sum_up(fl_planner *P, int32_t t, int by_leaves, int32_t *dearest) {
   fl_cell *cell = &P->cell.at[t];
   const fl_node *n = cell->node;
@@ -269,9 +271,9 @@ static void note_awaited(fl_planner *P, int32_t t) {
 
 /* A run on a GPU ends when the host has seen the report of the last check (cuda/run.c). An INDEX
 ** beside values that the run computes would be checked when these are there, so it is anchored:
-** then it is checked at the begin of the run, and the host goes on while the GPU works. Not if it
-** is computed from such values itself, or has more than EARLY_BYTES: storing and reading it takes
-** longer than the host would wait. */
+** then it is checked at the beginning of the run, and the host goes on while the GPU works. Not if
+** it is computed from such values itself, or has more than EARLY_BYTES: storing and reading it
+** takes longer than the host would wait. */
 enum { EARLY_BYTES = 1 << 20 };
 static void check_early(fl_planner *P, int32_t t) {
   fl_cell *cell = &P->cell.at[t];
@@ -310,8 +312,8 @@ static int axes_read(const fl_cell *t, const fl_node *q, int i) {
   return axes;
 }
 
-/* Of an array of 'shape', the axes of which a view has each position, where 'axes' of the view are
-** read. */
+/* The axes of an array of 'shape' along which each position is read, if a view of the array is read
+** at each position of its axes in the mask 'axes'. */
 static int axes_covered(const fl_layout *shape, const fl_layout *view, int axes) {
   int64_t run = 1, row[FL_MAX_AXES];
   int covered = axes & READ;

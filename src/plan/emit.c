@@ -272,7 +272,7 @@ static int operand_dtype(const fl_node *n, int i) {
   return n->dtype;
 }
 
-/* Unary, binary, ternary. */
+/* Emits a unary, binary or ternary op. */
 static int emit_op(fl_planner *P, int32_t g, int32_t t, const fl_map *m, int depth) {
   const fl_node *n = P->cell.at[t].node;
   int v[3] = { 0, 0, 0 };
@@ -414,7 +414,7 @@ static int emit_gather(fl_planner *P, int32_t g, int32_t t, const fl_map *m, int
     return FL_EMIT_ANCHOR - t;
   const int v = fl_plan_pull(P, g, iref, &im, depth);
   if (v < 0) return v;
-  /* only the check remains */
+  /* the source has no elements: only the check of the index remains */
   if (n->in[0]->shape->numel == 0) return emit_cast(P, g, v, FLAME_I64, n->dtype, t, m);
   const int err = note_read(P, g, sref);
   if (err) return err;
@@ -465,7 +465,7 @@ int fl_plan_emit_cell(fl_planner *P, int32_t g, int32_t t, const fl_map *m, int 
     case FL_OP_cast: case FL_OP_copy: {
       const int err = input_map(P, fl_plan_group(P, g), t, 0, m, &ref, &im);
       if (err < 0) return err;
-      assert(err > 0);                    /* likewise */
+      assert(err > 0);                    /* the input is a tensor */
       const int v = fl_plan_pull(P, g, ref, &im, depth);
       return v < 0 ? v : emit_cast(P, g, v, dtype_of(P, ref), cell->dtype, t, m);
     }

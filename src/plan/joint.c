@@ -1,7 +1,8 @@
 /*
 ** Joint ops: one node that is several operations at each point, as the step of an optimiser is.
 ** Each operation rounds as a separate node would, and kernels get the same instructions, so the
-** bits are those of the nodes that tensor/update.c records where single operations are looked at.
+** bits are those of the nodes that tensor/update.c records where single operations are checked,
+** saved or differentiated.
 */
 #include "plan/planner.h"
 

@@ -290,8 +290,8 @@ static seen operand_seen(const fl_planner *P, fl_ref ref, const fl_node *q) {
   return s;
 }
 
-/* Folds batch dims with matching steps into their neighbour, and a batch dim that B does not have
-** into m. */
+/* Folds batch dims with matching steps into their neighbour, and the only batch dim, if B does not
+** have it and it continues the rows of A, into m. */
 static void fold_batches(fl_matmul *m) {
   for (int d = m->nbatch - 2; d >= 0; d--) {
     const int64_t n = m->batch[d + 1];
@@ -313,7 +313,7 @@ static void fold_batches(fl_matmul *m) {
   }
 }
 
-/* Outermost first. */
+/* Puts the outermost batch dim first. */
 static void reverse_batches(fl_matmul *m) {
   for (int i = 0; i < m->nbatch / 2; i++) {
     const int j = m->nbatch - 1 - i;

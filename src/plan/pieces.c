@@ -2,9 +2,9 @@
 ** Arrays in pieces along an axis: what is joined there (cat), and the components of a form
 ** (tensor/form.h). An array that needs no memory only leads readers to its pieces: a reader that
 ** stays within one piece reads that piece. An array that needs memory is written piece by piece.
-** Each is an expression that goes into a group of the piece's space, as any cell does, and is
-** stored at its place in the whole. So pieces that are made of the same arrays are one kernel with
-** several stores, and nothing is copied.
+** Each piece is an expression that goes into a group (one kernel) of the piece's space, as any cell
+** does, and is stored at its place in the whole. So pieces that are made of the same arrays are one
+** kernel with several stores, and nothing is copied.
 **
 ** Pieces may be in several groups and at several stages; a reader of the whole array waits for all
 ** of them.
@@ -180,8 +180,8 @@ static int near_groups(fl_planner *P, int32_t t, int piece, int32_t *near, int m
   return near[0] >= 0;
 }
 
-/* Places all pieces of a cell in one group (kernel), if there is one that the first piece may join:
-** then 1, else 0. */
+/* Tries to place all n pieces of a cell in one group (kernel) that exists: one that computes inputs
+** of the first piece, or one of its space. 1: done; 0: none is placed. */
 static int place_together(fl_planner *P, int32_t t, int n) {
   const fl_layout s = shape_of(P->cell.at[t].node, 0);
   int32_t near[6];

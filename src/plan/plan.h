@@ -56,13 +56,15 @@ typedef enum { FL_S_KERNEL, FL_S_MATMUL, FL_S_SCATTER, FL_S_COPY, FL_S_CALL } fl
 
 typedef struct fl_step {
   uint8_t kind;
-  uint8_t commits;              /* it writes a home (a handle's buffer): is not stopped half-way */
+  uint8_t commits;              /* it writes a home (a handle's buffer), so it is not stopped
+                                ** half-way */
   uint8_t looks;                   /* a step that looks for a NaN (scan.c): not part of the program,
                                    ** and not counted */
   int32_t joins;                   /* 1 + the last collective, which ends a bucket (one call of
                                    ** NCCL), that must have ended before this step; 0: only those
                                    ** that earlier steps wait for too (lanes.c) */
-  int32_t stage;                   /* steps of one stage could be in any order */
+  int32_t stage;                   /* steps of one stage, except collectives, could be in any
+                                   ** order */
   int32_t count;                   /* KERNEL: number of instances of one structure in one launch */
   int32_t node;                /* the program's node that the step computes; -1: a kernel, which may
                                ** compute several */
@@ -86,8 +88,9 @@ typedef struct fl_out {
   void *last;                    /* its address in the last run, used again if that is free */
 } fl_out;
 
-/* Where faults point: the program's node whose check of an index (FL_I_INDEX) failed. Faults are
-** numbered in the order of the steps that report them: of several in a run, the lowest counts. */
+/* What a fault names: the program's node whose check of an index failed, or the call that reported
+** it. Faults are numbered in the order of the steps that report them: of several in a run, the
+** lowest counts. */
 typedef struct fl_fault_site { int32_t node; } fl_fault_site;
 
 enum { FL_PLAN_READS = 4 };
@@ -96,7 +99,7 @@ typedef struct fl_plan {
   uint8_t *key; size_t key_bytes;
   fl_layout **layout;      /* references to the layouts in the key: 2 per node, 1 per external */
   fl_layouts *layouts;           /* the table that these layouts are in */
-  uint8_t *live; int32_t nnode;  /* per program node: is it kept (in 'out')? */
+  uint8_t *live; int32_t nnode;  /* per program node: is it (or a view's base) kept, in 'out'? */
   uint8_t device, checks;        /* checks: a step checks indices */
   int32_t next, nout, nscalar, nstep, step_cap, nfault;
   fl_ext *ext; fl_out *out; fl_step *step; fl_fault_site *fault;
@@ -109,7 +112,8 @@ typedef struct fl_plan {
   void (*unprepare)(struct fl_plan *p);   /* set by the device that prepared it */
   void *replay;                  /* the device's data: what it keeps of runs, for repeating them */
   int32_t nread, read[FL_PLAN_READS];     /* small results that were read after earlier runs */
-  int32_t nscan, *scan;          /* FLAME_CHECK=nan (scan.c): steps that write floats */
+  int32_t nscan, *scan;          /* FLAME_CHECK=nan (scan.c): the step of each array of floats that
+                                 ** steps write */
   int64_t scan_at;         /* arena byte scan_at + i tells whether step scan[i] has written a NaN */
   uint8_t prepared;
   fl_mem *mem;

@@ -31,15 +31,15 @@
 enum {
   FL_COST_LIMIT = 160,     /* longest expression that readers recompute, in ops and scalars */
   FL_FORM_LIMIT = 600,     /* longest expression of a component of a form (form.c) */
-  FL_LEAF_LIMIT = 48,      /* most values that such an expression reads */
+  FL_LEAF_LIMIT = 48,      /* most values that an expression which readers recompute reads */
   FL_JOIN_LIMIT = 800,     /* most instructions of a group that several cells join */
   /* a cell adds at most FL_ROW_JOIN_MOST instructions to a group of rows or columns that then has
   ** more than this many */
   FL_ROW_JOIN_LIMIT = 400,
   FL_ROW_JOIN_MOST = 64, /* see FL_ROW_JOIN_LIMIT */
   FL_REPEAT_LIMIT = 24,    /* longest expression that several consumers may each repeat */
-  FL_REPEAT_READS = 3,     /* an expression that reads this many arrays of its size (in bytes) is
-                           ** stored, not recomputed */
+  FL_REPEAT_READS = 3,     /* an expression with several consumers that reads this many arrays of
+                           ** its size, of twice its bytes or more, is stored */
   FL_REPEAT_MANY = 8,      /* an expression of two arrays and something else is stored if it has
                            ** this many consumers */
   FL_WIDE = 4,             /* a broadcast by a smaller factor does not count as a broadcast */
@@ -76,7 +76,7 @@ typedef struct fl_cell {
   uint8_t wide, reduced;
   uint16_t whole;      /* axes along which one of its readers reads each position (classify.c) */
   uint8_t waits;       /* its expression reads a value that the run computes */
-  int32_t index;       /* an INDEX in its expression that reads no such value; -1: there is none */
+  int32_t index;       /* an INDEX in its expression; -1: none, or the expression waits */
   uint8_t awaited;     /* it, or a cell of its size that readers recompute from it, is broadcast */
   uint8_t hoist;       /* FL_HOIST_*: may or shall it be anchored (computed in one group), so as not
                        ** to be recomputed? */
@@ -89,7 +89,7 @@ typedef struct fl_cell {
   int32_t scalar;         /* index of a call's own first scalar in the plan (finish.c) */
   fl_place place;
   int64_t bytes;
-  int32_t first, last;    /* first step that writes it, last step that reads it */
+  int32_t first, last;    /* the first and the last step that access it */
 } fl_cell;
 
 /* Is q column-major? If so, its copy has the last two axes swapped. */
@@ -111,7 +111,7 @@ typedef struct fl_access {
 typedef struct fl_group {
   uint8_t kind;            /* fl_kernel_kind, or FL_G_* */
   uint8_t nd, full;   /* number of dims; full: the group stores values at each point of the space */
-  uint8_t faulty, closed;  /* closed: no cell joins it, and its stage is final */
+  uint8_t faulty, closed;  /* closed: no cell joins it, and only a fill gets a later stage */
   uint32_t red;            /* bit d: dim d is reduced */
   int32_t fault;           /* CALL, SCATTER: index of its report in the plan; -1: none */
   int32_t stage, limit, cell, sibling;   /* sibling: next older group whose space (sizes of dims)
@@ -138,7 +138,7 @@ typedef struct fl_planner {
   struct { fl_group *at; int64_t n, cap; } group;
   struct { int32_t *at; int64_t n, cap; } todo;
   struct { int32_t *at; int64_t n, cap; } piece;       /* groups; -1: not placed yet */
-  struct { int32_t *at; int64_t n, cap; } fault;       /* program nodes whose INDEX reports */
+  struct { int32_t *at; int64_t n, cap; } fault;       /* program nodes that may report a fault */
   struct { fl_group_link *at; int64_t n, cap; } reader;
   /* the plan, once finish.c has described its results */
   const fl_plan *plan;
@@ -201,7 +201,7 @@ int fl_plan_split(fl_planner *P, const fl_kernel *k, fl_kernel *out);
 int fl_plan_may_split(const fl_planner *P, int kind, int whole, int64_t n);
 int fl_plan_matmul_step(fl_planner *P, int32_t g, fl_matmul *m);
 int fl_plan_scatter_step(fl_planner *P, int32_t g, fl_scatter *s);
-/* The bytes it moves. */
+/* Describes the call of group g in *s. Returns the bytes that the call reads and writes. */
 int64_t fl_plan_call_step(fl_planner *P, int32_t g, fl_call_step *s);
 fl_place fl_plan_place_of(const fl_planner *P, fl_ref ref);
 void fl_kernel_free(fl_mem *m, fl_kernel *k);
@@ -250,11 +250,12 @@ int fl_plan_piece(const fl_planner *P, fl_ref ref, int nd, const int64_t *size, 
 int fl_plan_in_piece(const fl_planner *P, const fl_node *q);
 /* The cell that q is read from, through cats that need no memory; -1: none. */
 int32_t fl_plan_source(const fl_planner *P, const fl_node *q);
-/* The groups that complete a placed cell. */
+/* The groups that complete a placed cell, one for each of its pieces: their number, and number i;
+** -1: that piece is not placed yet. */
 int fl_plan_writers(const fl_planner *P, fl_ref t);
 int32_t fl_plan_writer(const fl_planner *P, fl_ref t, int i);
-/* Group g reads cell t, which is placed: updates its stage, and adds t's groups to its
-** dependences. */
+/* Group g reads cell t, which is placed: raises the stage that g needs (need), and adds t's groups
+** to its dependences. */
 int fl_plan_depend(fl_planner *P, int32_t g, fl_ref t);
 /* lanes.c: is g the group of a collective? */
 int fl_plan_is_collective(const fl_planner *P, int32_t g);
@@ -265,8 +266,8 @@ int32_t fl_plan_ready(const fl_planner *P, int32_t on);
 int fl_plan_order_lanes(fl_plan *plan);
 /* Sets which collectives each step waits for (joins), and whether the plan checks indices. */
 void fl_plan_note_lanes(fl_plan *plan);
-/* Adds steps that look for NaN after those that write floats; called before fl_plan_order_lanes and
-** fl_plan_note_lanes. (scan.c) */
+/* Adds steps that look for NaN after those that write floats; called between fl_plan_order_lanes
+** and fl_plan_note_lanes. (scan.c) */
 int fl_plan_scan(fl_plan *plan);
 /* Removes the newest cell, which is a copy. */
 void fl_plan_drop_copy(fl_planner *P);
@@ -281,8 +282,8 @@ fl_ref fl_plan_target(const fl_program *p, const fl_node *q, int64_t *offset);
 /* The groups that compute the values which t's expression reads: at most 'most', in 'out'; returns
 ** how many. */
 int fl_plan_dep_groups(fl_planner *P, int32_t t, int32_t *out, int most);
-/* Emits a load of ref read through a map; refused in some cases where the value is computed in the
-** same group (see emit.c). */
+/* The access of group g that loads what a loads, which is added if there is none. Returns its index
+** in the access list; FL_EMIT_REJECT: the group has no room for another one, or FL_EMIT_MEMORY. */
 int fl_plan_access(fl_planner *P, int32_t g, fl_access a);
 /* A value that reads no memory, as the operand of a reduction over no elements. */
 int fl_plan_absent(fl_planner *P, int32_t g, int dtype);
@@ -293,7 +294,7 @@ fl_ref fl_plan_ref(const fl_program *p, const fl_node *n);
 static inline int fl_plan_stops(const fl_planner *P, int64_t i) {
   return (i & 255) == 255 && fl_must_end(P->c);
 }
-/* Is it written by pieces? */
+/* Is the cell a cat or a form, whose memory is written piece by piece? */
 static inline int fl_is_pieced(const fl_cell *t) {
   return t->node && (t->node->op == FL_OP_cat || t->node->op == FL_OP_form);
 }

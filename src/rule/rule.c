@@ -271,7 +271,7 @@ static int all_of(const fl_kcall *k, int n, const uint8_t *active, uint8_t *all)
   return n;
 }
 
-/* Makes gradients depend on values and seeds. */
+/* Makes gradients depend on values and seeds, if one of these is tracked. */
 static flame_status differentiable(second s, int n, fl_node **gradient) {
   fl_node *in[2 * MOST] = { NULL };
   flame_context *c = s.call->c;

@@ -3,8 +3,8 @@
 ** Autograd calls it through the fl_custom of an entry (tensor/entry.h); hosts attach it to what a
 ** launch has recorded (engine/launch.h). No Lua is in it.
 **
-** Three kinds of objects, each with a count of references, belong to one context and are used on
-** the thread that has entered it:
+** Three kinds of objects belong to one context and are used on the thread that has entered it;
+** programs and calls have a count of references:
 **   program   a kernel, given or derived, with the meaning of its parameters, and all that was
 **             derived from it. A derivative is a program again, so gradients have gradients.
 **   call      one launch of a program: geometry, numbers as bytes, arrays as nodes that are held,
@@ -87,12 +87,13 @@ typedef struct fl_kderived {
 ** has no hidden parameters. */
 fl_kprogram *fl_kprogram_new(flame_context *c, fl_kfunction *k, const uint8_t *inout);
 void fl_kprogram_release(fl_kprogram *p);
-/* Makes p->recorder and p->replay, if the kernel uses results of its atomics. */
+/* Makes p->recorder and p->replay, if the kernel uses results of integer atomics outside of loops
+** (and has room for one more parameter). */
 flame_status fl_kprogram_record(flame_context *c, fl_kprogram *p);
 /* Borrowed from p; NULL with the error: why there is no derivative. */
 const fl_kderived *fl_kprogram_derive(flame_context *c, fl_kprogram *p, const fl_kask *ask);
 /* The derivation that k:source and k:report show: with respect to all arguments and for all
-** outputs, using what the extents tell about the launch (0: unknown; NULL: nothing). */
+** outputs, using what 'geometry' tells about the launch (a size of 0: unknown; NULL: nothing). */
 const fl_kderived *fl_kprogram_show(flame_context *c, fl_kprogram *p, int adjoint,
                                     const int64_t *geometry);
 /* The type with which elements are counted, if it is narrow; NULL: wide. For fl_launch_takes. */
@@ -181,14 +182,15 @@ fl_node *fl_kshaped(fl_node *x, const fl_node *like);
 /* Reads the single element of x as a number of a parameter's type. Evaluates. */
 flame_status fl_kread_number(flame_context *c, fl_node *x, int type, void *to);
 /* Adds room in shared memory for the copies that a derived kernel keeps there; returns the bytes of
-** the original, which are a parameter of the derived kernel. */
+** the original, rounded up to 16, which are a parameter of the derived kernel. 0: it has none. */
 int64_t fl_kenlarge(int64_t *geometry, const fl_kad *ad);
 flame_status fl_kno_role(flame_context *c, const fl_kad_param *q);
 
 /* ---- gradients ------------------------------------------------------------------------------- */
 
 /* Gradients of <seed, outputs> with respect to the values of parameters active[0..n), in that
-** order, as tracked nodes. seed: by parameter, NULL if there is none. */
+** order; zeros where nothing depends on the value. They are tracked if a value or a seed is and the
+** context records gradients. seed: by parameter, NULL if there is none. */
 flame_status fl_kcall_vjp(fl_kcall *k, int n, const uint8_t *active, fl_node *const *seed,
                           fl_node **gradient);
 /* Like fl_kcall_vjp without a tape: gradient[] is by parameter, NULL if there is none. */

@@ -71,8 +71,8 @@ fl_node *n_cast(fl_node *x, int dtype);              /* x itself when it has the
 ** the same before and after y is computed. */
 fl_node *n_narrowed(fl_node *y);
 fl_node *n_copy(fl_node *x);                         /* a new node with the same value */
-/* x as a separate value. Memory is shared until one of the two is written; a part of a larger value
-** is copied, so that a clone of one row does not keep all rows. Row-major. */
+/* x as a separate, row-major value. Memory is shared until one of the two is written; a part of a
+** larger value is copied, so that a clone of one row does not keep all rows. */
 fl_node *n_clone(fl_node *x);
 /* The bytes of x, row-major, as elements of another dtype; the size of the last axis changes
 ** accordingly. */
@@ -168,7 +168,8 @@ fl_node *n_tril(fl_node *x, int64_t k, int upper);
 
 /* 'value', which is not differentiated through, with a gradient that 'custom', a function of the
 ** script, computes with respect to the n nodes in[], the function's inputs. 'which': the number of
-** this result among the function's results. custom: borrowed, retained. */
+** this result among the function's results. The result's entry on the tape takes a reference of
+** custom; the caller keeps its own. */
 fl_node *n_custom(fl_node *value, int n, fl_node *const *in, struct fl_custom *custom, int which);
 /* n_custom with a rule of the library; 'arg' is released with the result's entry of the tape,
 ** or now if it gets none. */

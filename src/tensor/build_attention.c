@@ -1,8 +1,8 @@
 /*
 ** Attention as one op (call_attention.h): no array of all scores is kept, forward or backward. q,
-** k, v, the mask and the cotangent are read in place: the call's input is the range of memory that
-** a view covers. Gradients that need gradients themselves are recorded as ordinary ops on all
-** scores.
+** k, v, the mask and the cotangent are read in place where their strides allow this (span_of): the
+** call's input is the range of memory that a view covers. Gradients that need gradients themselves
+** are recorded as ordinary ops on all scores.
 */
 #include "tensor/build_util.h"
 #include "tensor/call_attention.h"

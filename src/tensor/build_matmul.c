@@ -3,8 +3,8 @@
 ** k), in[1] (…, k, n), result (broadcast batch…, m, n); batches broadcast without nodes.
 ** Vectors get an axis by a view, which is dropped again; a batch times one matrix becomes one
 ** product of flattened rows if no copy is needed. Half types may have in[2] (n), which is added to
-** each row before the sum is rounded: once, when the library writes it. In f32 and f64 a separate
-** addition has the same bits.
+** each row before the result is rounded to the half type, so that it is rounded only once. In f32
+** and f64 a separate addition has the same bits.
 */
 #include "tensor/build_util.h"
 #include <string.h>

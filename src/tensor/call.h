@@ -3,9 +3,9 @@
 ** convolutions and user kernels are all nodes of one op, FL_OP_call. A call is described by data:
 ** its kind (calls.def), integers, row-major inputs and one result. A plan has a copy.
 **
-** A call has no gradient rule: its recorder (a composite in Lua through flame.func, a user
-** kernel) provides the rule in terms of other nodes. Several results are packed in one, which
-** the composite separates by views.
+** A call has no gradient rule: the function that records it (such as a composite in Lua, through
+** flame.func, or a user kernel) provides the rule in terms of other nodes. Several results are
+** packed in one, which that function separates by views.
 **
 ** Layers. tensor/ checks a call's sizes (call_*.c), plan/ makes a step of it, cpu/ has a function
 ** for every kind, cuda/ for some: calls of the other kinds run on the host, with copies.
@@ -15,7 +15,7 @@
 #include "base/mem.h"
 #include "tensor/node.h"
 
-enum { FL_NONZERO_COUNTS = 8192 };             /* what nonzero_count gives */
+enum { FL_NONZERO_COUNTS = 8192 };             /* elements of the result of nonzero_count */
 enum { FL_CALL_PARAMS = 266, FL_CALL_INPUTS = 96, FL_CALL_FAULT = 384 };
 
 #define CALL(name, faults, doc) FL_CALL_##name,
@@ -65,7 +65,7 @@ typedef struct fl_call_run {
 enum { FL_FAULTS_NEVER, FL_FAULTS_RUN, FL_FAULTS_LATE, FL_FAULTS_EFFECT };
 typedef struct fl_call_info {
   const char *name, *doc;
-  uint8_t faults;                        /* FL_FAULTS_*: may it report bad values? */
+  uint8_t faults;                        /* FL_FAULTS_*: whether and when it reports bad values */
   /* do numel, in_numel and dtypes agree with p[]? memory safety depends on it */
   int (*fits)(const fl_call *call);
 } fl_call_info;

@@ -1,17 +1,17 @@
 /*
-** Attention as calls: what their integers mean, read in one place by the checks (call_attention.c),
-** by the recorder (build_attention.c) and by every device.
+** Attention and its gradient as calls (steps with their own functions, call.h): their inputs, their
+** results, and the integers (fl_attention) that tell sizes and layouts, with a reader of them.
 **
-**     attention       q, k, v [, mask] -> out (b, h, t, d2) row-major, then lse (b, h, t), packed
-**     attention_back  dout, that result, q, k, v [, mask] -> dq, dk, dv packed, each row-major
-** or, with 'by_row' (t = s, d = d2), out as (b, t, h, d), and dq, dk and dv as one (b, t, h + 2 hk,
-** d), the layout of a product that makes all three; with q (b, h, t, d), k (b, hk, s, d), v (b, hk,
-** s, d2), out = softmax(s) v along the keys of s = scale q k' + mask, and lse = log(sum(exp(s))),
-** NaN of a row that sees no key. Head i of q reads head i / (h / hk) of k and v. q, k, v, dout and
-** mask are read where they lie: inputs are spans of memory whose first element is element 0;
-** strides, which are never negative, are parameters. The last axis of all but the mask has stride
-** 1. A number of lse is an f32 and takes two elements of a half type and one of f32; for f64 it is
-** an f64. scalar[0].d: scale.
+**     attention       q, k, v [, mask] -> out (b, h, t, d2), then lse (b, h, t), packed
+**     attention_back  dout, that result, q, k, v [, mask] -> dq, dk, dv, packed
+** q is (b, h, t, d), k (b, hk, s, d), v (b, hk, s, d2). With x = scale q k' + mask, out is
+** softmax(x) v along the keys of x, and lse is log(sum(exp(x))), NaN of a row that sees no key.
+** Head i of q reads head i / (h / hk) of k and v. scalar[0].d: scale.
+** Results are row-major arrays one after another. With 'by_row' (t = s, d = d2) out is (b, t, h,
+** d), and dq, dk, dv are one array (b, t, h + 2 hk, d): the layout of a product that makes q, k, v.
+** The inputs q, k, v, dout and mask are ranges of memory that begin with element 0. Their strides,
+** which are never negative, are integers of the call; the last axis of all but the mask has stride
+** 1. An lse is an f32, which takes two elements of a half type, or one of f32; for f64 it is f64.
 */
 #ifndef FL_TENSOR_CALL_ATTENTION_H
 #define FL_TENSOR_CALL_ATTENTION_H

@@ -6,8 +6,8 @@
 **   avg_pool       means of the windows           avg_pool_back   its adjoint
 **   resample       weighted sums along one axis: a sparse matrix by rows; its adjoint is the same
 **                  with the transposed matrix
-** max_pool of an empty window is -inf, the least i64, or 0 for narrower integers. Its position is
-** 0: nothing is taken from there or put there.
+** max_pool of an empty window is the lowest value of the dtype: -inf or the least integer. Its
+** position is 0: nothing is taken from there or put there.
 */
 #include "tensor/call_conv.h"
 

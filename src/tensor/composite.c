@@ -1,9 +1,9 @@
 /*
 ** Composites: functions written in the primitives so that the planner fuses them.
 **
-** Rules. Half types are cast to f32 inside and back at the end, as recorded casts. A
-** maximum subtracted for range is untracked: it has no effect on the value's gradient.
-** Counts and constants are numbers, so they are not rounded to a half type.
+** Rules. Half types are cast to f32 inside and back at the end, as recorded casts. A maximum
+** that is subtracted so that exponentials do not overflow is untracked: it has no effect on the
+** value's gradient. Counts and constants are numbers, so they are not rounded to a half type.
 */
 #include "tensor/build_util.h"
 #include <math.h>
@@ -68,7 +68,7 @@ fl_node *n_root(fl_node *x) {
   return n_where(zero, n_num(x->ctx, 0), n_sqrt(n_where(zero, n_num(x->ctx, 1), x)));
 }
 
-/* Drop the axes of a keepdim result. */
+/* y, a keepdim result, without the reduced axes. */
 static fl_node *drop_axes(fl_node *y, uint32_t axes) {
   int64_t size[FL_MAX_AXES];
   int rank = 0;

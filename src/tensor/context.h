@@ -61,7 +61,7 @@ typedef struct fl_upcalls {
   void (*device_free)(struct flame_context *c, int device, void *p, int64_t bytes);
   flame_status (*upload)(struct flame_context *c, int device, void *dst, const void *src,
                          int64_t bytes);
-  struct fl_device *(*host)(struct flame_context *c);   /* the CPU, opened; NULL: error kept */
+  struct fl_device *(*host)(struct flame_context *c);   /* the CPU, opened; NULL with an error */
   flame_status (*download)(struct flame_context *c, int device, void *dst, const void *src,
                            int64_t bytes);
   /* Reports that 'bytes' bytes for 'what' could not be allocated. NULL: a short message is used. */
@@ -76,7 +76,8 @@ typedef struct fl_upcalls {
   char *(*place)(struct flame_context *c, uint32_t site, char buf[96]);
   /* With c->anomaly: fails for the first node borrowed since 'mark' that made a NaN or Inf. */
   flame_status (*anomaly)(struct flame_context *c, int64_t mark);
-  /* The launches that may have caused a fault of the device: "" or "; it may be of …". */
+  /* Writes to 'out' which launches may have caused a fault of the device: "; it may be of …", or ""
+  ** if that is not known. */
   void (*suspects)(struct flame_context *c, int device, char *out, size_t size);
   /* Compares the gradient of a kernel's call with finite differences. NULL: not requested. */
   flame_status (*prove)(struct flame_context *c, struct fl_krule *r);
@@ -114,14 +115,14 @@ typedef struct flame_context {
   fl_stats stats;
   fl_level tensors_of[FL_MAX_DEVICES];      /* bytes in buffers, by device */
   struct fl_buffer *buffer;      /* all buffers, linked through next */
-  struct { fl_node **at; int64_t n, cap; } borrowed;  /* from the innermost scope on */
+  struct { fl_node **at; int64_t n, cap; } borrowed;  /* nodes that scopes hold */
   fl_node *settle;               /* work list of fl_node_settle, linked through snext */
   uint8_t settling, flushing, closed;
   int64_t sequence;              /* of entries */
   uint32_t site;                 /* script line now recording */
   int64_t budget;                /* so many recorded nodes force an evaluation */
-  int64_t cut;                   /* recorded nodes that an interrupted run has left: values are then
-                                 ** read one by one */
+  int64_t cut;                   /* recorded nodes that an interrupted run has left; not 0: a read
+                                 ** computes only the value that it needs */
   uint8_t grad_mode;             /* 1: builders make entries */
   uint8_t default_device;
   uint32_t dead;                 /* bit d: device d was lost, and lost[d] says how */

@@ -174,7 +174,7 @@ static void release_inputs(fl_node *n, fl_entry *e) {
     m->grefs--;
     if (!fl_node_needed(m)) fl_node_settle(m);
   }
-  if (n->state == FL_PENDING && !n->base) return;          /* its uses keep them */
+  if (n->state == FL_PENDING && !n->base) return;          /* it is computed from them */
   fl_node_forget_inputs(n);
   if (!n->base) return;
   n->in[0] = n->base;            /* a view: its parent, in[0], was kept for e alone */

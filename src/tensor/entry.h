@@ -32,8 +32,8 @@ typedef flame_status fl_rule_fn(struct flame_context *c, void *arg, fl_node *y, 
                                 fl_node **gin);
 
 /* A function with its own gradient rule: the script's (flame.func) or the library's. backward gets
-** the node y to which it belongs, whose value may be gone, and its cotangent; it is released once,
-** with the entry. */
+** the node y to which it belongs, whose value may be gone, and its cotangent. release(arg) is
+** called once, when the last reference is dropped. */
 typedef struct fl_custom {
   int32_t refs;
   fl_rule_fn *backward;

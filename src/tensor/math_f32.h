@@ -23,7 +23,7 @@ FL_FN float fl_exp_reduce(float x, uint32_t *b) {
   return fmaf(k, 1.90465421e-09f, fmaf(k, -0.693147182f, x));
 }
 
-FL_FN float fl_exp_octaves(uint32_t b) {                   /* 2^n of such b, |n| <= 126 */
+FL_FN float fl_exp_octaves(uint32_t b) {         /* 2^n, b as fl_exp_reduce gives it, |n| <= 126 */
   return fl_as_f32((b << 23) - 0x3f800000u);
 }
 
@@ -39,7 +39,7 @@ FL_FN float fl_exp_kernel(float r) {                       /* e^r - 1 */
 /* x limited to at most c, at least c, or between -c and c; NaN stays. (One comparison: two would be
 ** compiled badly.) */
 #ifdef __CUDACC__
-FL_FN float fl_most_f32(float x, float c) {                 /* the same value, sooner */
+FL_FN float fl_most_f32(float x, float c) {                 /* one instruction, the same value */
   float y;
   asm("min.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(x), "f"(c));
   return y;
@@ -256,7 +256,7 @@ FL_FN float fl_quarter(float x, int32_t *q) {
   int32_t far;
   const float r = fl_quarter_near(x, q);
 #ifdef __CUDACC__
-  if (fl_abs_f32(x) < 0x1p49f) return r;                   /* the same value, sooner */
+  if (fl_abs_f32(x) < 0x1p49f) return r;                   /* the same value, in less time */
 #endif
   const float s = fl_quarter_far(x, &far);
   const int is_far = fl_abs_f32(x) >= 0x1p49f;
@@ -550,7 +550,7 @@ FL_FN float fl_hypot_f32(float x, float y) {
 /* log2 of x > 0 (finite, normal as a double) with a relative error below 2^-44. */
 FL_FN double fl_pow_log2(double x) {
   const uint64_t b = fl_bits_f64(x) - 0x3fe6a09e00000000u;
-  /* The exponent e as a double: its bits under those of 1.5 2^52; b is made positive first. */
+  /* n: the exponent e as a double, by adding its bits to those of 1.5 2^52; b is made positive. */
   const uint64_t e = ((b + 0x4000000000000000u) >> 52) & 0x7ff;
   const double n = fl_as_f64(e + 0x4338000000000000u) - (0x1.8p52 + 1024.0);
   const double m = fl_as_f64((b & 0xfffffffffffffu) + 0x3fe6a09e00000000u);

@@ -317,7 +317,7 @@ FL_FN double fl_own_acos(double x) {
   const double a = fl_abs_f64(x), s = fl_asin_half(a, &low), m = a < 0.5 ? 1.0 : 2.0;
   const double b = fl_copysign_f64(m * s, x), l = fl_copysign_f64(m, x) * low;
   const double whole = a < 0.5 ? 1.5707963267948966 : 3.141592653589793;
-  /* acos of -|x| is pi - 2 s there */
+  /* for |x| >= 0.5, acos(-|x|) is pi - 2 s */
   const double t = fl_fast_two_sum(whole, a < 0.5 ? -b : b, &over);
   const double u = t + (over + ((a < 0.5 ? -l : l) + whole * 3.8981718325193755e-17));
   return ((a < 0.5) | (x < 0.0)) ? u : b + l;

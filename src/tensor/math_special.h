@@ -144,7 +144,8 @@ FL_FN double fl_own_sinpi(double x, double *cosine) {
 
 /* digamma, trigamma, lgamma: recurrence up to 10, then the asymptotic series; reflection for x <=
 ** 0. The recurrence has at most ten steps; where loops over the function are to vectorise it has
-** always ten, unrolled. The sum of 1 / z is kept as p / q. */
+** always ten, unrolled. Sums of 1 / z or 1 / z^2 are kept as quotients, for one division at the
+** end. */
 #ifdef FL_VECTORS
 #define FL_UP_TO_TEN(z, ...) \
   _Pragma("GCC unroll 10") for (int i = 0; i < 10; i++) { \

@@ -76,8 +76,8 @@ static inline int may_record(flame_context *c, int device, const fl_layout *shap
   return make_room(c, device, shape);
 }
 
-/* Zeros for a node; NULL with an error: there is no memory, or the context has as many nodes as it
-** may have. */
+/* A zeroed node; NULL with an error: there is no memory, or the context has as many nodes as it may
+** have. */
 static inline fl_node *new_struct(flame_context *c) {
   const int64_t most = c->limits.most[FLAME_NODES];
   const int full = most > 0 && c->nodes.live >= most;

@@ -3,7 +3,8 @@
 ** standard deviation, times w, plus b, with its own gradient. The gradient that autograd would
 ** derive sums terms that are 0 except for rounding (the variance's part of the mean's gradient) in
 ** a separate pass and keeps the centred values; this one keeps x, the means and the inverse
-** deviations. It records the gradient of x first, so that those of w and b can share its kernel.
+** deviations. The walk sums the gradients of w and b to their shapes after the gradient of x is
+** recorded, so that they can share its kernel.
 */
 #include "tensor/build_util.h"
 #include "tensor/entry.h"
@@ -37,8 +38,9 @@ static fl_node *centre(const norm *s, fl_node *x, fl_node **mean, fl_node **inve
   return d;
 }
 
-/* The axes along which w is constant, if it is cheaper to sum along them first: if they are all of
-** the norm's axes (batch norm), or if much is read (a group's places, not its channels); else 0. */
+/* Those of the norm's axes along which w is constant, if it is cheaper to sum along them first: if
+** they are all of them (batch norm), or if x is large and they have many positions (the places of a
+** group norm, not its channels); else 0. */
 static uint32_t shared_axes(const norm *s) {
   const fl_layout *x = s->in[X]->shape, *w = s->in[W] ? s->in[W]->shape : NULL;
   uint32_t same = 0;

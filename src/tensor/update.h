@@ -19,8 +19,9 @@ void fl_adam_count(fl_adam *rule, int64_t step);       /* sets the number of the
 flame_status fl_adam_step(flame_tensor *p, fl_node *g, flame_tensor *m, flame_tensor *v,
                           flame_tensor *largest, const fl_adam *rule);
 
-/* One step of gradient descent; moving: the momentum's buffer, NULL for a momentum of 0. It writes
-** copies, as the Lua form of this step does, so that both record the same ops. */
+/* One step of gradient descent; moving: the momentum's buffer, NULL for a momentum of 0. The new
+** values are written as copies, as by copy_ in the Lua form of this step: both record the same
+** ops. */
 typedef struct fl_sgd { double lr, momentum, dampening, decay; int nesterov; } fl_sgd;
 flame_status fl_sgd_step(flame_tensor *p, fl_node *g, flame_tensor *moving, const fl_sgd *rule);
 #endif

@@ -14,7 +14,7 @@ typedef struct fl_vocab {
   int32_t *bins;          /* 1 + index in tokens, hashed by text; the number of bins is a power of
                           ** two */
   int64_t nbins;
-  int32_t *by_id;               /* places in tokens + 1 */
+  int32_t *by_id;               /* 1 + index in tokens; 0: no token has this id */
   int64_t nids;
   size_t longest;               /* bytes of a text */
 } fl_vocab;
@@ -85,7 +85,8 @@ typedef struct fl_added {
   int32_t id;
   uint8_t special, single, lstrip, rstrip, normalized;
 } fl_added;
-typedef struct fl_item { int32_t id; uint8_t type, sequence; } fl_item;  /* sequence 0: id, 1, 2 */
+/* An item of a template. sequence 0: the token 'id'; 1, 2: the ids of the first or second text. */
+typedef struct fl_item { int32_t id; uint8_t type, sequence; } fl_item;
 typedef struct fl_template { fl_item *at; int64_t n, cap; } fl_template;
 typedef enum fl_model_kind { FL_BPE, FL_UNIGRAM, FL_WORDPIECE, FL_WORDLEVEL } fl_model_kind;
 
@@ -135,7 +136,7 @@ struct fl_tokenizer {
   size_t room;                  /* bytes that a pass may write for the current text */
   /* valid while a text is cut */
   int specials_as_text;
-  int gone;                     /* the first character of the text was removed, in a normaliser */
+  int gone;                     /* a normaliser has removed the text's first character */
   fl_ids *ids;
   flame_status (*word)(void *arg, fl_span word);       /* called by a trainer with each word; NULL:
                                                        ** the model is used */

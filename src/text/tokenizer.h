@@ -42,7 +42,8 @@ typedef struct fl_train_how {
   int64_t vocabulary, least;    /* number of tokens; how often a pair must occur to be merged */
   const fl_span *special;
   int64_t nspecial;
-  int64_t longest;              /* most characters of a token; 0: no limit */
+  int64_t longest;              /* a token of three or more characters has fewer than this; 0: no
+                                ** limit */
 } fl_train_how;
 /* 'shape' cuts texts into words. The caller owns it, and it must outlive the trainer. */
 fl_trainer *fl_trainer_open(flame_context *c, fl_tokenizer *shape);

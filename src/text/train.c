@@ -156,8 +156,8 @@ static entry pop_entry(fl_trainer *r) {
   return top;
 }
 
-/* Changes the count of a pair by 'by' in a word, which is noted so that the pair can be merged
-** there later. */
+/* Changes the count of a pair by 'by', for a word. note: keeps the word in the pair's list too, so
+** that the pair can be merged there later. */
 static int change(fl_trainer *r, uint64_t pair, int64_t by, int32_t in, int note) {
   uint64_t *n = fl_table_put(&r->pairs, pair, 0);
   if (!n) return 0;
@@ -178,7 +178,7 @@ static int change(fl_trainer *r, uint64_t pair, int64_t by, int32_t in, int note
   return at != NULL;
 }
 
-/* Adds the noted pairs to the heap. */
+/* Adds the pairs that change() has noted to the heap. */
 static int offer_fresh(fl_trainer *r) {
   for (int64_t i = 0; i < r->fresh.nbins; i++) {
     const uint64_t pair = r->fresh.at[2 * i];
@@ -216,7 +216,8 @@ static flame_status split_words(fl_trainer *r) {
   return offer_fresh(r) ? FLAME_OK : fl_tok_no_memory(r->c);
 }
 
-/* Replaces each pair (a, b) in one word by 'made'. A pair that would be too long is not counted. */
+/* Replaces each pair (a, b) in one word by 'made'. A pair that would have 'longest' characters or
+** more is not counted, so it is never merged. */
 static int merge_word(fl_trainer *r, int32_t in, int32_t a, int32_t b, int32_t made,
                       int64_t longest) {
   word *w = &r->words.at[in];

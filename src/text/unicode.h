@@ -1,7 +1,7 @@
 /*
-** Unicode as tokenizers need it: properties of characters, lower case, normal forms. Properties
-** are those of Unicode 15.0; where all releases of the library 'tokenizers' use other versions,
-** these are followed: normal forms and StripAccents of 9.0, BERT's parts and Punctuation of 8.0.
+** Unicode as tokenizers need it: properties of characters, lower case, normal forms. Versions are
+** those that the library 'tokenizers' uses: properties of Unicode 16.0 and lower case of 17.0, but
+** normal forms and StripAccents of 9.0, BERT's passes and Punctuation of 8.0.
 ** The tables (unicode.def) are written by tools/unicode.lua. Texts must be valid UTF-8;
 ** fl_utf8_mend repairs them.
 */
@@ -10,7 +10,7 @@
 #include "base/utf8.h"
 
 enum { FL_UC_TOP = 0x110000, FL_UC_REPLACEMENT = 0xFFFD };
-/* arguments of fl_uc_is: bits of general categories, or one of the properties above them */
+/* sets of general categories, for fl_uc_is and fl_uc_was: bit k is category k */
 #define FL_UC_MARK      0x000001C0u
 #define FL_UC_NONSPACING 0x00000040u            /* Mn */
 #define FL_UC_NUMBER    0x00000E00u
@@ -26,7 +26,8 @@ int fl_uc_was(uint32_t c, uint32_t categories, int version);
 int fl_uc_space(uint32_t c);                    /* White_Space */
 int fl_uc_word(uint32_t c);                     /* \w */
 int fl_uc_extends(uint32_t c);                  /* continues a grapheme */
-int fl_uc_punct(uint32_t c);              /* P of Unicode 8.0, or ASCII except letters and digits */
+/* P of Unicode 8.0, or visible ASCII except letters and digits */
+int fl_uc_punct(uint32_t c);
 /* The categories that a name stands for (L, Lu, …), as bits; 0: none. */
 uint32_t fl_uc_named(const char *name, size_t n);
 int fl_uc_script(const char *name, size_t n);   /* 0: not known */

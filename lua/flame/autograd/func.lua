@@ -8,7 +8,7 @@ local recording = require "flame.base.recording"
 local fail, def = arguments.fail, arguments.def
 local is_tensor = flame.is_tensor
 
---- noting: false or, while tools/swap.lua notes ops, what runs the calls of such functions.
+--- noting: false or, while tools/swap.lua notes ops, what makes calls of flame.func's functions.
 local func = { noting = false }
 
 -- ---- flame.func ---------------------------------------------------------------------------------

@@ -75,8 +75,8 @@ local function gathered(values, n, r)
   return out
 end
 
---- Argument i with its batch axis moved to the front, in a plain table with an axis each tensor's;
---- nil if it has none (all examples share x).
+--- Argument i with its batch axis moved to the front; of a plain table with an axis, that of each
+--- tensor in it; nil if it has none (all examples share x).
 local function batched(x, axis, i)
   if axis and is_plain(x) then
     local out = {}

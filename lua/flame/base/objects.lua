@@ -22,7 +22,7 @@ local function found(t, name)
 end
 
 --- Is there a function, class or table of this name? flame.has("topk"), flame.has("nn.Linear").
---- An unknown name itself raises.
+--- Reading an unknown name raises.
 ---@param name string
 ---@return boolean
 arguments.def(".has(name: str) -> bool", function(name)

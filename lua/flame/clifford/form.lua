@@ -110,7 +110,7 @@ local function is_short(sums, others)
   return true
 end
 
---- Splits sums too long for one op: groups of MOST terms, at least one; the rest; is there any?
+--- Splits sums if one is too long for an op: their first MOST terms; the rest; is there a rest?
 local function split(sums, others)
   local now, later, more = {}, {}, false
   if is_short(sums, others) then return sums, later, more end

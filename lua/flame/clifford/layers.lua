@@ -20,8 +20,8 @@ return function(clifford, shared)
 
   --- Mixes features, with a matrix for each grade. weight (dims + 1, inputs, outputs), normal with
   --- deviation 1 / sqrt(inputs). bias (outputs) is added to the scalar part; bias = "all" adds it
-  --- to every component, as flash-clifford's layer does, and the result is not equivariant any
-  --- more; bias = false: none. "scalar" is true.
+  --- to every component, as flash-clifford's layer does, and the result is no longer equivariant;
+  --- bias = false: none. "scalar" means true.
   class([[clifford.Linear(algebra: Algebra, inputs: int, outputs: int, *,
     bias: bool|"all"|"scalar" = true, device?: device, dtype?: dtype)]],
     function(self, algebra, inputs, outputs, bias, device, dtype)

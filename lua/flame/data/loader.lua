@@ -291,10 +291,10 @@ data.dataset(items: table) -> Dataset]], function(n, item, given)
   --- Batches of a dataset, one epoch per loop: the parts of items, each collated: tensors stacked,
   --- numbers as a tensor, strings as a list, tables by key; collate(xs, ys, …) gets the list of
   --- each part instead. Tensors go to 'device'. With workers, threads with separate Lua states make
-  --- them, 'prefetch' batches ahead each; order and bits are those of workers = 0. A function must
-  --- then use no local of the script but modules, which are required again, and no global that the
-  --- script made; what it needs is 'given', of which each worker gets a copy. shard: as
-  --- data.batches.
+  --- them, 'prefetch' batches ahead each; order and bits are those of workers = 0. The functions
+  --- (of the dataset, of map, collate) then use no local of the script but modules, which are
+  --- required again, and no global that it made; data.dataset's option 'given' is copied to each
+  --- worker. shard: as in data.batches.
   put(data, [[data.loader(dataset: Dataset|table, size: int = 32, *, shuffle = false,
     drop_last = false, workers: int = 0, prefetch: int = 2, collate?: fn|str, device?: device,
     seed?: int, state?: table, shard?: bool|int[]) -> Loader]],

@@ -1,4 +1,4 @@
---- Gradients of kernels that the script gives itself: flame.kernel{vjp = …}, a function or CUDA C
+--- Gradients that the script itself gives for kernels: flame.kernel{vjp = …}, a function or CUDA C
 -- text. Derived gradients are made in C (src/rule/rule.h).
 local flame = require "flame"
 local internal = flame.internal

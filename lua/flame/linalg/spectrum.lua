@@ -208,8 +208,8 @@ local symmetric_from_lower = flame.func {
   forward = function(_, x) return x:tril() + turned(x:tril(-1)) end,
   backward = function(_, g) return g end,
 }
---- Pseudo-inverses. Singular values up to atol, or up to rtol (default: max(m, n) eps) times the
---- largest, count as 0.
+--- Pseudo-inverses. Singular values up to atol, or up to rtol times the largest, count as 0; rtol
+--- is max(m, n) eps, or 0 with atol.
 def("linalg.pinv(x: T, rtol?: num|T, hermitian = false, *, atol?: num|T) -> T @neutral",
   function(x, rtol, hermitian, atol)
     need_matrix("pinv", "x", x)

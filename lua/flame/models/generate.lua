@@ -140,7 +140,7 @@ return function(parts, models)
   end
 
   --- The length of a cache for this many positions. It is rounded up to one of few lengths (above
-  --- 256 by at most a quarter), so that most calls find the plans and kernels of earlier calls.
+  --- 256 by less than a half), so that most calls find the plans and kernels of earlier calls.
   local function room_for(length)
     local unit = 64
     while unit * 4 < length do unit = unit * 2 end

@@ -154,7 +154,7 @@ function parts.cache(batch, length, layers)
   return setmetatable({ batch = batch, length = length, seen = 0, layers = layers }, ModelCache)
 end
 
---- Appends keys and values to a layer's cache; returns it all.
+--- Appends keys and values to a layer's cache; returns all keys and all values of the cache.
 function parts.remember(cache, k, v)
   local at = flame.arange(k:size(3), { device = k.device }) + cache.seen
   cache.k:index_copy_(3, at, k:detach():to(cache.k.dtype))

@@ -132,8 +132,8 @@ return function(nn, shared)
     return y:reshape(x:size(1), x:size(2), h, size):transpose(2, 3)
   end
 
-  -- The bias of the scores (batch, heads, time, source): -inf where a mask says so, in the future
-  -- if 'causal', and where a cache is not written. nil: there is none.
+  -- The bias of the scores (batch, heads, time, source): float masks, and -inf where a bool mask is
+  -- true, in the future if causal, and where the cache has no position yet. nil: no bias.
   local function bias_of(self, o, q, k, extra, causal)
     local out
     local function add(mask, shape, name)
@@ -171,7 +171,7 @@ return function(nn, shared)
     return out and extra > 0 and out:pad({ 0, extra }) or out
   end
 
-  -- Appends the learnt row (1, 1, d), if any, and zeros to keys or values.
+  -- Appends to keys or values the learnt row (1, 1, features), if any, and zeros if add_zero_attn.
   local function with_rows(self, x, row)
     local h, more = self.num_kv_heads, { x }
     if row then more[2] = row:reshape(1, h, 1, x:size(4)):expand({ x:size(1), h, 1, x:size(4) }) end
@@ -209,7 +209,7 @@ return function(nn, shared)
     end)
 
   --- q, k and v after rotary positions; with a cache, k and v include those of earlier calls. Sets
-  --- o.at, the positions of q.
+  --- o.at, the positions of q, if there are rotary positions or a cache.
   local function placed(self, o, q, k, v)
     local cache, seen = o.cache, o.cache and o.cache.seen or 0
     if cache then

@@ -64,7 +64,7 @@ return function(nn, shared)
         length, self.head_dim)
     end)
 
-  --- Returns mask, is_causal and, if the mask must be joined with a causal one, its number of keys.
+  --- Returns mask, is_causal and, if keys.order's mask must be joined with it, the number of keys.
   local function mask_of(self, mask, cache, at)
     if not cache then return mask, self.causal and not mask, self.causal and mask and #at or nil end
     return mask, false, cache.length

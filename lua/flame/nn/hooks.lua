@@ -29,7 +29,7 @@ return function(nn, shared)
 
   --- Replaces the tracked arguments by parts of one tensor, so that all their gradients arrive
   --- together: f gets the list of gradients, false for other arguments, and may return another
-  --- list. Returns the arguments, and how many are tracked.
+  --- list. Returns the list that backward fills, and how many arguments are tracked.
   local function join_arguments(what, args, f)
     local gradients, places, sizes, flat, like = {}, {}, {}, {}, {}
     for k = 1, args.n do

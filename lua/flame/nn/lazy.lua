@@ -99,8 +99,8 @@ return function(nn, shared)
   --- Undoes weight_norm: the weight is a parameter again, with its current value.
   restore 'nn.utils.remove_weight_norm(module: Module, name: str = "weight") -> Module'
 
-  --- Miyato et al. 2018: the weight divided by its largest singular value, which one step of power
-  -- iteration per forward approximates; the weight itself is name_orig, the vector name_u. dim is
+  --- Miyato et al. 2018: the weight divided by its largest singular value, which n_power_iterations
+  -- per forward in training approximate; the weight itself is name_orig, the vector name_u. dim is
   -- the axis of the rows: 1, or 2 for transposed convolutions.
   put(utils, [[nn.utils.spectral_norm(module: Module, name: str = "weight",
     n_power_iterations: int = 1, eps = 1e-12, dim?: axis) -> Module]],

@@ -82,7 +82,7 @@ return function(nn, shared)
       end
       local momentum, count = self.momentum, self.training and self.num_batches_tracked
       if count and not momentum then
-        flame.eval(x)                    -- raises if its values fail: then the batch is not counted
+        flame.eval(x)                    -- raises if x's values fail: then the batch is not counted
         momentum = 1 / math.max(count:item() + (track and 1 or 0), 1)
       end
       local y = run(self, x, momentum or 0)

@@ -77,7 +77,7 @@ return function(nn, shared)
       self["bias_ih" .. suffix], self["bias_hh" .. suffix]
     local projection = self.proj_size > 0 and self["weight_hr" .. suffix]
     local n, out = #inputs, {}
-    -- pinned only now: reading the weights may run the script's functions, which have own lines
+    -- pin the line of all ops only now: reading the weights may run functions with their own lines
     local _ <close> = recording.unpin
     recording.pin()
     local gx = rows(flame.linear(flame.stack(inputs), wx, bx))
@@ -197,7 +197,7 @@ return function(nn, shared)
     return y, last
   end
 
-  -- Makes a class of layers; names: those of the states. A call takes x (steps, n, inputs), (n,
+  -- Makes a class of layers; names: its options, in order. A call takes x (steps, n, inputs), (n,
   -- steps, inputs) with batch_first, or without n; the states may be one list {h0, c0}. It gives y,
   -- h and, for an LSTM, c. A packed sequence gives a packed one.
   local function layer(declaration, mode, names)

@@ -10,12 +10,12 @@ local axis_of = arguments.axis_of
 local function is_float(x) return x:is_floating_point() end
 local function unary(name, f) def(name .. "_?(x: T) -> T", f) end
 
---- x limited to low … high. As in PyTorch its gradient is 0 also at the bounds, but not at NaN.
+--- x limited to low … high. As in PyTorch a float's gradient is 0 at the bounds too, but 1 at NaN.
 local function inside(x, low, high)
   return is_float(x) and internal.piecewise("hardtanh", x, low, high) or x:clamp(low, high)
 end
---- alpha * (exp(x / scale) - 1) for x < 0, else x (times alpha / scale). As in PyTorch the slope at
---- 0 is alpha / scale, and the second derivative is 0.
+--- alpha * (exp(x / scale) - 1) for x < 0, else x. At 0, as in PyTorch, the slope is alpha / scale,
+--- and the second derivative is 0.
 local function bent(x, alpha, scale)
   local below = x:lt(0)
   -- x > 0 is replaced, so that backward does not multiply 0 by an infinite exponential
@@ -95,7 +95,7 @@ def("prelu(x: T, weight: T) -> T @half", function(x, w)
   return where(x:gt(0), x,
     x * (x.ndim == 0 and w:reshape({}) or w:numel() == 1 and w:reshape({}) or w))
 end)
---- The first half along d times the sigmoid of the second.
+--- The first half along dim times the sigmoid of the second.
 def("glu(x: T, dim: axis = -1) -> T", function(x, d)
   d = axis_of("glu", x, d)
   local n = x.shape[d] or 1

@@ -108,7 +108,7 @@ def(".can_cast(from: dtype, to: dtype) -> bool", function(from, to)
 end)
 --- x with the last two axes exchanged, which for real numbers is the adjoint.
 def("adjoint(x: T) -> T", function(x) return flame.linalg.matrix_transpose(x) end)
---- pad with a constant; pad holds before and after, from the last axis backwards.
+--- flame.pad with a constant; pad: {before, after, …}, from the last axis backwards.
 def("constant_pad_nd(x: T, pad: int[], value = 0) -> T",
   function(x, amounts, value) return flame.pad(x, amounts, { value = value }) end)
 --- True everywhere: there are no complex dtypes.

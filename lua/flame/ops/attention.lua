@@ -25,8 +25,8 @@ local function heads_for_one(name, x, q)
   return most // heads
 end
 
---- Do several heads of q, of one row each, share a head of k and v, as in a step with a cache? Then
---- they can be the rows of one head, and k and v need not be repeated.
+--- Do several heads of q, of one row each, share a head of k and v (a step with a cache), and does
+--- no option treat them differently? Then they can be rows of one head: k and v are not repeated.
 local function rows_for_heads(q, o)
   local mask = o.attn_mask
   local m = mask and mask.shape or {}
@@ -35,8 +35,8 @@ local function rows_for_heads(q, o)
     and (#m < 2 or m[#m - 1] == 1) and (#m < 3 or m[#m - 2] == 1)
 end
 
---- Attention composed of other ops, which stores all scores. Used for what 'fits' refuses: batch
---- axes that broadcast, dropout, tracked masks, few rows, large heads.
+--- Attention composed of other ops, which stores all scores. Used for calls that fits() refuses, as
+--- with batch axes that broadcast, dropout, tracked masks, few rows or large heads.
 local composed
 function composed(q, k, v, o)
   if rows_for_heads(q, o) then
@@ -91,7 +91,7 @@ local function shapes_fit(q, k, v, can, o)
     and (not can.even or q[4] == v[4])
 end
 
---- Does the mask broadcast to (b, h, t, s), and is it untracked?
+--- Is the mask untracked, on q's device, bool or of q's dtype? Does it broadcast to (b, h, t, s)?
 local function mask_fits(mask, q, shape, keys)
   if mask.ndim > 4 or mask.device ~= q.device or recording.tracked(mask) then return false end
   if mask.dtype ~= "bool" and mask.dtype ~= q.dtype then return false end
@@ -135,9 +135,9 @@ end
 
 --- softmax(scale q k' + mask) v over the last two axes; scale is d ^ -0.5 by default. attn_mask:
 --- bool (true takes part), or floats that are added; is_causal: row i sees keys 1 to i. enable_gqa:
---- k and v may have fewer heads (axis -3) than q, each for equally many heads of q. Memory for all
---- scores is needed only for dropout, tracked masks, batch axes that broadcast, few rows, odd sizes
---- on a GPU.
+--- k and v may have fewer heads (axis -3) than q, each for equally many heads of q. Some calls need
+--- memory for all scores, as with dropout, tracked masks, batch axes that broadcast, few rows, or
+--- heads above 256 on a GPU.
 def([[scaled_dot_product_attention(q: T, k: T, v: T, attn_mask?: T, dropout_p = 0,
     is_causal = false, scale?: num|T, enable_gqa = false) -> T @half]],
 function(q, k, v, attn_mask, dropout_p, is_causal, scale, enable_gqa)
@@ -177,7 +177,7 @@ local function turned(x, interleaved)
   return flame.stack({ -split:select(-1, 2), split:select(-1, 1) }, -1):flatten(-2, -1)
 end
 
---- x (…, t, d) with each pair of features rotated by an angle times its position. The tables cos
+--- x (…, t, d) with each pair of features rotated by an angle times the row's position. Tables cos
 --- and sin are given, (t, d) or a shape that broadcasts to x, or computed from base, with the first
 --- row at position 'offset'. Pairs are features i and i + d / 2; interleaved: 1 2, 3 4, ….
 def([[rotary(x: T, cos?: T, sin?: T, *, base = 10000, offset = 0,

@@ -4,8 +4,8 @@ local arguments = require "flame.base.arguments"
 local where = flame.where
 
 -- ---- Bessel functions ---------------------------------------------------------------------------
--- J and Y for x up to FAR: means of cos(x sin t) over angles t, with an error of about e^-(points -
--- x); above: Hankel's series. K up to 2: power series; above: the integral of exp(-x cosh t).
+-- J, Y for x up to FAR: means over angles t (order 0: of cos(x sin t)), error below e^-(2 POINTS -
+-- x); above: Hankel's series. K up to 2: power series; above: integral (order 0: exp(-x cosh t)).
 local FAR, POINTS, TURNS, EULER = 25, 28, 28, 0.57721566490153286
 local circle = {}                  -- by angle t: {sin t, weight in J's mean, weight in Y's sum}
 for j = 1, POINTS do
@@ -63,7 +63,7 @@ local function scaled_k(x, order)
   local v, w = where(small, x, 1), where(small, 2, x)
   local z, a, h, near = v * v * 0.25, 1.0, 0.0, 0.0
   local power = flame.ones_like(v)
-  for k = 0, 14 do    -- order 0: H(k) z^k / k!²; order 1: (psi(k + 1) + psi(k + 2)) / (k! (k + 1)!)
+  for k = 0, 14 do    -- z^k times H(k) / k!², in order 1 (psi(k + 1) + psi(k + 2)) / (k! (k + 1)!)
     near = near + power * (order == 0 and h * a or (2 * (h - EULER) + 1 / (k + 1)) * a / (k + 1))
     h, a, power = h + 1 / (k + 1), a / ((k + 1) * (k + 1)), power * z
   end
@@ -101,7 +101,7 @@ end
 bessel("spherical_bessel_j0", function(x) return where(x:isinf(), 0, (x / math.pi):sinc()) end)
 
 -- ---- orthogonal polynomials ---------------------------------------------------------------------
-local DEGREES = 10000              -- the highest degree; each step of the recurrence is three ops
+local DEGREES = 10000              -- the highest degree; each step of the recurrence is 3 to 5 ops
 --- The degree n as an integer, -1 for all n below 0; raises above DEGREES.
 local function degree(name, n)
   if n ~= n or n >= DEGREES + 1 then
@@ -110,8 +110,8 @@ local function degree(name, n)
   return math.tointeger((math.modf(math.max(n, -1))))
 end
 --- Defines special.name(x, n), by recurrence from P(0) = 1 and P(1) = first(x); step(k, x, P(k),
---- P(k - 1)) gives P(k + 1). n is an integer or a tensor of integers, whose values are read; for
---- negative n the result is 0.
+--- P(k - 1)) gives P(k + 1). n, a number or a tensor (whose largest value is read), is truncated to
+--- integers; for those below 0 the result is 0.
 local function polynomials(name, first, step)
   local function series(x, most, see)
     local before, p = flame.ones_like(x), first(x)
@@ -148,7 +148,7 @@ local chebyshev = {
   v = function(x) return x * 2 - 1 end, w = function(x) return x * 2 + 1 end,
 }
 for kind, first in pairs(chebyshev) do
-  --- Chebyshev polynomial of degree n, of the kind in its name: t the first, u the second, v, w.
+  --- Chebyshev polynomial of degree n, of the kind in its name: t first, u second, v third, w 4th.
   polynomials("chebyshev_polynomial_" .. kind, first, doubled)
   --- The Chebyshev polynomial of the kind in its name at 2 x - 1.
   polynomials("shifted_chebyshev_polynomial_" .. kind, function(x) return first(x * 2 - 1) end,

@@ -48,7 +48,7 @@ end
 --- They are made at first use, since flame.func is defined in another file.
 local conv, conv_data, conv_weight
 
---- Is it a 1 x 1 convolution without stride, in half types on a GPU? Then a matrix product in x's
+--- Is s a 1 x 1 convolution without stride, in half types on a GPU? Then a matrix product in x's
 --- own order (channels first) moves the fewest bytes, since cuDNN's kernels need channels last.
 --- s.pointwise: see is_one.
 local function is_pointwise(a, s)
@@ -99,7 +99,7 @@ local function make_convs()
     function(h, g, _, s) return conv_data(g, h, s) end)
 end
 
---- Is it a 1 x 1 kernel without groups, stride and padding, with equal sizes of x (xs) and y (ys)?
+--- Is k a 1 x 1 kernel without groups, stride and padding, with equal sizes of x (xs) and y (ys)?
 local function is_one(groups, k, stride, before, xs, ys)
   local one = groups == 1
   for i = 1, #k do
@@ -260,7 +260,7 @@ local function convolution(op, n)
   end)
 end
 
---- Sums of products of x (n, c, l) or (c, l) with windows of weight (o, c / groups, k). padding: a
+--- Sums of products of windows of x (n, c, l) or (c, l) with weight (o, c / groups, k). padding: a
 --- number, "same", "valid", a list, or a list of pairs before and after.
 convolution("conv1d", 1)
 --- The same as conv1d for x (n, c, h, w) and weight (o, c / groups, kh, kw).

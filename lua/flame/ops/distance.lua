@@ -21,7 +21,7 @@ def("pdist(x: T, p = 2) -> T", function(x, p)
 end)
 --- p-norm of x - y.
 def("dist(x: T, y: T|num, p = 2) -> T", function(x, y, p) return (x - y):norm(p) end)
---- The sum of products divided by the product of the norms, along axis 2 (of vectors along axis 1).
+--- The sum of products divided by the product of the norms, along dim (2; of vectors 1).
 def("cosine_similarity(x: T, y: T, dim?: axes, eps = 1e-8) -> T @single", function(x, y, d, eps)
   d = d or (x.ndim > 1 and 2 or 1)
   local keep = { keepdim = true }
@@ -34,7 +34,7 @@ end)
 
 -- ---- edits --------------------------------------------------------------------------------------
 --- The argument x as rows of ids, and the number of ids in each row: 'lengths' is a number for all
---- rows, or a list, or nil for whole rows.
+--- rows, or a list or tensor, or nil for whole rows.
 local function rows_and_lengths(op, name, x, lengths)
   if arguments.need_integers(op, name, x).ndim < 1 or x.ndim > 2 then
     fail(op, "%s has %d axes, need 1 or 2", name, x.ndim)

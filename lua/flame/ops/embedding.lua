@@ -16,7 +16,7 @@ local function renorm_rows(w, ids, max_norm, p)
   end)
 end
 
---- Returns w unchanged; divides the gradient of each row by how often the row is looked up.
+--- For each id 1 / how often ids has it, in w's dtype and the shape of ids with a last axis of 1.
 local function by_frequency(ids, w)
   local flat = ids:reshape(-1):long()
   local count = flame.zeros({ w.shape[1] }, { dtype = "i64", device = w.device }):index_add(1, flat,

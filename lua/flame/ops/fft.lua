@@ -156,8 +156,8 @@ local function several(op, s, dims, rank)
   return lengths, axes
 end
 
---- Transforms the axes one after the other, except that the last two are one transform if neither
---- is cut or extended.
+--- Transforms axes[first] … axes[last] one after the other, except that x's last two axes are one
+--- transform if they follow each other in the list and have no lengths.
 local function over(op, x, lengths, axes, first, last, norm, inverse)
   local i = first
   while i <= last do
@@ -228,8 +228,8 @@ over_two("rfft")
 over_two("irfft")
 
 -- ---- order and frequencies ----------------------------------------------------------------------
---- Rolls x by half of each axis in dims (nil: all axes), in the direction 'sign'. An axis of real
---- and imaginary parts is left out: the last one if complex; by default if it has 2 elements.
+--- Rolls x by half of each axis in dims (counted with the last one), in the direction 'sign'. nil:
+--- all axes, without the last if it holds real and imaginary parts ('complex'; nil: if of size 2).
 local function shifted(op, x, sign, dims, complex)
   if complex == nil then complex = x.ndim > 1 and x.shape[x.ndim] == 2 end
   local rank, amounts, axes = complex and not dims and x.ndim - 1 or x.ndim, {}, {}

@@ -18,9 +18,9 @@ end
 def("argwhere(x: T) -> T", function(x) return x:nonzero() end)
 
 -- ---- several sources for one place --------------------------------------------------------------
---- Products of runs: along d, elements of v with equal positions in i are neighbours. Returns their
---- products, at the last element of each run, with 1 elsewhere; and a mask of these last elements.
---- Each step doubles the distance over which elements are combined.
+--- Products of runs: along d, elements of v with equal positions in i are neighbours. Returns the
+--- running products of each run (the run's product at its last element), and a mask of the last
+--- elements. Each step doubles the distance over which elements are combined.
 local function runs_of_products(v, i, d)
   local n, reach = v.shape[d], 1
   local last = n > 1 and flame.cat({ i:narrow(d, 1, n - 1):ne(i:narrow(d, 2, n - 1)),

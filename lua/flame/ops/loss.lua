@@ -1,4 +1,4 @@
---- Losses and the norms that are compositions.
+--- Loss functions, composed of other ops.
 local flame = require "flame"
 local internal = flame.internal
 local arguments = require "flame.base.arguments"
@@ -150,7 +150,7 @@ def([[triplet_margin_loss(anchor: T, positive: T, negative: T, margin = 1.0, p =
     return reduce((near - far + margin):relu(), reduction)
   end)
 
---- With x = input, y = target: exp(x) - y x (log_input) or x - y log(x + eps); full: plus log(y!).
+--- x = input, y = target: exp(x) - y x (log_input) or x - y log(x + eps); full: plus about log(y!).
 def([[poisson_nll_loss(input: T, target: T, log_input = true, full = false, eps = 1e-8,
     reduction: "mean"|"sum"|"none" = "mean") -> T]], function(x, y, log_input, full, eps, reduction)
   local e = log_input and x:exp() - y * x or x - y * (x + eps):log()
@@ -197,7 +197,7 @@ def([[multi_margin_loss(input: T, target: T, p: int = 1, margin = 1.0, weight?: 
   return reduce(single and e:reshape({}) or e, reduction)
 end)
 
---- Negative log-likelihood of y under a normal of mean x and variance var.
+--- Minus log-likelihood of target under a normal of mean input, variance var.
 def([[gaussian_nll_loss(input: T, target: T, var: T, full = false, eps = 1e-6,
     reduction: "mean"|"sum"|"none" = "mean") -> T]], function(x, y, var, full, eps, reduction)
   if var.ndim == x.ndim - 1 then var = var:unsqueeze(-1) end
@@ -208,14 +208,14 @@ def([[gaussian_nll_loss(input: T, target: T, var: T, full = false, eps = 1e-6,
   return reduce(full and e + 0.5 * math.log(2 * math.pi) or e, reduction)
 end)
 
---- max(0, -y (x1 - x2) + margin): with y = 1 x1 should be larger, with y = -1 x2.
+--- max(0, -target (x1 - x2) + margin): with target 1 x1 should be larger, with -1 x2.
 def([[margin_ranking_loss(x1: T, x2: T, target: T, margin = 0,
     reduction: "mean"|"sum"|"none" = "mean") -> T]], function(x1, x2, y, margin, reduction)
   need_same_rank("margin_ranking_loss", x1, x2, y)
   return reduce((-y * (x1 - x2) + margin):clamp({ min = 0 }), reduction)
 end)
 
---- 1 - cosine where y is 1, max(0, cosine - margin) where it is -1.
+--- 1 - cosine where target is 1, max(0, cosine - margin) where it is -1.
 def([[cosine_embedding_loss(x1: T, x2: T, target: T, margin = 0,
     reduction: "mean"|"sum"|"none" = "mean") -> T]], function(x1, x2, y, margin, reduction)
   local rank = math.max(x1.ndim, x2.ndim)
@@ -230,7 +230,7 @@ def([[cosine_embedding_loss(x1: T, x2: T, target: T, margin = 0,
 end)
 
 -- ---- margins -----------------------------------------------------------------------------------
---- The sum of max(0, 1 - (x at a label - x at another class)) over all such pairs, divided by the
+--- The sum of max(0, 1 - (input at a label - at another class)) over all such pairs, divided by the
 -- number of classes. target: ids from 1 in each row, up to the first 0.
 def([[multilabel_margin_loss(input: T, target: T, reduction: "mean"|"sum"|"none" = "mean") -> T]],
   function(x, y, reduction)

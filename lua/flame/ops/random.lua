@@ -1,6 +1,6 @@
---- Random positions: permutations and draws by weight. They are composed of ops that have the same
---- bits on every device (draws, quotients, integer sums, sorts), so the same seed gives the same
---- results everywhere.
+--- Permutations, draws by weight and from distributions, dropout of channels. randperm and draws
+--- with replacement are composed of ops that have the same bits on every device (uniform numbers,
+--- quotients, integer sums, sorts), so the same seed gives the same results everywhere.
 local flame = require "flame"
 local internal = flame.internal
 local arguments = require "flame.base.arguments"
@@ -18,9 +18,9 @@ def('.randperm(n: int, *, dtype: dtype = "i64", device?: device) -> T', function
   return dtype == "i64" and at or at:to(dtype)
 end)
 
---- Running sums of the weights as integers, so that the order of additions does not matter. Each
---- has at most 38 bits, so that the sum of all is exact in a double. The last one is not above 0 if
---- a row has invalid weights.
+--- Running sums of each row's weights, scaled to integers of at most 38 bits: the order of adding
+--- does not matter, a row's sum is exact in a double. Without top a row with invalid weights ends
+--- in -1 on the CPU; on CUDA it has the sums 1, 2, 3, …, and the error is reported later.
 local function edges_of(rows, top)
   local count, classes = rows.shape[1], rows.shape[2]
   local bits = math.min(38, 52 - math.ceil(math.log(classes, 2)))

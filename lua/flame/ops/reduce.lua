@@ -72,7 +72,7 @@ function(x, reduce, lengths, offsets, axis, _, initial)
   local how = ({ max = "amax", min = "amin" })[reduce] or reduce
   if reduce ~= "mean" then return flame.scatter_reduce(base, 1, at, x, how) end
   wide[1] = n
-  local count = lengths:clamp(initial and 1 or 0)            -- an empty run keeps its initial value
+  local count = lengths:clamp(initial and 1 or 0)            -- 'initial' if the segment is empty
   return flame.scatter_reduce(base, 1, at, x, "sum") / count:to(x.dtype):reshape(wide)
 end)
 

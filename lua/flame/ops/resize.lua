@@ -1,6 +1,6 @@
---- Resampling of planes: interpolate, grid_sample. All are gathers with weights, axis by axis, so
---- they need no gradient rules, and Inf and NaN reach only the results that read them. Which
---- elements are read is computed as in PyTorch, in the input's precision.
+--- Resampling of planes: interpolate (axis by axis, by sparse matrices or copies of elements) and
+--- grid_sample (gathers with weights). Inf and NaN reach only the results that read them. Which
+--- elements are read is computed as in PyTorch; by interpolate in f32, or f64 if x is f64.
 local flame = require "flame"
 local internal = flame.internal
 local arguments = require "flame.base.arguments"
@@ -239,8 +239,8 @@ local function whole_factor(x, n, out, scale, mode)
   return factor
 end
 
---- x with each element repeated along its last #out axes, in one pass; nil if the sizes 'out' are
---- not multiples of x's.
+--- x with each element repeated along its last #out axes, in one pass; nil if along an axis
+--- some are repeated more often than others.
 local function repeated(x, out, scale, mode)
   local n, shape, wide = #out, {}, {}
   for i = 1, 2 do shape[i], wide[i] = x.shape[i], x.shape[i] end
@@ -256,7 +256,7 @@ end
 --- x resized by the nearest modes along its last n axes: its elements are copied.
 local function nearest(x, n, out, scale, mode)
   local y, direct = x, x.dtype == "f32" or x.dtype == "f64"
-  -- for f32 and f64 on the CPU weigh is faster
+  -- for f32 and f64 on the CPU weigh() is faster
   local all = not (direct and x.device == "cpu") and repeated(x, out, scale, mode)
   if all then return all end
   for i = n, 1, -1 do

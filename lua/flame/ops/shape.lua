@@ -78,7 +78,7 @@ local function repeated(x, n, d)
   wide[d + 1], last[d] = n, last[d] * n
   return x:unsqueeze(d + 1):expand(wide):reshape(last):clone()
 end
---- Repeats each element 'repeats' times along an axis; without dim, of the flattened x.
+--- Repeats each element 'repeats' times (a tensor: each its own) along dim; without dim, of flat x.
 --- output_size: the number of elements that the result must have.
 def("repeat_interleave(x: T, repeats: int|T, dim?: axis, *, output_size?: int) -> T",
   function(x, n, d, size)

@@ -115,7 +115,7 @@ def("msort(x: T) -> T", function(x)
 end)
 
 -- ---- selecting ---------------------------------------------------------------------------------
---- The k largest along an axis, in order, and their positions.
+--- The k largest (or smallest) along an axis, in order, and their positions.
 def([[topk(x: T, k: int, dim: axis = -1, largest = true,
     sorted = true) -> values: T, positions: T]], function(x, k, d, largest)
   d, largest = axis_of("topk", x, d), largest and 1 or 0
@@ -127,7 +127,7 @@ def([[topk(x: T, k: int, dim: axis = -1, largest = true,
   return gather(x, d, at), at
 end)
 
---- The values of x at 'at', one position along d per row, and 'at', both in x's shape without d.
+--- x at positions 'at', one along d per row, and 'at', in x's shape without d (keepdim: d is 1).
 local function picked(x, d, at, keepdim)
   if x.ndim == 0 then return x:clone(), at end
   local shape = x.shape
@@ -139,7 +139,7 @@ local function picked(x, d, at, keepdim)
   return v:reshape(shape):clone(), at:reshape(shape):clone()
 end
 
---- One position per row of x along d: that of the k-th smallest, or if 'nan' that of a NaN.
+--- One position per row of x along d: of the k-th smallest, or with 'nan' of a NaN if it has one.
 local function kth(op, x, d, k, nan)
   local rows, count, n = rows_of(x, d)
   return call("kth", op, { rows }, { count, n, k, nan and 1 or 0 }, { count }, "i64")
@@ -375,8 +375,8 @@ def("nonzero(x: T, as_tuple = false) -> T|T[]", function(x, as_tuple)
   return list
 end)
 
---- For rows (n, …) of which equal ones are neighbours, a list: the distinct rows; if o asks for it,
---- the number of each row's run; the runs' lengths. order: the rows' original places, or nil.
+--- For rows (n, …) of which equal ones are neighbours, a list: the distinct rows; as o asks for
+--- them, the number of each row's run, the runs' lengths. order: the rows' original places, or nil.
 local function runs(rows, order, o)
   local n = rows.shape[1]
   local first = flame.ones({ n }, like(rows, "bool"))
@@ -513,7 +513,7 @@ def("bincount(x: T, weights?: T, minlength: int = 0) -> T", function(x, weights,
   return flame.zeros({ n }, like(w)):index_add(1, x, w)
 end)
 
---- Counts of the elements in bins of equal width between min and max (both 0: between the extremes
+--- Counts of the elements in bins of equal width between min and max (both equal: the extremes
 --- of x).
 def("histc(x: T, bins: int = 100, min = 0, max = 0) -> T", function(x, bins, low, high)
   need_float("histc", "x", x)

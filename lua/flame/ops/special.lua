@@ -1,6 +1,6 @@
 --- Special functions and functions of integers and bits, composed of others: flame.special has them
 -- under the names that torch.special has. Most are sums of series with a fixed number of terms, so
--- that they fuse and are differentiable; half types are computed in f32, integers give f32.
+-- that they fuse and are differentiable; these compute half types in f32 or f64, integers give f32.
 local flame = require "flame"
 local func = require "flame.autograd.func"
 local arguments = require "flame.base.arguments"

@@ -92,7 +92,7 @@ local function column_options(op, size, k, dilation, pad, stride)
 end
 
 --- Columns of windows (PyTorch's F.unfold): (n, c, h, w) to (n, c k,
---- windows); c k counts channel first.
+--- windows), where k, the size of the kernel, varies faster than c.
 def("im2col(x: T, " .. COLUMNS, function(x, ...)
   local op = "im2col"
   if x.ndim ~= 3 and x.ndim ~= 4 then

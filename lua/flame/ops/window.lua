@@ -31,7 +31,7 @@ local function window(op, own, f)
   end)
 end
 
---- The sum of (-1)^k a[k] cos(k phase); the phase makes one period over the window.
+--- The sum of (-1)^(k - 1) a[k] cos((k - 1) phase); the phase makes one period over the window.
 local function cosines(at, length, a)
   local phase = at * (2 * math.pi / (length - 1))
   local y = 0

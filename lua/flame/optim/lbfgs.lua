@@ -112,7 +112,7 @@ return function(_, shared)
     return low
   end
 
-  -- Adds the last step to the history; the next one's direction, from it by Nocedal's two loops.
+  -- Adds the last step to the history; returns the next direction, by Nocedal's two loops over it.
   local function direction(state, g, group)
     local s, y = state.d * state.t, g - state.prev_flat_grad
     local curvature = dot(y, s)

@@ -19,8 +19,8 @@ local function restore(state, numbers)
 end
 
 --- The step has raised: restores the numbers of the parameters that it has not written.
---- taken.late: what is wrong was told after it; of such a step a device's writes are all refused,
---- or none.
+--- taken.late: the error was found after the step's end; then all of its writes on a device are
+--- refused, or none.
 function refused.take_back(taken)
   local opt, made, whole, any = taken.opt, 0, {}, not taken.late
   for _, x in ipairs(taken.late and taken.changed or {}) do
@@ -42,13 +42,13 @@ end
 
 local watched = { __close = function(taken, e) if e ~= nil then refused.take_back(taken) end end }
 
---- To be closed at the end of a step. changed: the list of tensors that the step changes, in which
---- a parameter comes when its update is recorded.
+--- Returns what is closed at the end of a step: it calls take_back if the step raised. changed: the
+--- list of tensors that the step changes, to which a parameter is added when it is recorded.
 function refused.watch(opt, changed)
   return setmetatable({ opt = opt, changed = changed, old = {} }, watched)
 end
 
---- Before the update of x, a parameter or its part, in Lua; taken.at = nil ends it. An update in C
+--- Called before an update of x, a parameter or its part, in Lua; taken.at = nil ends it. One in C
 --- changes the count of steps alone, and does so when it is recorded.
 function refused.before(taken, x, state)
   taken.old[x], taken.at = { state = state, numbers = numbers_of(state) }, x

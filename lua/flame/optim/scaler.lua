@@ -29,7 +29,7 @@ return function(optim, shared)
       interval = interval, tracker = 0, enabled = enabled, seen = {} }, GradScaler)
   end
   --- Keeps small gradients of f16 from vanishing: scaler:scale(loss):backward(); scaler:step(opt);
-  --- scaler:update(). A step with NaN or Inf in the gradients is skipped, and the scale halved. A
+  --- scaler:update(). A step with NaN or Inf in the gradients is skipped, the scale lowered. A
   --- device may come before the options, as in torch.amp.
   optim.GradScaler = flame.internal.declare("optim.GradScaler(" .. SCALER
     .. "\noptim.GradScaler(device: device, " .. SCALER, "", scaler,
@@ -81,7 +81,7 @@ return function(optim, shared)
     end
     local _ <close> = recording.unpin
     recording.pin()
-    flame.internal.checked()          -- raises what an earlier step has to tell, before a change
+    flame.internal.checked()          -- raises an earlier step's late error, before a change
     flame.no_grad(function()
       local gradients, params = each_gradient(opt)
       for _, g in ipairs(gradients) do

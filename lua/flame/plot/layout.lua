@@ -153,8 +153,8 @@ function draw.scatter(out, layer, box, x, y, place_x, place_y)
     colour = layer.colour, alpha = layer.alpha, apart = layer.alpha and #points <= 2 * MOST_APART })
 end
 
--- Bars thinner than a pixel are joined: of those that begin in one column of pixels the highest and
--- the lowest are drawn.
+-- Bars thinner than a pixel are joined: those that begin in one column of pixels become one bar, as
+-- high as the highest and as low as the lowest.
 function draw.bars(out, layer, box, x, y, place_x, place_y)
   local base = y.log and y.lo or 0
   local columns, order = {}, {}

@@ -2,7 +2,7 @@
 -- Ticks of a linear axis follow Heckbert, "Nice numbers for graph labels" (Graphics Gems, 1990):
 -- the step is 1, 2 or 5 times a power of ten, and ticks are its multiples within the range. A
 -- logarithmic axis has ticks at powers of ten if its range contains at least two; else at 1, 2 and
--- 5 times powers of ten if it contains two of these; else those of a linear axis.
+-- 5 times powers of ten if it contains three of these; else those of a linear axis.
 local scale = {}
 
 -- limits of an axis: above MOST a sum would overflow, below LEAST a step would underflow

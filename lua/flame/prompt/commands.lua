@@ -162,7 +162,7 @@ local function tell_value(p, v)
   return true
 end
 
--- Lists 20 functions at most, no Tensor methods, whose name or help has all words; gives how many.
+-- Lists functions (no Tensor methods) with all words in name or help, 20 at most; counts them all.
 local function search(p, text)
   local asked, found = {}, {}
   for w in text:lower():gmatch("[%w_]+") do asked[#asked + 1] = w end

@@ -284,7 +284,7 @@ local function common(list)
   return first:sub(1, n)
 end
 
--- Names in columns, in order downwards; of more than 'rows' lines only these, and how many names.
+-- Names in columns, in order downwards; of more than 'rows' lines the first, and how many names.
 local function in_columns(p, list, columns, rows)
   local wide = 0
   for _, c in ipairs(list) do wide = math.max(wide, p.width(c[1]) + 2) end

@@ -99,7 +99,7 @@ local function names_after(list, k)
   return names, k, closed
 end
 
--- What replaces 'local' and its names at word k, the index after them, 1 if in a function; or nil.
+-- What replaces 'local' and its names at word k, the index after, 1 for a function; nil: it stays.
 local function kept_at(list, k, place)
   local next_word = list[k + 1]
   if next_word and next_word.text == "function" and list[k + 2] and list[k + 2].kind == "name" then

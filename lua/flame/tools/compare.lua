@@ -54,7 +54,7 @@ def("summary(x: T, name?: str) -> str", function(x, name)
     v:mean():item(), v:std({ correction = 0 }):item()):gsub(",", ".")
   return ("%s %s nan %d inf %d"):format(text, numbers, nan, inf)
 end)
--- A magnitude to warn about: finite, but near the square root of f32's largest number (3e38).
+-- A magnitude to warn about: finite, but its fourth power is above f32's largest number (3e38).
 local LARGE <const> = 1e10
 
 --- Adds the float tensors in v with their names to the list: v is a tensor, a module (its

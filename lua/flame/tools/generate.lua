@@ -9,8 +9,8 @@ local def = arguments.def
 -- lengths; or (batch, time) with its attention_mask. Returns for each the new text, or the new ids
 -- without the stop. temperature 0 takes the likeliest token; otherwise tokens are drawn: from the
 -- top_k likeliest, from the likeliest with a total probability of top_p, from those with at least
--- min_p times the probability of the likeliest. repetition_penalty divides the scores of tokens
--- that came before. stop: ids and words, by default the configuration's eos_token_id. stream(piece,
+-- min_p times the probability of the likeliest. repetition_penalty above 1 lowers the scores of
+-- tokens before. stop: ids and words, by default the configuration's eos_token_id. stream(piece,
 -- i) gets each piece of text, or id, of sequence i; if it returns false, all sequences end. seed:
 -- the call uses its own random generator. cache = false computes everything again for each token.
 def([[.generate(model: any, ids: any, max_new_tokens: int = 64, *, temperature = 0, top_k?: int,

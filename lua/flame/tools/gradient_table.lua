@@ -168,7 +168,7 @@ local function parameters_of(op, net)
   return list
 end
 
---- Runs step, and sets each row's weight, the parameter's norm, and ratio, its change's norm to it.
+--- Runs step; sets each row's weight (the parameter's norm) and ratio (its change's norm / weight).
 local function take_step(rows, list, step)
   local before = {}
   for i, e in ipairs(list) do

@@ -21,7 +21,7 @@ function Profile.__index(self, key)
 end
 
 -- ---- shares of what the device can do ---------------------------------------------------------
-local measured = {}                    -- "cuda:0 f16" -> multiplications and additions per second
+local measured = {}                    -- "cuda:0 f16" -> operations, "cuda:0 copy": bytes per s
 
 --- The milliseconds on the device of the fastest of three runs of f; its bytes and operations.
 local function fastest(f)

@@ -190,7 +190,7 @@ local function merge(e, texts, n)
 end
 
 --- A size far from 'first', at which a wrong rounding in a merged text shows. Inputs of this size
---- are used for recording only, and take at most 64 MB.
+--- are used for recording only, and take at most 64 MB unless 2 first + 7 elements take more.
 local function far_size(e, vary, first)
   local bytes = 0
   for name in pairs(vary) do

@@ -194,8 +194,8 @@ end
 --- Runs the module's file again. Functions, classes, numbers, strings and booleans of the table
 --- that it returns are put into the existing table, so objects of its classes have the new methods;
 --- other values are kept, and locals are initialised again, except values of flame.keep. An error
---- in the file is raised, and then nothing has changed. Without a name: all modules with files that
---- have changed since the last time. Returns the module; a list of names.
+--- in the file is raised, and then nothing has changed. Without a name: all modules whose files
+--- changed since the last time. Returns the module, or a list of their names.
 arguments.def(".reload(module?: str) -> any", function(name)
   if name then
     if package.loaded[name] == nil then

@@ -11,7 +11,7 @@ local arguments = require "flame.base.arguments"
 local fail, def, is_tensor = arguments.fail, arguments.def, flame.is_tensor
 local here, metamethod = internal.here, internal.metamethod
 
-internal.load()              -- files loaded during a swap would keep the replacement
+internal.load()              -- all files: one loaded during a swap would keep the replacement
 
 local operators = { add = "__add", sub = "__sub", mul = "__mul", div = "__div", pow = "__pow",
   mod = "__mod", floordiv = "__idiv", neg = "__unm" }

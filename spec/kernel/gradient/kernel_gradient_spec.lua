@@ -213,8 +213,8 @@ describe("the derived gradient of a kernel with", function()
     proof.check(function(v) return k(v, 5) end, { x })
   end)
 
-  -- value, gradient, J v, a batch, the gradient's gradient: as in an array that has a size, and
-  -- near those of floats
+  -- value, gradient, J v, a batch and the gradient's gradient must agree with those of the same
+  -- array with a size, and roughly with those of an array of floats
   for name, body in pairs {
     ["a sum"] = "for (int k = 4; k > 0; k /= 2) { if (t < k) s[t] = s[t] + s[t + k]; __syncthreads(); }"
       .. "y[t] = (float)s[0] * x[t];",

@@ -163,7 +163,7 @@ end)
 local VALUES = { "tanh(A + B)", "sin(A) * B", "exp(0.3 * A) - B", "0.5 * A * A + B",
   "sqrt(1.5 + A * A) * B", "0.7 * A", "B * B", "fma(A, B, 0.1)", "rsqrt(2 + A * A)",
   "A > 0.1 ? tanh(A * B) : B", "a * A" }
--- N: the new value; the first place of a loop with j is a store before it
+-- { code before a loop, the loop, A }. N: one of VALUES, made of A and B; AFTER: one of AFTERS.
 local FILLS = {
   { "y[R] = B0;", "for (int j = 1; j < 8; ++j) { y[R + j] = N; AFTER }", "y[R + j - 1]" },
   { "y[R + 7] = B0;", "for (int j = 6; j >= 0; --j) { AFTER y[R + j] = N; }", "y[R + j + 1]" },
@@ -260,7 +260,7 @@ function check_row(body, y, order)
   assert(tostring(why):find("cannot be differentiated", 1, true), tostring(why) .. "\n" .. body)
 end
 
---- What the adjoint does with y: does it only read it; does it write its cotangents?
+--- Two answers about the adjoint: does it only read y; does it write the cotangents of y?
 local function uses(k)
   local has, text = pcall(k.source, k, "adjoint")
   if not has then return {} end              -- it has one for fewer arguments

@@ -117,7 +117,7 @@ describe("an element that is read twice", function()
 end)
 
 describe("an element that each round of a loop reads at one index", function()
-  --- How often the adjoint reads x[i], and whether it stores the gradient whole.
+  --- How often the adjoint reads x[i], and whether it stores the gradient instead of adding to it.
   local function reads(k)
     local text, n = k:source("adjoint"):match("_vjp%(.*"), 0
     for _ in text:gmatch("[^_]x%[") do n = n + 1 end

@@ -296,7 +296,7 @@ __global__ void k(const double *x, double *y, int n) {
 end)
 
 describe("elements that are of one thread in a launch of one block", function()
-  -- as FLAME_DEBUG=6 tells, with what the proof used of the launch
+  -- FLAME_DEBUG=6 tells that they are, and which facts of the launch the proof used
   local SCRIPT <const> = [==[
 local flame = require "flame"
 local k = flame.kernel { block = 4, grid = 1, shape = { 32 }, source = [[

@@ -1,6 +1,6 @@
 --- Errors planted in user kernels: each must be found, with the line in the kernel and in the
--- script. A child process runs the kernels on the CPU with checks, which are turned on by
--- FLAME_CHECK, by FLAME_SIM=1 and by --sim. The line that a message must name has a comment HERE.
+-- script. A child process runs the kernels with checks (FLAME_CHECK, FLAME_SIM=1 or --sim) on the
+-- CPU, and on a GPU that is the default. The line that a message must name has a comment HERE.
 local interpreter = dofile("spec/support/interpreter.lua")
 local helper = require "spec.support.helper"
 

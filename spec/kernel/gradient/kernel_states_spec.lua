@@ -1,9 +1,9 @@
---- Loops that are reversed from their last round, which reads the state of every round: at all
--- numbers of rounds where another way of keeping states begins. The oracle is the same recurrence
--- in Lua, with its derivatives carried along. Runs on the default device.
+--- Reversed loops, whose derivative needs the state of every round, the last one first: at numbers
+-- of rounds around those where states are kept in another way. The oracle is the same recurrence in
+-- Lua, with its derivatives carried along. Runs on the default device.
 local flame = require "flame"
 
--- As long as nothing is left out: 48 (36) of 64 states of 8 bytes, 12 of 16, 2 of 4.
+-- The states of all rounds are kept: up to 48 rounds with room for 64 states, 12 of 16, 2 of 4.
 local ROUNDS <const> = { 0, 1, 2, 3, 4, 5, 7, 8, 11, 12, 13, 16, 17, 21, 24, 25, 31, 32, 33, 47, 48,
   49, 64, 65, 97, 400, 769, 1300 }
 

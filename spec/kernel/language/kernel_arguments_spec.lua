@@ -287,7 +287,7 @@ end)
 
 -- ---- many parameters ----------------------------------------------------------------------------
 
---- A kernel with n pointers that computes s = sum of i * xi[i] * x(i+1)[i], and its arguments.
+--- A kernel with n pointers, y[i] = sum of k * xk[i] * x(k+1)[i] over k (x1 follows xn); its xs.
 local function many(n, count)
   local formals, body, xs = {}, {}, {}
   for i = 1, n do

@@ -525,8 +525,8 @@ local function moved(q, e, directions, h, of, at, by)
   return sum
 end
 
---- Compares a derivative with D(h), a central difference of the formula; what D(h) and D(2 h)
---- differ by is allowed, since steep formulas have large third derivatives.
+--- Compares a derivative with central differences D(h) and D(2 h) of the formula, extrapolated to
+--- h = 0; what the two differ by is allowed, since steep formulas have large third derivatives.
 local function check_slope(D, h, got, tolerance, what, q)
   local one, two <const> = D(h), D(2 * h)
   near((4 * one - two) / 3, got, tolerance + math.abs(one - two) / (1 + math.abs(one)), what, q)

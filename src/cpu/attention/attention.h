@@ -21,7 +21,8 @@ typedef struct fl_scores {
   int causal, sign;                    /* a score is hidden where sign * (u - lane) > gap */
   int64_t gap;
   int mask;                            /* FL_MASK_* */
-  const char *at;                      /* address of element (0, 0), and steps in bytes */
+  const char *at;                      /* address of the mask's element (0, 0); its steps are in
+                                       ** bytes */
   int64_t step_u, step_lane;
 } fl_scores;
 
@@ -51,7 +52,8 @@ typedef struct fl_attention_fns {
   ** The first 'n' lanes become columns first … first + n - 1. */
   void (*turn)(const void *panel, int64_t rows, int64_t n, int mr, int64_t k, int64_t first,
                void *packed);
-  /* out (rows, n) = factor times acc; rows are 'out_step' and 'step' elements apart. */
+  /* out (rows, n) = factor times acc; rows of out are 'out_step' elements apart, those of acc
+  ** 'step'. */
   void (*rows)(const void *acc, int64_t step, int64_t rows, int64_t n, double factor,
                int64_t out_step, void *out);
 } fl_attention_fns;

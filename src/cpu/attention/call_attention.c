@@ -1,9 +1,9 @@
 /*
 ** Attention forward (tensor/call_attention.h). A unit (what a worker takes at a time) is a block of
-** rows of one head. Keys come in tiles of TILE: scores of a panel of rows, their weights relative
-** to the largest score so far, and the products of these weights with v, which are added to those
-** of the tiles before. The order of all sums depends only on the sizes, not on the rows of a block
-** or the lanes of a panel.
+** rows of one head. Keys come in tiles of TILE. For each tile and each panel of rows it computes
+** the scores, their weights relative to the largest score so far, and the products of these weights
+** with v, which are added to those of the tiles before. The order of all sums depends only on the
+** sizes, not on the rows of a block or the lanes of a panel.
 */
 #include "cpu/attention/attention.h"
 #include <math.h>
@@ -96,7 +96,7 @@ int64_t fl_cpu_scratch_attention(const fl_call *call, int workers) {
   return workers * room_of(&a, most_rows(&a), call->dtype == FLAME_F64 ? 8 : 4, none, &r);
 }
 
-/* Packs the block's rows from 'row' on, and sets the sums to 0. */
+/* Packs the block's rows from 'row' on, sets the sums to 0 and the maxima to -inf. */
 static void begin(const job *x, const room *r, int64_t b, int64_t h, int64_t row, int64_t rows) {
   const fl_attention_job *j = &x->j;
   const fl_attention *a = &j->a;

@@ -5,8 +5,8 @@
 **     dv += p' dout    ds = p (dout v' - delta)    dk += ds' q scale    dq += ds k scale
 ** If there are enough heads for the workers, a unit (what a worker takes at a time) is a head of k
 ** and v with all rows that read it. Else there are two passes, over tiles of keys (dk, dv) and over
-** blocks of rows (dq), which make p and ds once each. Both give the same bits: sums are in order of
-** rows and of keys, by the same tiles.
+** blocks of rows (dq), each of which computes p and ds. Both give the same bits: sums are in order
+** of rows and of keys, by the same tiles.
 */
 #include "cpu/attention/attention.h"
 #include <string.h>
@@ -175,7 +175,7 @@ static void meet(const job *x, const room *r, const meeting *t) {
 
 /* ---- units ---- */
 
-/* Stores dk and dv of the tile's keys; each panel is (n, nr). */
+/* Stores dk and dv of the tile's keys; a panel of dk has the form (d, nr), one of dv (d2, nr). */
 static void store_keys(const job *x, const room *r, int64_t b, int64_t hk, int64_t key,
                        int64_t keys) {
   const fl_attention_job *j = &x->j;

@@ -126,7 +126,7 @@ static int way_of(const fl_conv_pass *p) {
   const int flat = fl_conv_flat_fits(p);
   if (flat && p->rows <= THIN) return FLAT;
   const int shift = fl_conv_shift_fits(p);
-  /* f64 is slow to turn */
+  /* LANES transposes, which is slow in f64 */
   if (!(shift && fl_conv_wide(p->dtype)) && fl_conv_lanes_fits(p)) return LANES;
   return shift ? SHIFT : flat ? FLAT : GEMM;
 }
@@ -241,8 +241,8 @@ static int read_sizes(const fl_call *call, fl_conv *s) {
   return 1;
 }
 
-/* Does calls that need no pass: writes zeros if no sum has any terms, and sums integers ('data':
-** the gradient of x). 0: the call needs passes of the sizes in s. */
+/* Computes a call that needs no pass: writes zeros if no sum has any terms, and sums integers
+** ('data': the gradient of x). 0: the call needs passes of the sizes in s. */
 static int needs_no_pass(const fl_conv_job *job, const fl_call_run *r, fl_conv *s, int data) {
   if (!read_sizes(r->call, s)) {
     clear(r);

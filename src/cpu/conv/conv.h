@@ -49,7 +49,7 @@ typedef struct fl_conv_run_state {      /* of one call */
 } fl_conv_job;
 
 static inline int fl_conv_wide(int dtype) { return dtype == FLAME_F64; }
-/* of a sum */
+/* Bytes of a sum; half types are summed in f32. */
 static inline int64_t fl_conv_bytes(int dtype) { return fl_conv_wide(dtype) ? 8 : 4; }
 static inline int64_t fl_conv_taps(const fl_conv_pass *p) {
   return p->ax[0].taps * p->ax[1].taps * p->ax[2].taps;

@@ -31,7 +31,7 @@ typedef struct few {
 
 static int64_t padded(const few *q) { return fl_ceil_div(q->cols, FL_CONV_NR) * FL_CONV_NR; }
 static int64_t source_size(const few *q) { return q->lines * q->pitch * q->p->chans + FL_CONV_NR; }
-/* of a group and split */
+/* The number of sums of a group and split. */
 static int64_t sums_size(const few *q) { return q->p->rows * q->rows * padded(q); }
 
 /* Computes the sizes of chunks and buffers; 0 if this method can not compute the pass. */

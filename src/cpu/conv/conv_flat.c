@@ -13,7 +13,8 @@
 #include <string.h>
 
 enum { SOURCE = 48 << 10, RESULT = 12 << 10 };           /* elements */
-/* Most output channels per group (rows): FEW for the weight's gradient, ROWS for a pass. */
+/* TAPS: most taps that the loops take at a time; MOST_TAPS: of a kernel. Most output channels per
+** group (rows): FEW for the weight's gradient, ROWS for a pass. */
 enum { TAPS = 64, MOST_TAPS = 1024, FEW = 2, ROWS = 8 };
 
 typedef struct flat {
@@ -177,8 +178,9 @@ static void add_taps(const flat *q, void *y, int rows, const void *buffer, int64
   (fl_conv_wide(q->p->dtype) ? add_taps64 : add_taps32)(q, y, rows, buffer, w, n, add, lines);
 }
 
-/* The number of rows of a block's results that are written directly: those whose last vectors end
-** within the block. */
+/* The number of rows of a block's results that are written to the result directly: all but the
+** last, since the last vectors of each row may write beyond it, into the next. 0: not possible with
+** this pass. */
 static int64_t lines_inplace(const flat *q, int64_t rows, int64_t cols) {
   const fl_conv_pass *p = q->p;
   const int64_t n = round_block(cols);

@@ -27,7 +27,7 @@ typedef struct product {
   int64_t panels, panel_rows; /* of the weights of a group */
   int64_t group, groups; /* the first group that is packed now, and the number of these groups */
   int64_t width, blocks; /* pixels per unit; units that all pixels make */
-  int64_t row_panels, row_blocks; /* panels of a unit */
+  int64_t row_panels, row_blocks; /* panels of a unit; units that all panels make */
   int direct; /* tiles write directly to the result */
   int fresh; /* weights are packed when they are needed */
   int64_t image; /* number of pixels that are cut into blocks: with 'direct' those of an image */

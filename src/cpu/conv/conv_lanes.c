@@ -30,7 +30,7 @@ typedef struct lanes {
   const fl_conv_job *job;
   const fl_conv_pass *p;
   int wide, nr;
-  int fresh;                      /* there is only one block of pixels, so units transpose the
+  int fresh;                      /* all pixels of a group are one block, so units transpose the
                                   ** weights */
   /* taps; volume: kernel indices; slots: step from channel to channel in a panel */
   int64_t taps, volume, slots;
@@ -51,7 +51,7 @@ typedef struct spot { int64_t n, images, g, t0, r0, height, z, y; } spot;
 
 /* ---- the plan ---- */
 
-/* of a part */
+/* Elements of one part of the transposed source of an image. */
 static int64_t source_size(const lanes *q) {
   return q->planes * q->lines * q->p->ax[2].size * q->pitch;
 }

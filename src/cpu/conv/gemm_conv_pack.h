@@ -36,7 +36,8 @@ static inline void four_evens(float *to, const float *x) {
   typedef float four __attribute__((vector_size(16)));
   four a, b;
   memcpy(&a, x, sizeof a);
-  memcpy(&b, x + 3, sizeof b);                   /* not after the last one */
+  memcpy(&b, x + 3, sizeof b);                   /* not x + 4: nothing after x[6], the last value,
+                                                 ** is read */
 #ifdef __x86_64__
   __asm__("" : "+x"(a), "+x"(b));                /* forces vector loads; otherwise the compiler
                                                  ** loads each value by itself */

@@ -42,7 +42,7 @@ typedef struct fl_fft_loops {
   /* x[k][lane] *= row[k] * table[k][lane + first], table with eight columns */
   void (*twist)(void *x, int64_t n, const void *row, const void *table, int first);
   /* split: turns the transform of a real signal, read as n complex pairs, into its half spectrum
-  ** x[0 … n]; merge: the inverse. table[k] = exp(-pi i k / n). */
+  ** x[0 … n]; merge: twice the inverse. table[k] = exp(-pi i k / n). */
   void (*split)(void *x, int64_t n, const void *table);
   void (*merge)(void *x, int64_t n, const void *table);
   /* Like split and merge, for one signal of consecutive complex numbers, and for the elements k and

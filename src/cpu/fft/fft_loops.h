@@ -44,7 +44,8 @@ INLINE void NAME(four)(const C *x, int64_t in, C *y, int64_t out, const T *w, in
   NAME(put)(y + 3 * out, &r, w ? w + 4 * rest : NULL);
 }
 
-/* An odd factor r: sums and differences of elements j and r - j, then r^2/2 products. */
+/* An odd factor r: sums and differences of elements j and r - j, then about r^2 / 2 products of a
+** complex and a real number. */
 INLINE void NAME(odd)(const C *x, int64_t in, C *y, int64_t out, const T *w, int64_t rest, int r,
                       const T *root) {
   C sum[FL_FFT_LARGEST / 2 + 1], diff[FL_FFT_LARGEST / 2 + 1], all = x[0];

@@ -6,11 +6,11 @@
 ** factorisations use them.
 **
 ** Memory. Each simultaneous caller takes a buffer of some 128 MB of address space, which the
-** library keeps, and so does each thread that it starts, at once when it is opened, one for each
-** processor that the opening thread may use. When there is no room they retry forever. So if the
-** address space is limited (ulimit -v) the library is opened by a thread that may use a single
-** processor, and the buffers of all callers are allocated then, each after a check that there is
-** room.
+** library keeps. So does each thread of the library: when it is opened it starts one for each
+** processor that the opening thread may use. When there is no room for a buffer the library retries
+** forever. So if the address space is limited (ulimit -v) the library is opened by a thread that
+** may use a single processor, and the buffers of all callers are allocated then, each after a check
+** that there is room.
 */
 #include "cpu/gemm/blas.h"
 #include <dlfcn.h>
@@ -37,7 +37,8 @@ typedef struct library {
 } library;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-/* protected by the lock, as are the variables below except 'blas' */
+/* written under the lock, as are the variables below; blas, omp_set and omp_get are read without
+** it, after the library was opened */
 static library opened[LIBRARIES];
 static int count, tried, level;
 static fl_blas blas;                 /* constant once 'tried' is set */

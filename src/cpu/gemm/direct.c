@@ -1,6 +1,7 @@
 /*
-** Plain matrix products: tiny ones, and all integers and bool (integers wrap; a sum of bools is
-** their 'or'). The sums of PIECE columns of a row are in a buffer.
+** Plain matrix products: tiny ones, small ones of one or two rows, and all integers and bool
+** (integers wrap; a sum of bools is their 'or'). The sums of PIECE columns of a row are in a
+** buffer.
 */
 #include "cpu/gemm/matmul.h"
 #include "tensor/math.h"

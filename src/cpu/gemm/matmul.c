@@ -1,12 +1,13 @@
 /*
 ** Matrix products: which method each uses.
-**   tiny ones and integers   plain loops (direct.c), spread over batches and rows
+**   tiny ones and integers   plain loops (direct.c), spread over batches and rows; also small
+**                            products of one or two rows
 **   large or thin f32, f64   OpenBLAS, if it can be opened: cut into parts, each of which
 **                            is one call of the library by one worker, without further threads
 **   the rest                 our own kernel (gemm.c): halves, odd strides, batches of small ones,
 **                            and middle sizes of f32, where it is as fast and divides better
-** The choice and the parts depend only on shapes, strides and dtype, never on the number of
-** workers, and so do the bits.
+** The choice, and the parts for the library, depend only on shapes, strides and dtype, so the bits
+** of a result do not depend on the number of workers.
 */
 #include "cpu/gemm/matmul.h"
 #include "cpu/gemm/blas.h"
@@ -130,7 +131,8 @@ static void as_grid(const fl_matmul *m, int64_t *rows, int64_t *columns) {
 }
 
 /* Divides the rows of C, in f32 its columns too; only the columns if there are few rows; and the
-** terms, so that a call has at most about block_work multiplications, but at least 256 terms. */
+** terms, so that a call has at most about block_work multiplications (twice as many in f32), but at
+** least 256 terms. */
 static cut cut_of(const fl_matmul *m) {
   cut c = { m->m, m->n, m->k };
   if (work(m) > LEAST_WORK) {

@@ -4,7 +4,8 @@
 ** LAPACK is column-major: a row-major matrix passed to it is its transpose. Nothing is transposed
 ** here unless necessary: the inverse of the transpose is the transpose of the inverse, its LQ is
 ** our QR, its singular vectors are exchanged, the other triangle is named, and equations are solved
-** from the right. LU (rows pivoted) and eigenvectors are copied.
+** from the right. Only the matrix of an LU (whose rows are pivoted), its factors, and eigenvectors
+** are transposed, element by element.
 **
 ** Our own code (dense.c) works in f64, so f32 is widened for it. Library workspaces have the
 ** documented sizes, with blocks of 64.
@@ -49,8 +50,8 @@ static void swap_bytes(char *x, char *y, int64_t n) {
   }
 }
 
-/* The library, if it should compute this matrix; NULL: our own rotations are better for very small
-** ones. */
+/* The library, if it should compute this matrix; NULL: our own code is better, as it is for very
+** small ones. */
 static const fl_lapack *library(const fl_linalg_one *o, int64_t size) {
   const int spectrum = o->kind == FL_CALL_svd || o->kind == FL_CALL_eigh;
   return size > (spectrum ? SMALL_SPECTRUM : SMALL) ? o->lib : NULL;
@@ -83,7 +84,7 @@ static int inverse_one(const fl_linalg_one *o, const void *a, void *x, room *r) 
       store(o, x, y, n * n);
     }
   }
-  if (bad && o->f->a) fill(o, x, n * n, INFINITY);      /* asked to go on */
+  if (bad && o->f->a) fill(o, x, n * n, INFINITY);      /* wanted instead of an error */
   return bad && !o->f->a ? FL_LINALG_SINGULAR : FL_LINALG_OK;
 }
 

@@ -6,7 +6,8 @@
 #include <math.h>
 #include <string.h>
 
-enum { SMALL = 24, SMALL_SPECTRUM = 3, BLOCK = 64 };      /* up to these sizes: ours */
+enum { SMALL = 24, SMALL_SPECTRUM = 3, BLOCK = 64 };      /* SMALL, SMALL_SPECTRUM: up to these
+                                                          ** sizes our own code is used */
 
 typedef struct room { char *at; } room;
 

@@ -44,8 +44,8 @@ char *fl_tile_origin(const fl_tile *t, int operand, const fl_view *v) {
 }
 
 /* Prefetches the first lines of the next tile, 'elements' further on (COL: the next rows of the
-** same columns): hardware prefetches only within a page, and a tile is one page. Not done on
-** processors where it costs more than it saves (AMD). */
+** same columns): hardware prefetches only within a page, and a tile is mostly a page or more. Not
+** done on processors where it costs more than it saves (AMD). */
 static void ask_ahead(const fl_tile *t, const void *p, int64_t elements, int size) {
   const fl_prog *g = t->g;
   if (!g->asks) return;
@@ -257,8 +257,9 @@ static void check_index(fl_tile *t, const fl_vop *x, int64_t n) {
   report_index(t, x, size, n);
 }
 
-/* The number of elements from one row to the next of an operand. Bits 0 and 4 of 'uni' say that it
-** has one element per row, bit 4 alone that one row serves for all rows, so that the step is 0. */
+/* The number of elements from one row to the next of an operand. Bits 0 and 4 of 'uni' together say
+** that it has one element per row; bit 4 alone, that one row serves for all rows, and bit 0 alone,
+** that one element serves for all: the step is 0 then. */
 static int64_t row_step(const fl_tile *t, int uni) {
   const int bits = uni & 17;
   return bits == 0 ? t->cols : bits == 17;
@@ -285,7 +286,7 @@ static void chain(fl_tile *t, const fl_vop *x, int64_t n) {
   const fl_chain *c = &g->chain.at[x->arg];
   const int half = x->target && g->k->operand[g->k->store[x->target - 1].operand].dtype ==
                    FLAME_BF16 && is_aimed(t, x->v);
-  /* its store rounds */
+  /* with 'half' the chain writes bf16 and so rounds itself: a last link that rounds is left out */
   const int count = c->n - (half && c->link[c->n - 1].op == FL_LINK_round_half);
   fl_vm_link link[FL_CHAIN];
   for (int i = 0; i < count; i++) {

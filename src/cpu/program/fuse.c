@@ -8,9 +8,10 @@
 typedef struct fuse {
   fl_prog *g;
   fl_section *sec;
-  int32_t *maker, *uses, *other;   /* per register: the operation that computes it (-1: none), the
-                                   ** number of its readers, and of those among them that can not be
-                                   ** links of a chain (operations done in one pass) */
+  int32_t *maker, *uses, *other;   /* per register: the operation that computes it (-1: none; -2:
+                                   ** none that a chain may include), the number of its readers, and
+                                   ** of those among them that can not be links of a chain
+                                   ** (operations done in one pass) */
   int failed;
 } fuse;
 
@@ -134,8 +135,9 @@ static void count(fuse *f) {
     if (x->code == FL_V_STORE || x->code == FL_V_REDUCE) continue;
     f->maker[x->v] = f->maker[x->v] == -1 && x->code <= FL_V_ROWS ? (int32_t)i : -2;
   }
-  for (int64_t i = 0; i < f->sec->n; i++) {          /* finds registers that are read only by the
-                                                     ** test of a single 'where' */
+  for (int64_t i = 0; i < f->sec->n; i++) {          /* a test that only one 'where' reads is done
+                                                     ** in its chain: the test then is no other
+                                                     ** reader of its operands */
     const fl_vop *x = &f->sec->at[i], *t = tested(f, x);
     if (!t || f->uses[t->v] != 1) continue;
     f->other[t->a]--;
@@ -221,7 +223,7 @@ static int build(const fuse *f, const fl_vop *x, const fl_chain *a, const fl_cha
                  fl_chain *c) {
   const int link = link_of(f, x, 0);
   *c = (fl_chain){ .reg = f->g->reg.at[x->a].reg };
-  if (take == 3) {                             /* b's result waits for a's */
+  if (take == 3) {                             /* b's result is saved while a's is computed */
     append(c, b);
     const int saved = c->n;
     add_link(c, FL_LINK_save, FL_NO_REG, 0);

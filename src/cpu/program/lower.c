@@ -329,7 +329,7 @@ static int store_level(const lower *b, int s) {
 static void emit_store(lower *b, int sec, int s, int level) {
   const fl_store *st = &b->k->store[s];
   const fl_operand *o = &b->k->operand[st->operand];
-  /* it rounds */
+  /* the store rounds, so only the register types must agree */
   if (fl_dtype_reg(o->dtype) != fl_dtype_reg(b->k->instr[st->value].dtype)) b->bad = 1;
   b->g->access[st->operand].used = 2;
   push(b, sec, (fl_vop){ .code = FL_V_STORE, .level = (uint8_t)level, .reg = o->dtype,

@@ -3,8 +3,8 @@
 #define FL_CPU_LOWER_H
 #include "cpu/program/program.h"
 
-/* Rows of this length are processed one by one; for shorter ones a row's value is copied to each
-** element. */
+/* Rows of this length or longer are processed one by one; for shorter ones a row's value is copied
+** to each element. */
 enum { FL_UNI_ROW = 64 };
 
 /* Chooses mode, tiles and units of g. kind[i]: the register kind of instruction i's value. */

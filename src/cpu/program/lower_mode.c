@@ -1,14 +1,14 @@
 /*
 ** How a kernel is divided into work: the mode (program.h), tiles, units and groups, from sizes,
-** strides and the kinds of values; and how each operand is traversed. The number of workers
-** determines how COL is grouped; no value depends on it.
+** strides and the kinds of values; and how each operand is traversed. Units, and the blocks and
+** groups of COL, depend on the number of workers too; no value depends on it.
 */
 #include "cpu/program/lower.h"
 #include "base/num.h"
 #include <string.h>
 
-/* WHOLE: a row is kept in registers of its length if that saves a second pass over it, and the
-** registers fit a second-level cache. */
+/* A row is kept whole in registers (mode WHOLE) if it is short, or if that saves a second pass over
+** it and the registers fit a second-level cache. */
 enum { WHOLE_ROW = 4096, WHOLE_ONCE = 2048, WHOLE_WORK = 16384 * 48, SHORT_ROW = 256,
        LIGHT_TILE = 4 * FL_VM_BLOCK, PLAIN_TILE = 16 * FL_VM_BLOCK, LIGHT_MAP = 3,
        COL_BLOCK = 1024, NARROW_BLOCK = 64, NARROW_POINTS = 8192, WIDE_BLOCK = 8192, EIGHT = 8,
@@ -54,8 +54,8 @@ static int is_taken(const uint8_t *kind, const fl_instr *x) {
          (x->op == FL_OP_mul && kind[x->a] == FL_KIND_FULL && kind[x->b] == FL_KIND_FULL);
 }
 
-/* Is everything that is read or written stored in the format of registers? Then a tile needs no
-** buffers. */
+/* Is all that is read stored in the format of registers, and nothing computed at each point but
+** products that sums include (is_taken)? Then a tile needs no buffers. */
 static int is_plain(const fl_prog *g, const fl_kernel *k, const uint8_t *kind) {
   int taken = 0, sums = 1;
   for (int i = 0; i < k->ninstr; i++) {
@@ -129,9 +129,9 @@ static void choose_rows(fl_prog *g, const fl_kernel *k, const uint8_t *kind, int
   g->slots = 10;
 }
 
-/* Columns of a block. For plain rows (stored in the format of registers) as many as WIDE_BLOCK, as
-** they are contiguous, if each worker has work then. For other rows at most COL_BLOCK, and fewer if
-** there are few rows, but not fewer than are worth another worker. */
+/* Columns of a block. For plain rows (is_plain) as many as WIDE_BLOCK, as they are contiguous, if
+** each worker has work then. For other rows at most COL_BLOCK, and fewer if there are few rows, but
+** not fewer than are worth another worker. */
 static int64_t col_width(const fl_prog *g, const fl_kernel *k, int64_t columns, int workers,
                          int plain) {
   const int64_t parts_of_block = fl_ceil_div(k->n, FL_VM_CHUNK) * (columns ? k->rows / columns : 1);

@@ -22,13 +22,14 @@
 ** and LINE) and converted inputs of reductions.
 **
 ** Modes. A tile is a run of points handled by one call of each operation.
-**   MAP    tiles of 1024 points in row-major order, or, where an operand's unit stride is not in
-**          the last dim, boxes of 64 x 64 points of that dim and the last (32 x 32 for expensive
-**          work)
+**   MAP    tiles of 1024 points, more for light work, in row-major order; or, where an operand's
+**          unit stride is not in the last dim, boxes of 64 x 64 points of that dim and the last
+**          (32 x 32 for expensive work)
 **   WHOLE  rows up to a middle length: a tile is one row, or several; all rounds in a tile. COL:
 **          the same for few rows of few columns
 **   LONG   longer rows: groups of 64 blocks of 1024; level-1 values recomputed in each round
-**   COL    tiles of rows of a block of columns; chunks of 256 rows; groups of 4 chunks
+**   COL    tiles of rows of a block of columns; chunks of 256 rows; groups of 4 chunks or
+**          of one
 ** LONG and COL share their code: a 'block' is a row (width 1) or a block of columns.
 ** Results do not depend on modes, tiles, groups or workers: plan/kernel.h fixes the order.
 */

@@ -2,8 +2,8 @@
 ** Where registers are. FULL registers (one element per point) of a section (a list of operations)
 ** share buffers: one is free again after the last operation that reads it, and elementwise work may
 ** overwrite an operand that is not read again. ROW registers (one element per row) and fills
-** (copies of one number to all elements) keep their place for a whole unit (ROW: for a whole block
-** of rounds).
+** (copies of one number to all elements) keep their place for a whole unit (ROW registers of LONG
+** and COL: for all rounds of a block).
 **
 ** A stored value may be computed directly in the store's memory if that holds register values (no
 ** rounding or conversion) and nothing read later in the tile can be there; the latter depends on
@@ -129,7 +129,8 @@ static void find_targets(placer *p, fl_section *s) {
   }
 }
 
-/* Unused operand fields refer to register 0, which would keep it alive: they are set to v. */
+/* Unused operand fields refer to register 0, which would keep it alive: they are set to a register
+** that the operation uses anyway. */
 static void tidy(fl_section *s) {
   for (int64_t i = 0; i < s->n; i++) {
     fl_vop *x = &s->at[i];

@@ -1,7 +1,7 @@
 /*
-** Execution of a program's units on one worker (program.h). A worker's scratch holds, in order:
-** the register pointers, the FULL area, the ROW area, positions of a tile's rows, and the
-** states of its counter. Nothing here allocates.
+** Execution of a program's units on one worker (program.h). A worker's scratch holds, in order: the
+** register pointers (twice, for line_at), the areas of FULL, ROW and LINE registers, positions of a
+** tile's rows, and the states of its counter. Nothing here allocates.
 **
 ** The counter (plan/kernel.h) fixes in which order the results of a row's parts are combined: they
 ** lie on a stack, which after k results has one for each binary digit 1 of k. A group that one
@@ -96,7 +96,8 @@ static void touch_box(fl_tile *t, int operand, int write) {
 
 typedef struct box_span { int64_t a0, a1, b0, b1; } box_span;
 
-/* Makes t tile i of the part of two dims that a unit computes; 0: there is none. */
+/* Sets t to tile i of the unit's part s, which is a range of two dims; 0: the part has fewer
+** tiles. */
 static int box_tile(fl_tile *t, const box_span *s, int64_t i) {
   const fl_prog *g = t->g;
   const int a = g->box_dim, b = g->box_last;

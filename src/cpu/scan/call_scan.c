@@ -15,7 +15,7 @@
 
 enum { BLOCK = 4096, CUT = 1 << 15, ROWS = 4, UNIT = 1 << 14, DEAR_UNIT = 1 << 12 };
 
-/* Any state. */
+/* The state of a lane, for any kind of scan. */
 typedef union state { double d; float f; uint64_t u; fl_scan_lse l; } state;
 
 typedef struct job {

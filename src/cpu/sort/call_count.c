@@ -21,7 +21,8 @@ typedef struct search {
   int dtype, right, shared;
 } search;
 
-/* The number of elements of t after which v is inserted: the loop puts NaN where torch does. */
+/* Finds by bisection where each v is inserted into its sorted row of t (from 1); the comparisons
+** put NaN where torch does. */
 #define FIND(T, value) { \
     const T *t = (const T *)(const void *)s->table, *v = (const T *)(const void *)s->v; \
     for (int64_t i = first; i < end; i++) { \

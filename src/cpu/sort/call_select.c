@@ -56,7 +56,7 @@ static void list_row(int dtype, const void *x, int64_t n, int64_t k, int flip, i
   const uint64_t mask = flip ? ~(uint64_t)0 >> (64 - fl_key_bits(dtype)) : 0;
   uint64_t key[LIST] = { 0 };
   int64_t at[LIST] = { 0 }, have = 0;
-  if (k > LIST) return;                          /* 'listed' has seen to it */
+  if (k > LIST) return;                          /* never so: 'listed' requires it */
   switch (dtype) { FL_KEY_TYPES(X) default: break; }
   for (int64_t i = 0; i < k; i++) out[i] = at[i];
 }
@@ -64,10 +64,10 @@ static void list_row(int dtype, const void *x, int64_t n, int64_t k, int flip, i
 
 /* For some elements of many (more than a short list holds): elements before the k-th of those read
 ** so far go into a buffer, which is reduced to its first k when it is full. Few elements do, so
-** most stretches are skipped after one test of their values (those with a NaN need the keys). In
-** the buffer equal keys are in the order of their positions and later ones than the k-th's do not
-** enter, so the first of them stay. A sorted row would fill the buffer again and again, so after
-** CUTS reductions the whole row is selected by radix. */
+** most stretches are skipped after one test of their values (those with a NaN need the keys).
+** Elements with equal keys are in the buffer in the order of their positions, and a later one whose
+** key equals the k-th's does not enter, so the first of them stay. A sorted row would fill the
+** buffer again and again, so after CUTS reductions the whole row is selected by radix. */
 typedef struct held {
   const job *j;
   const void *x;
@@ -139,7 +139,7 @@ HOLD(i64, int64_t, int64_t, int64_t, AS_IT_IS, fl_key_i64, fl_wide, WIDE, cut_wi
 #undef LOOK
 #undef HOLD
 
-/* 0: given up. */
+/* Finds the first k by the buffer. 0: given up, as there were too many reductions. */
 static int hold(held *h) {
   switch (h->j->dtype) {
     case FLAME_F32: hold_f32(h); break;

@@ -77,9 +77,9 @@ enum { FL_RADIX_BITS = 11, FL_RADIX_COUNTS = 2 << FL_RADIX_BITS };
 void fl_slim_sort(fl_slim *a, fl_slim *b, int64_t n, int bits, int64_t *out, int64_t *count);
 void fl_wide_sort(fl_wide *a, fl_wide *b, int64_t n, int bits, int64_t *out, int64_t *count);
 
-/* Moves the first k elements of a, in the order of a stable sort by 'bits' bits, to sel; elements
-** of equal keys keep their order in a. a is destroyed. With sel NULL it only finds the k-th.
-** Returns the 0-based position of the first element whose key is the k-th's. */
+/* Moves the k elements of a that a stable sort by 'bits' bits would put first to sel, unsorted;
+** elements of equal keys keep their order in a. a is destroyed. With sel NULL it only finds the
+** k-th. Returns the 0-based position of the first element whose key is the k-th's. */
 int64_t fl_slim_select(fl_slim *a, int64_t n, int bits, int64_t k, fl_slim *sel, int64_t *count);
 int64_t fl_wide_select(fl_wide *a, int64_t n, int bits, int64_t k, fl_wide *sel, int64_t *count);
 #endif

@@ -1,8 +1,9 @@
 /*
-** Size classes (blocks.h): eight to a power of two from 64 bytes on, so that a class follows
-** from the size asked for and a sized free finds it again. A kept block's first word links to
-** the next of its class. Everything comes from base/mem, counted and failable. For ASan
-** (base/mem.h) a block has the requested length, and a kept one is inaccessible.
+** Size classes (blocks.h): eight to a power of two from 64 bytes on, so that a class follows from
+** the size asked for and a sized free finds it again. A kept block's first word links to the next
+** of its class. All memory comes from base/mem, which counts it and may refuse it. For ASan
+** (base/mem.h) a block has the requested length, and a kept one is inaccessible but for its first
+** word.
 */
 #include "cpu/state/blocks.h"
 

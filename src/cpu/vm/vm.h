@@ -18,7 +18,8 @@
 
 enum { FL_VM_BLOCK = 1024, FL_VM_LANES = 16, FL_VM_CHUNK = 256 };
 
-/* A strided walk over points in row-major order: sizes > 1, at least one dim. */
+/* A strided walk over points in row-major order: at least one dim. A walk over a single point has
+** one dim of size 1. */
 typedef struct fl_walk {
   int32_t rank;
   uint8_t linear;           /* one dim of stride 1 */

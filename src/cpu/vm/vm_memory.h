@@ -2,7 +2,8 @@
 ** Loads, stores and gathers of one dtype. Included once for each dtype by vm_table.h with
 **   S        storage type        T  register type        NAME  the dtype's name
 **   FROM(s)  storage to register TO(x)  register (already rounded) to storage
-** There are separate inner loops for unit, zero and other strides; the walk is shared.
+** There are separate inner loops for unit strides, strides of 0 (in loads) and others; the walk is
+** shared.
 */
 #define JOIN_(a, b) a##_##b
 #define JOIN(a, b) JOIN_(a, b)

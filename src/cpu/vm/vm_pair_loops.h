@@ -23,7 +23,7 @@ static inline V FN(splat)(T x) { return x - (V){ 0 }; }          /* - 0 keeps th
 #define BLOCK_VECS 4
 #define EVERY(DO) DO(0) DO(1) DO(2) DO(3)
 #define BLOCK (BLOCK_VECS * PER)
-/* moves: -1; 0: the same block for all */
+/* moves: -1: p moves along the row; 0: it is one block for the whole row */
 typedef struct FN(link) { int op; int64_t moves; T *p; } FN(link);
 
 static inline V FN(roots)(V x) {
@@ -121,7 +121,8 @@ static inline void FN(put_halves)(uint16_t *y, V x0, V x1) {
 #define PUT_HALVES { }
 #endif
 
-/* All links of the chain are applied to each block of 'n' elements while it is in registers. */
+/* Applies all links of the chain to each block of BLOCK elements while it is in registers; n:
+** elements, in whole blocks. */
 #define VALUE(v) V s##v = { 0 }; MASK k##v = { 0 };
 #define PUT(v) p[v] = s##v;
 #define LOAD(v) s##v = p[v];
@@ -227,8 +228,8 @@ static inline void FN(splat_block)(T *y, T x) {
   for (int v = 0; v < BLOCK_VECS; v++) *(V *)(y + v * PER) = FN(splat)(x);
 }
 
-/* The operands of the last n elements of a row of 'all': fewer than a block are padded with
-** zeros. */
+/* The operands for the last block of a row of 'all' elements: its last BLOCK elements or, if the
+** row is shorter, its n elements padded with zeros. */
 static void FN(last_links)(FN(link) *last, const FN(link) *link, T (*room)[BLOCK], int count,
                            int64_t n, int64_t all) {
   const int64_t first = all < BLOCK ? 0 : all - BLOCK;
@@ -252,8 +253,8 @@ static int FN(bound)(int op, T p) {
   return op;
 }
 
-/* What is left of a row after its whole blocks is computed as one padded block, before them (y may
-** be an operand). */
+/* What is left of a row after its whole blocks is computed before them, as one more block that
+** overlaps them or is padded: y may be an operand, which they overwrite. */
 static void FN(chain)(void *y_, const fl_vm_link *from, int count, int64_t rows, int64_t n,
                       int half) {
   T *y = y_, out[BLOCK], room[FL_CHAIN][BLOCK] __attribute__((aligned(64)));
@@ -368,9 +369,9 @@ static void FN(dot_cols)(void *val, const void *x_, const void *y_, int64_t rows
     _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++) v[i] += x[i] * y[i];
 }
 
-/* Sums of bf16 read from memory or, if y is not NULL, of products of two such arrays, in the same
-** order; only for f32. Four blocks are summed side by side, so that an addition need not wait for
-** the previous one. */
+/* Sums of bf16 read from memory or, if y is not NULL, of products of two such arrays, in the order
+** of 'sum'; only for f32. Four blocks are summed side by side, so that an addition need not wait
+** for the previous one. */
 #if IS_F32
 #define ALONE __asm__ volatile("" ::: "memory");            /* a short loop: no vectors */
 #define HALF_AT(p, i) FN(from_half)(*(const FN(halves) *)((p) + (i)))
@@ -452,9 +453,9 @@ static void FN(half_cols)(void *val, const void *x_, const void *y_, int64_t row
 #undef ALONE
 #endif
 
-/* Sums blocks of n elements into lanes, one block after the other: processors prefetch one stream
-** per page, and begin the next block while the additions of the previous one wait for each
-** other. */
+/* Sums (or multiplies) blocks of n elements into lanes, one block after the other: processors
+** prefetch one stream per page, and begin the next block while the additions of the previous one
+** wait for each other. */
 #define SOME(name, init, op) \
   void FL_ISA_NAME(FN(fl_some_##name))(T *lane, const T *x, int64_t blocks, int64_t n); \
   void FL_ISA_NAME(FN(fl_some_##name))(T *lane, const T *x, int64_t blocks, int64_t n) { \

@@ -95,7 +95,8 @@ static __attribute__((noinline)) void FN(side_by_side)(T lane[FL_VM_LANES][16], 
     *v = FN(tree_##name)(lane); \
     return 1; \
   }
-/* Combines a strip of QUICK columns of eight rows with the columns' extremes v. */
+/* Combines a strip of QUICK columns of eight rows with the columns' extremes v. Returns 1, and
+** changes nothing, if a NaN or the sign of a zero might matter. */
 #define QUICK_COLS(name) \
   static __attribute__((noinline)) int FN(quick_cols_##name)(T *v, const T *x, int64_t n) { \
     T lane[QUICK]; \
@@ -144,8 +145,8 @@ static __attribute__((noinline)) void FN(side_by_side)(T lane[FL_VM_LANES][16], 
   }
 /* Rows of at most 16, 16 rows at once: element l of each row is lane l. A lane without an element
 ** holds the start value, which changes nothing when it is combined with another lane. Rows of
-** exactly 16 are halved twice in place; the start value may come last, since it changes only -0.
-** Longer rows of one block: their lanes first. */
+** exactly 16 are halved as they lie; the start value may come last, since it changes only -0.
+** Longer rows of one block are first reduced to lanes. */
 #define SHORT_ROWS(name, init) \
   static __attribute__((noinline)) void FN(halve_##name)(T *v, const T *x) { \
     T half[16 * 8], quarter[16 * 4]; \
@@ -226,8 +227,8 @@ static __attribute__((noinline)) void FN(side_by_side)(T lane[FL_VM_LANES][16], 
 
 /* Reduces 16 blocks at a time and combines the results as a binary counter carries: two sums over
 ** equally many blocks become one, and at the end the remaining ones are combined, the last first.
-** 'whole': 1 if a long row may be reduced in one go, since its value does not depend on the
-** order. */
+** 'whole': an expression that reduces row r in one go where its value does not depend on the order,
+** and is 1 if it did; 0 for other ops. */
 #define ROWS_VALUE(name, whole) \
   static T FN(row_##name)(const T *x, int64_t n) { \
     T part[48], some[16]; \

@@ -1,8 +1,9 @@
 /*
-** The loader: opens the CUDA driver, NVRTC, cuBLASLt, cuFFT, cuSOLVER, cuBLAS, cuDNN and NCCL with
-** dlopen at first use and looks up every entry point of the .def files in this folder. This is the
-** only process-wide state of the library: tables filled once under a lock, then only read. Handles
-** are never closed: other contexts, and threads of the driver itself, may still be using them.
+** The loader: opens the CUDA driver, NVRTC, cuBLASLt, cuFFT, cuSOLVER, cuBLAS, cuDNN, NCCL and
+** NVML, each with dlopen at its first use, and looks up the entry points that the .def files in
+** this folder list. All contexts of the process share the tables, which are filled once under a
+** lock, then only read. Handles of dlopen are never closed: other contexts, and threads of the
+** driver itself, may still be using them.
 */
 #include "cuda/api/cudnn_api.h"
 #include "base/env.h"
@@ -68,8 +69,9 @@ static const symbol ml_symbols[] = {
 #include "cuda/api/nvml.def"
 };
 
-/* File names to try: first by the loader's search path, then where the toolkit installs; CUDA 13
-** before CUDA 12, except with a driver of CUDA 12, which can not load what CUDA 13 compiles. */
+/* File names to try, in this order: by the loader's search path, where the toolkit installs, and
+** without a version. In both places CUDA 13 comes before CUDA 12; but with a driver of CUDA 12,
+** which can not load what CUDA 13 compiles, both files of CUDA 12 are tried first. */
 #define TOOLKIT(new, old, plain) \
   { new, old, "/usr/local/cuda/lib64/" new, "/usr/local/cuda/lib64/" old, plain, NULL }
 #define TOOLKIT_FILES 5
@@ -156,7 +158,7 @@ static const char *driver_advice(void) {
   }
 }
 
-/* Opens the file. 0: it does not exist. If it exists but can not be opened, notes that reason. */
+/* Opens the file. 0: it can not be opened; l->reason tells why, of the first file that exists. */
 static int open_file(library *l, const char *file) {
   char path[512];
   const char *at = fl_machine_path(file, path, sizeof path);
@@ -228,7 +230,7 @@ static const fl_cudnn *get_dnn(const char **reason) { return table(DNN, reason);
 static const fl_nccl_api *get_nccl(const char **reason) { return table(NCCL, reason); }
 static const fl_nvml *get_ml(const char **reason) { return table(ML, reason); }
 
-/* Opens both libraries, or neither. */
+/* cuSOLVER is used with cuBLAS only, so NULL if one of the two can not be opened. */
 static const fl_cusolver *get_solver(const char **reason) {
   return opened(BLAS, reason) ? table(SOLVER, reason) : NULL;
 }

@@ -2,7 +2,7 @@
 ** What we know of the CUDA libraries: the types, constants and tables of the entry points in
 ** api.def, so that no toolkit is needed to build. spec/c/check_abi.c compares all of it with
 ** the toolkit's headers where there are any.
-** Handles are pointers to the libraries' own incomplete structs.
+** Handles are pointers to the libraries' own incomplete structs, or void * (cuBLASLt).
 */
 #ifndef FL_CUDA_API_H
 #define FL_CUDA_API_H
@@ -100,13 +100,14 @@ typedef struct fl_cuda_lib {
   const fl_blaslt *(*blaslt)(const char **reason);
   const struct fl_cufft *(*fft)(const char **reason);           /* cufft_api.h */
   const struct fl_cusolver *(*solver)(const char **reason);     /* cusolver_api.h, with cuBLAS */
-  const struct fl_cudnn *(*dnn)(const char **reason);    /* cudnn_api.h; tests may give NULL here */
-  const struct fl_nvml *(*ml)(const char **reason);       /* nvml_api.h; the same */
-  const struct fl_nccl_api *(*nccl)(const char **reason); /* nccl_api.h; the same */
+  const struct fl_cudnn *(*dnn)(const char **reason);    /* cudnn_api.h; in tests also NULL */
+  const struct fl_nvml *(*ml)(const char **reason);       /* nvml_api.h; in tests also NULL */
+  const struct fl_nccl_api *(*nccl)(const char **reason); /* nccl_api.h; in tests also NULL */
 } fl_cuda_lib;
 extern const fl_cuda_lib fl_cuda_libraries;      /* the real ones, by dlopen */
-/* For "driver", "nvrtc", "cublaslt", "cublas", "cufft", "cusolver", "cudnn", "nccl", "nvml": 1 and
-** the file that was opened, or 0 with the reason (with FL_DO) and the files that were tried. */
+/* name: "driver", "nvrtc", "cublaslt", "cublas", "cufft", "cusolver", "cudnn", "nccl" or "nvml".
+** Returns 1 and writes to text the path of the library that is open; or returns 0 and writes the
+** reason, what to do (after FL_DO), and the file names that are usually tried. */
 int fl_cuda_library_place(const char *name, char *text, size_t size);
 /* Finds a function of the library that is not in a table; *out (a function pointer) is NULL if it
 ** does not exist. */

@@ -1,7 +1,8 @@
 /* Arguments of a user kernel's launch in the driver's format. */
 #include "cuda/call/call.h"
 
-/* Sets the contents that a result at 'at' has before the launch. */
+/* Sets the contents that the result at address 'at' has before the launch: zeros (FL_KARG_OUT; a:
+** bytes) or a copy of input a (FL_KARG_COPY); a result of kind FL_KARG_RAW is left as it is. */
 static flame_status fill(fl_cuda *s, const fl_call_run *r, fl_karg_kind kind, int64_t a,
                          fl_cu_ptr at) {
   const fl_call *c = r->call;

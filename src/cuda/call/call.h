@@ -17,15 +17,15 @@ flame_status fl_cuda_bind(fl_cuda *s, const fl_call_run *r, fl_cu_ptr *pointer, 
 /* call_checked.c: runs k->checked, the version of k with checks, and waits for it. */
 flame_status fl_cuda_call_checked(fl_cuda *s, const struct fl_kfunction *k, const fl_call_run *r);
 
-/* call_count.c: turns what a weights kernel reported, read after the run, into an error
-** (driver/state.h). */
+/* call_count.c: makes an error of 'word', in which kernels/weights.cu reported bad weights of a
+** random draw; the word is read after the run (s->late in driver/state.h). */
 flame_status fl_cuda_weights_fault(fl_cuda *s, uint64_t word);
 
 /* ---- call.c, for run.c ---- */
 /* Prepares a call: queues its modules for compilation. *scratch: the bytes of scratch memory that
 ** it needs; -1: it runs on the host. */
 flame_status fl_cuda_call_prepare(fl_cuda *s, const fl_call *c, int64_t *scratch);
-/* Runs a call. text (FL_CALL_FAULT bytes) says what is wrong with the values, as a singular matrix;
-** it is empty if nothing is. */
+/* Runs a call. text (FL_CALL_FAULT bytes) says what is wrong with the values, for example that a
+** matrix is singular; it is empty if nothing is wrong. */
 flame_status fl_cuda_call_run(fl_cuda *s, const fl_call_step *t, const fl_binding *b, char *text);
 #endif

@@ -4,8 +4,8 @@
 ** and values have the same number of features, which is at most 256, and for half types, which need
 ** tensor cores, a multiple of 8. Other calls run on the host; where they would,
 ** lua/flame/ops/loss.lua records simpler operations instead of a call. How rows and columns are
-** divided is decided here and passed to the texts as definitions; it depends only on the size of a
-** head and the kind of mask.
+** divided depends only on the dtype, the size of a head and, for half types, on whether there is a
+** mask; this file decides it, and for half types passes it to the kernels' sources as definitions.
 */
 #include "cuda/call/call.h"
 #include "base/num.h"
@@ -51,8 +51,9 @@ static tiling tiling_of(const work *w, int entry) {
 
 typedef struct shape { int64_t blocks, threads, shared; } shape;
 
-/* Tensor cores: a block has tiles of 64 rows, of q or of k (backward also of dout or of v); it
-** steps through 'width' rows of the others at a time, with two stages of loads if there is room. */
+/* Tensor cores: a block has x.tiles tiles of 64 rows of q (KEYS: of k), and backward also of dout
+** (KEYS: of v). It steps through k and v (KEYS: through q and dout), x.width rows at a time, with
+** two stages of loads for heads of at most 128. DELTA has 'lanes' threads per row instead. */
 static shape half_shape(const work *w, int entry) {
   const fl_attention *a = &w->a;
   const tiling x = tiling_of(w, entry);

@@ -1,9 +1,10 @@
 /*
-** User kernels with their checks compiled in (kernel/text/text_check.h, kernels/check.cu): a cell
-** for each element that is written, a structure for each block that waits, a record for the
-** first fault. The blocks run in waves (a part of the grid at a time), so that their memory is
-** bounded; between two waves the record is read, and a fault ends the launch with the same message
-** as on the CPU.
+** User kernels with their checks compiled in (kernel/text/text_check.h, kernels/check.cu): memory
+** has a cell for each element of shared arrays and of arrays that the kernel may write, a struct
+** block for each block if the kernel has barriers, shuffles or votes, and one record for the first
+** fault. The blocks run in waves (a part of the grid at a time), so that their memory is bounded;
+** between two waves the record is read, and a fault ends the launch with the same message as on the
+** CPU.
 */
 #include "cuda/call/call.h"
 #include "kernel/text/text_check.h"
@@ -35,8 +36,8 @@ typedef struct launch {
   fl_cu_function f;
   fl_cu_ptr pointer[FL_KP_MAX_ARGS], table;
   void *param[FL_KP_MAX_ARGS + 1];
-  void *cells, *wave_memory, *fixed;   /* cells of global arrays; memory of blocks; record and
-                                       ** tables */
+  void *cells, *wave_memory, *fixed;   /* cells: of global arrays; wave_memory: of the
+                                       ** blocks of a wave; fixed: record and tables */
   check head;
   array arrays[FL_KP_MAX_ARGS];
   int64_t blocks, wave, cells_bytes, block_bytes, shared_bytes;

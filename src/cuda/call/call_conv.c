@@ -1,7 +1,7 @@
 /*
 ** Convolutions and pooling on a CUDA device: a few by kernels/direct.cu, the others by cuDNN if it
 ** supports them (cudnn.c), else by the implicit products of kernels/conv.cu; pooling by
-** kernels/pool.cu. Parameter structs are fl_conv and fl_pooling, unchanged.
+** kernels/pool.cu. The kernels take the structs fl_conv and fl_pooling as they are.
 */
 #include "cuda/call/call.h"
 #include "cuda/call/conv_direct.h"
@@ -30,7 +30,7 @@ static void defines_of(int dtype, int index, char out[DEFINES]) {
 
 /* ---- convolution ---- */
 
-/* Has no sum of the convolution any terms? Then the result is empty or zeros. */
+/* Are all sums of the convolution without terms? Then the result has no elements or only zeros. */
 static int is_idle(const fl_call *c) {
   return c->numel == 0 || c->in_numel[0] == 0 || c->in_numel[1] == 0;
 }
@@ -126,7 +126,7 @@ static void pool_defines(const fl_call *c, char out[DEFINES]) {
 }
 
 /* n / d = (the upper 32 bits of n m, plus n) >> s in kernels/pool.cu, for 0 <= n < 2^31 and d <
-** 2^31; with larger d positions are wide, and real divisions are used. */
+** 2^31; with larger d positions have 64 bits, and real divisions are used. */
 typedef struct divider { uint32_t d, m, s; } divider;
 static divider divider_of(int64_t d) {
   if (d < 1 || d > INT32_MAX) return (divider){ 0, 0, 0 };

@@ -1,11 +1,12 @@
 /*
-** Fourier transforms on a CUDA device, by cuFFT where it is installed (cufft.h). Signals whose
-** layout it can not read, signals that are cut or padded, and half spectra (which it destroys) are
-** copied to rows in scratch; the factor is applied by that copy, or in place.
+** Fourier transforms on a CUDA device, by cuFFT where it is installed (cufft.h). Inputs that are
+** padded or whose layout it can not read, and half spectra (which it destroys), are first copied to
+** rows in scratch; outputs that are cut or whose layout it can not write are copied from rows in
+** scratch. One of these copies, or else a pass in place, applies the norm's factor.
 **
 ** Without cuFFT kernels/fft.cu does any length whose transform, or convolution with a chirp, fits
-** 64 KiB of shared memory, and powers of two up to the square of that; others run on the host. The
-** choice depends only on sizes and on whether there is a library.
+** 64 KiB of shared memory, and powers of two up to the square of the longest of these; others run
+** on the host. The choice depends only on sizes, the dtype and whether there is a library.
 */
 #include "cuda/call/call.h"
 #include "cuda/library/cufft.h"
@@ -161,8 +162,8 @@ static flame_status run_library(fl_cuda *s, const fl_call_run *r, library *b) {
 
 /* ---- by our own kernels ---- */
 
-/* Number of signals of length m per block: enough to be efficient, and at least 'side', which are
-** adjacent in memory, as far as they fit. */
+/* Number of signals of length m per block: enough to be efficient and at least 'side' (so many are
+** adjacent in memory), or fewer if these do not fit shared memory. */
 static int64_t pack_of(const fl_call *c, int64_t m, int64_t side) {
   const int64_t room = ROOM / pair_size(c), wish = m < 1024 ? 1024 / m : 1,
                 want = wish > side ? wish : side;

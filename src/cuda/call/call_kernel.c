@@ -1,7 +1,7 @@
 /*
 ** User kernels on a CUDA device: compiled as given (module.c), launched with the arguments that the
-** call describes (kernel/function.h). Results are filled before the launch, on the same stream,
-** with zeros or with a copy of an input.
+** call describes (kernel/function.h). Before the launch results are filled on the same
+** stream, with zeros or with a copy of an input, or (FL_KARG_RAW) are left as they are.
 */
 #include "cuda/call/ordered.h"
 #include <stdio.h>
@@ -42,8 +42,8 @@ static flame_status start(fl_cuda *s, const fl_kfunction *k, fl_cu_function f, c
 
 /* ---- batches ---- */
 
-/* Bytes from the part of argument i for one launch of a batch to that for the next; 0: all launches
-** share it, or it is not a pointer. */
+/* Bytes of argument i from the part that one element of the batch uses to the part of the next; 0:
+** all elements of the batch share the argument, or it is not a pointer. */
 static int64_t step_of(const fl_call *c, int i) {
   int64_t a, b;
   const fl_karg_kind kind = fl_karg_of(c, i, &a, &b);
@@ -52,8 +52,8 @@ static int64_t step_of(const fl_call *c, int i) {
   return c->in_numel[a] * fl_dtype_size(c->in_dtype[a]) / c->p[FL_KP_BATCH];
 }
 
-/* Launches the parts of a batch, as many at a time as a grid can have along z. n: index of the last
-** parameter. */
+/* Launches a batch, as many of its elements at a time as a grid can hold along z. n: index of the
+** parameter that describes the batch, the last one. */
 static flame_status launch_parts(fl_cuda *s, fl_cu_function f, const fl_call *c, const shape *x,
                                  fl_cu_ptr *pointer, void **param, int n) {
   enum { MOST_Z = 65535 };
@@ -73,7 +73,8 @@ static flame_status launch_parts(fl_cuda *s, fl_cu_function f, const fl_call *c,
   return e;
 }
 
-/* Runs a call that is no batch, or a whole batch by the kernel made for batches (k->batched). */
+/* Runs a call that is no batch (also one element of a batch), or a whole batch by k->batched, the
+** kernel made for batches. */
 static flame_status run_one(fl_cuda *s, const fl_call_run *r) {
   const fl_call *c = r->call;
   const fl_kfunction *k = function_of(c);
@@ -127,8 +128,8 @@ static flame_status measure(fl_cuda *s, fl_kfunction *k, fl_cu_function f) {
   return e;
 }
 
-/* A binary can not be checked and runs as it is; since the user asked for checks, this is
-** reported. */
+/* Reports that a kernel runs without the checks that the user asked for: it is a binary, its blocks
+** meet at a barrier of the grid, or its source has something that can not be checked. */
 static void say_unchecked(const fl_kfunction *k) {
   char text[480] = "it is a binary";
   if (!k->binary && k->f->has_body)

@@ -1,8 +1,8 @@
 /*
-** Calls on matrices on a CUDA device, by cuSOLVER and cuBLAS (cusolver_work.h). Without them, and
-** for what they do not support, the call runs on the host (host.c). Statuses stay on the device
-** until all matrices are done: then one number is read, and the message names the same matrix as on
-** the CPU.
+** Calls on matrices on a CUDA device, by cuSOLVER and cuBLAS (cusolver_work.h), or for small QR and
+** SVD by kernels/linalg.cu. Without the libraries, and for what they do not support, the call runs
+** on the host (host.c). Statuses stay on the device until all matrices are done: then one number is
+** read, and the message names the same matrix as on the CPU.
 */
 #include "cuda/call/cusolver_work.h"
 #include "base/num.h"
@@ -178,7 +178,8 @@ static int64_t carve(fl_linalg_work *w, char *base) {
   return at;
 }
 
-/* Asks the library how much memory it needs; the answer is kept under the call's integers. */
+/* Asks the library how much memory it needs; the answer is kept for later calls with the
+** same kind, dtype and integers. */
 static flame_status ask(fl_linalg_work *w) {
   int64_t key[12] = { w->c->kind, w->c->dtype };
   memcpy(key + 2, w->c->p, 10 * sizeof *key);

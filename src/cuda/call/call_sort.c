@@ -113,8 +113,8 @@ static flame_status find_starts(const plan *p, const void *x, void *keys, void *
   return e == FLAME_OK ? start(p, "sort_starts", p->rows * p->passes, 256, summing) : e;
 }
 
-/* Sorts long rows: positions into out, values (NULL: none); scratch: long_bytes bytes. keys0 and
-** at0 NULL: they are made from x. */
+/* Sorts long rows: writes positions to out, and values to 'values' unless that is NULL. scratch has
+** long_bytes(p) bytes. keys0 and at0 are the keys and their positions; NULL: made from x. */
 static flame_status long_rows(const plan *p, const void *x, void *keys0, void *at0, void *out,
                               void *values, char *scratch) {
   const int64_t numel = p->rows * p->n;

@@ -13,8 +13,8 @@ static int is_flat(const fl_conv *v) {
   return v->in[0] == 1 && v->k[0] == 1 && v->out[0] == 1 && v->pad[0] == 0;
 }
 
-/* Is the convolution depthwise (one channel per group), with strides, and with positions that fit
-** an int? */
+/* Is the convolution depthwise (one channel per group) along two axes, with strides, a small
+** window without dilation, and positions that fit an int? */
 static int takes_depthwise(const fl_conv *v) {
   return is_flat(v) && v->groups == v->c && v->o == v->c && v->c > 1 && v->k[1] <= LONGEST &&
          v->k[2] <= LONGEST && v->dil[1] == 1 && v->dil[2] == 1 &&
@@ -43,8 +43,9 @@ int fl_direct_takes(const fl_call *c) {
                                         : takes_depthwise(&v);
 }
 
-/* How a weight's gradient is divided: numbers of blocks of rows and of blocks of outputs; the sum
-** is divided into 'shares' of 'lines' lines of the output each. */
+/* How a weight's gradient is divided. rows, outputs: numbers of blocks of ROWS rows (channel and
+** first two axes of the window) and of ROWS output channels; the sum is divided into 'shares' of
+** 'lines' lines of the output each. */
 typedef struct cut { int64_t rows, outputs, lines, shares; } cut;
 static cut cut_of(const fl_conv *v) {
   const int64_t all = v->n * v->out[0] * v->out[1];

@@ -5,7 +5,8 @@
 **   solve        factors of the transpose solve for the matrix when asked for their transpose; a
 **                right-hand side of several columns is transposed before and after. Large systems
 **                are solved with both triangles, from the right, and their rows are permuted
-**   triangular   x' times the triangle from the right; of one column, the transpose from the left
+**   triangular   the right-hand side, seen transposed, is solved with the triangle from the right;
+**                one column, its own transpose, with the transposed triangle from the left
 **   cholesky     the lower triangle, as the library is slow with the upper one: the matrix is
 **                transposed before and after, but not for an upper factor
 **   lu           rows are pivoted, so the matrix is transposed
@@ -95,7 +96,7 @@ static flame_status triangle_from_right(const fl_linalg_work *w, fl_sol_fill fil
 }
 
 /* Solves for b (n, k), row-major, in w->b with both triangles of w->a, then permutes the rows by
-** matrix i's pivots. */
+** matrix i's pivots: the result is x. */
 static flame_status by_triangles(const fl_linalg_work *w, int64_t i, int64_t k, char *x) {
   int64_t n = w->f.n, rows = k;
   int is64 = 1;
@@ -244,7 +245,7 @@ static flame_status cholesky_batch(const fl_linalg_work *w, char *a) {
              "potrfBatched");
 }
 
-/* Factors matrix i, or all matrices; 'a' holds them column-major. */
+/* Factors matrix i, or (FL_WAY_BATCH) all matrices; 'a' is the first of them, column-major. */
 static flame_status cholesky_some(const fl_linalg_work *w, int64_t i, char *a) {
   const int64_t n = w->f.n;
   if (w->way == FL_WAY_BATCH) return cholesky_batch(w, a);

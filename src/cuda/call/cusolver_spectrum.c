@@ -1,6 +1,7 @@
 /*
-** Orthogonal factors, singular values and eigenvalues on a CUDA device (cusolver_work.h). Matrices
-** that fit shared memory are factored by kernels/linalg.cu, with one block per matrix. Otherwise
+** Orthogonal factors, singular values and eigenvalues on a CUDA device (cusolver_work.h). For qr
+** and svd, small matrices that fit shared memory are factored by kernels/linalg.cu, with one block
+** per matrix. Otherwise
 **   qr     the matrix is transposed, factored (geqrf, orgqr), and both factors are transposed back
 **   svd    by Jacobi's method (gesvdj) of the transpose, so U and V are exchanged: its U, column-
 **          major, is our V' as it is; its V is transposed

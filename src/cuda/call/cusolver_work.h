@@ -28,8 +28,8 @@ typedef struct fl_linalg_work {
   int64_t width;               /* bytes per element */
   fl_sol_type type;
   fl_linalg_way way;
-  int64_t shared;              /* SMALL: bytes of shared memory … */
-  unsigned threads;            /* … and threads per block */
+  int64_t shared;              /* SMALL: bytes of shared memory of a block */
+  unsigned threads;            /* SMALL: threads of a block */
   int lanes;                   /* threads per pair of columns in svd_small */
   const char *x, *y;           /* the call's inputs */
   char *part[3];               /* the parts of its result */
@@ -50,7 +50,8 @@ flame_status fl_linalg_ask_spectrum(fl_linalg_work *w);
 flame_status fl_linalg_run_factor(fl_linalg_work *w);
 flame_status fl_linalg_run_spectrum(fl_linalg_work *w);
 
-/* Launches an entry of kernels/linalg.cu; items: number of threads that have work to do. */
+/* Launches an entry of kernels/linalg.cu; items: number of items of work, over which
+** the threads loop. */
 flame_status fl_linalg_start(const fl_linalg_work *w, const char *entry, int64_t items,
                              void **params);
 /* one block per matrix */

@@ -1,8 +1,9 @@
 /*
-** Gradient sums of user kernels that do not depend on the order of the threads. The derived
-** kernel is launched twice: the first finds the largest magnitude of each sum, the second adds
-** integers scaled by it (kernel/text/text.c); kernels/ordered.cu turns these into floats. 48 bits
-** below the largest summand are kept for f32, 61 for f64.
+** Sums of gradients of user kernels, made so that they do not depend on the order of the threads.
+** The derived kernel is launched twice: the first launch finds, for each parameter, the largest
+** magnitude of a summand, the second adds integers scaled by it (kernel/text/text.c);
+** kernels/ordered.cu turns these into floats. 48 bits below the largest summand are kept for f32,
+** 61 for f64.
 */
 #include "cuda/call/ordered.h"
 #include <string.h>

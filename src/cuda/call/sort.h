@@ -7,14 +7,14 @@
 
 enum { FL_SORT_DEFINES = 96, FL_SORT_BLOCKS = 792 };    /* 2 * 3 for each of 132 multiprocessors */
 
-/* Queue 'blocks' blocks of 'threads' threads of an entry of kernels/<file>. */
+/* Queues 'blocks' blocks of 'threads' threads of an entry of kernels/<file>. */
 flame_status fl_sort_launch(fl_cuda *s, const char *file, const char *defines, const char *entry,
                             int64_t blocks, unsigned threads, void **params);
-/* The definitions that precede sort.cu for elements of dtype; count.cu needs HALF too. */
+/* Writes the definitions that precede kernels/sort.cu for elements of dtype. */
 void fl_sort_defines(int dtype, char out[FL_SORT_DEFINES]);
 /* Divides rows of n elements into *chunks chunks of *chunk elements, a multiple of 'tile', so that
-** there are about FL_SORT_BLOCKS in all. Depends only on sizes, so it is the same on every
-** device. */
+** all rows together have at most FL_SORT_BLOCKS chunks, or one each. Depends only on sizes, so it
+** is the same on every device. */
 void fl_sort_cut(int64_t rows, int64_t n, int64_t tile, int64_t *chunk, int64_t *chunks);
 
 /* Number of blocks with one thread per item, at most 65535, since the kernel loops over the items

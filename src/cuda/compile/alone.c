@@ -29,7 +29,8 @@ int64_t fl_cuda_kept_choice(flame_context *c, const char *key, size_t bytes, int
   return value;
 }
 
-/* Compiles the kernel's text for sm_90. 0: NVRTC is missing; otherwise *p must be destroyed. */
+/* Compiles the kernel's text for sm_90. 0: NVRTC is missing or makes no program of the text;
+** otherwise *result tells the outcome, and *p must be destroyed. */
 static int compile(const fl_nvrtc *rtc, const fl_kfunction *k, fl_rtc_program *p,
                    fl_rtc_result *result) {
   const char *option[24] = { "--gpu-architecture=sm_90", "-default-device" };

@@ -1,7 +1,7 @@
 /*
-** What user kernels may include although NVRTC has no system headers: the names below. The C
-** headers all have one short text; those of C++ another, which includes it. Headers of the toolkit
-** (cuda_fp16.h, …) are looked for where it is installed.
+** What user kernels may include although NVRTC has no system headers: those named in
+** fl_header_names. The C headers all have one short text; those of C++ another, which includes it.
+** Headers of the toolkit (cuda_fp16.h, …) are looked for where it is installed.
 */
 #ifndef FL_CUDA_HEADERS_H
 #define FL_CUDA_HEADERS_H

@@ -1,8 +1,9 @@
 /*
-** Compiled kernels, found by a key (the bytes of fl_text_key): in memory as long as the context
-** exists, on disk (cache.c), or compiled now (nvrtc.c). Needed kernels are queued first and built
-** together, so that they compile in parallel. Text is made only for a kernel that is not in memory.
-** The hand-written kernels of kernels/steps.cu are further modules, each for one dtype.
+** Compiled kernels, found by a key (of a generated kernel: the bytes of fl_text_key): in memory as
+** long as the context exists, on disk (cache.c), or compiled now (nvrtc.c). Needed kernels are
+** queued first and built together, so that they compile in parallel. Text is made only for a kernel
+** that is not in memory. Other modules hold the hand-written kernels of kernels/steps.cu, one
+** module for each dtype, other files of kernels/, and the user's kernels.
 */
 #include "base/nvtx.h"
 #include "cuda/driver/explain.h"
@@ -19,8 +20,8 @@ struct fl_module {
   uint64_t hash;
   fl_cu_module handle;                  /* NULL: not built */
   fl_cu_function function;              /* of a kernel */
-  char *text;                           /* source while queued … */
-  size_t text_bytes;                    /* … with its zero */
+  char *text;                           /* source, while queued */
+  size_t text_bytes;                    /* of text, with its zero */
   void *image;                          /* cubin while being built */
   size_t image_bytes;
   uint8_t digest[32];                   /* disk key */
@@ -176,8 +177,8 @@ static int unwanted(const char *line, size_t n, const char *entry) {
   return 0;
 }
 
-/* NVRTC takes many seconds for all dtypes at once, so a module has the kernels of one dtype
-** only. */
+/* Appends the text of steps.cu without the lines for other dtypes than that of 'entry', since NVRTC
+** takes many seconds for all dtypes at once. */
 static void put_steps(const char *text, const char *entry, fl_text *out) {
   while (*text) {
     const char *end = strchr(text, '\n');

@@ -14,8 +14,9 @@ void fl_modules_close(fl_cuda *s, int host_only);
 /* The module of a kernel: one that exists, or a new one, queued for fl_modules_build. NULL: an
 ** error is set in the context. */
 fl_module *fl_modules_kernel(fl_cuda *s, const fl_kernel *k, int multi);
-/* The module of kernels/steps.cu that has this entry point, or a new one, queued. entry: the last
-** of those that a step launches. NULL: an error is set. */
+/* The module of kernels/steps.cu that has this entry point, or a new one, queued. entry: of the
+** entry points that a step launches, the last; its name ends in the dtype. NULL: an error is
+** set. */
 fl_module *fl_modules_steps(fl_cuda *s, const char *entry);
 /* Builds all queued modules; after a failure none of them remains. */
 flame_status fl_modules_build(fl_cuda *s);
@@ -25,13 +26,13 @@ fl_cu_function fl_module_function(const fl_module *m);    /* the function of a k
 flame_status fl_module_entry(fl_cuda *s, const fl_module *m, const char *name,
                              fl_cu_function *f);
 
-/* Kernels are texts of kernels/, compiled with 'defines' (lines of "#define …\n", may be empty)
-** before them, so that one compilation holds one dtype. prelude: the math of tensor/math.h and
-** kernels/prelude.cu come first. file: a name, or several separated by spaces, one after the other
-** in one program. Queues it for compilation; 0: error kept. */
+/* Queues a program for compilation, made of files of kernels/. file: a name, or several separated
+** by spaces, which follow one another. defines (lines of "#define …\n", may be empty) come before
+** all files, so that one compilation holds one dtype; if prelude is 1 the math of tensor/math.h and
+** kernels/prelude.cu come next. 0: it failed, the context has the error. */
 int fl_cuda_want_file(fl_cuda *s, const char *file, const char *defines, int prelude);
-/* When a step runs: finds an entry point of a program that fl_cuda_want_file has queued; *f can be
-** launched. */
+/* When a step runs: finds an entry point of a program that fl_cuda_want_file has queued and that is
+** built; *f can be launched. */
 flame_status fl_cuda_file_entry(fl_cuda *s, const char *file, const char *defines, int prelude,
                                 const char *entry, fl_cu_function *f);
 /* Like fl_cuda_want_file and fl_cuda_file_entry, for user kernels. Errors name the line of the
@@ -48,15 +49,15 @@ typedef struct fl_compile {     /* one program */
   uint8_t user;                 /* a user's text: an error message is the compiler's log */
   fl_rtc_program program;
   fl_rtc_result result;
-  uint8_t made, done;           /* the program was created; a worker has compiled it or is doing
-                                ** so */
+  uint8_t made, done;           /* made: the program was created; done: it was compiled, with
+                                ** success or without */
 } fl_compile;
 flame_status fl_nvrtc_open(fl_cuda *s);
 enum { FL_NVRTC_OPTIONS = 8 };
 /* Collects the options, NULL-terminated; arch gets the text of --gpu-architecture. */
 void fl_nvrtc_options(const fl_cuda *s, char arch[40], const char *option[FL_NVRTC_OPTIONS]);
-/* Compiles all jobs, with helping threads. *job.result has the results; FLAME_INTERRUPTED: some are
-** not done. */
+/* Compiles the n jobs, with helping threads; job[i].result has the results. FLAME_INTERRUPTED: some
+** are not done. */
 flame_status fl_nvrtc_compile(fl_cuda *s, fl_compile *job, int n);
 /* The cubin, in memory of s->mem; NULL: an error is set, with the compiler's log. */
 void *fl_nvrtc_cubin(fl_cuda *s, fl_compile *job, size_t *size);

@@ -1,9 +1,9 @@
 /*
-** Compiling kernel text with NVRTC, several programs at once. Workers see the text, the
-** options and the table of entry points, nothing else: no context, no counted memory, no
-** node. What needs those (sizes, cubins, logs) is fetched by the caller's thread after they
-** have been joined. After an interrupt no further programs are handed out; one that is being
-** compiled can not be stopped and is waited for.
+** Compiling kernel text with NVRTC, several programs at once. Workers see the text, the options and
+** the table of entry points, nothing else: no context of the project and none of the memory that it
+** counts. What needs these (cubins, logs of errors) is fetched by the caller's thread after the
+** workers have been joined. After an interrupt no further programs are handed out; one that is
+** being compiled can not be stopped and is waited for.
 */
 #include "base/nvtx.h"
 #include "base/signals.h"
@@ -83,7 +83,8 @@ static int spilled(const fl_nvrtc *rtc, fl_rtc_program program) {
 }
 
 /* Compiles a program; again with a lower FL_TEXT_BLOCKS (blocks that a multiprocessor should hold)
-** if registers are spilled, which costs a row kernel more than fewer blocks at a time. */
+** if more than MOST_SPILLED bytes of registers are spilled, which costs a row kernel more than
+** fewer blocks at a time. */
 static void compile_one(crew *w, fl_compile *j) {
   static const char define[] = "#define " FL_TEXT_BLOCKS " ";
   const char *option[FL_NVRTC_OPTIONS + 1], *set = j->user ? NULL : strstr(j->text, define);
@@ -131,8 +132,8 @@ static int start(crew *w, pthread_t *thread, int want) {
   return n;
 }
 
-/* Must compilation stop? A pending signal is delivered after it has stopped, and its handler
-** reports it. */
+/* Makes the workers stop if the user has interrupted (then returns the error) or a signal is
+** pending, which is delivered after they have stopped. */
 static flame_status look(fl_cuda *s, crew *w, const sigset_t *mask) {
   const flame_status e = fl_cuda_poll(s);
   if (e != FLAME_OK || fl_signals_pending(mask)) atomic_store(&w->stop, 1);

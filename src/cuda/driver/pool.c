@@ -208,7 +208,8 @@ static fl_block *segment_or_trim(fl_pool *p, int large, int64_t size, fl_cu_resu
 
 static int possible(int64_t bytes) { return bytes >= 0 && bytes <= INT64_MAX / 4; }
 
-/* Hand out a block that is in no bin. */
+/* Notes that block b, which is in no bin, is in use, and returns its address. A caching pool first
+** cuts off what b has beyond 'size'. */
 static void *hand_out(fl_pool *p, fl_block *b, int64_t size) {
   if (p->cached) split(p, b, size);
   use(p, b);

@@ -28,7 +28,8 @@ typedef struct fl_pool {
 int fl_cuda_pool_open(fl_pool *p, fl_mem *m, const fl_driver *cu, fl_cu_stream stream,
                       int cached);
 /* Allocates device memory. NULL: *r says why (FL_CU_OUT_OF_MEMORY also when host memory is out).
-** The driver's context is current in all of these functions but fl_cuda_pool_take and _take_at. */
+** The driver's context is current in all functions of this file but fl_cuda_pool_take, _take_at
+** and, of a caching pool, _free. */
 void *fl_cuda_pool_alloc(fl_pool *p, int64_t bytes, fl_cu_result *r);
 /* Like fl_cuda_pool_alloc, but only from cached blocks: it calls no driver function and needs no
 ** context. */

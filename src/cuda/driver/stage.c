@@ -31,8 +31,8 @@ void fl_stage_close(fl_cuda *s) {
 static char *slot_at(const fl_stage *g,
                      int slot) { return g->at + (int64_t)slot * FL_STAGE_BYTES; }
 
-/* Marks the slot as used by everything queued so far. If the event can not be recorded, nothing
-** would protect the copy that is under way, so it is waited for. */
+/* Marks the slot as in use until all work queued so far is done. If the event can not be recorded,
+** nothing would protect the copy that is under way, so it is waited for. */
 static flame_status mark(fl_cuda *s, int slot) {
   const flame_status e =
     fl_cuda_check(s, s->cu->EventRecord(s->stage.event[slot], s->stream),

@@ -2,7 +2,7 @@
 ** The CUDA device's own state, and what driver.c, stage.c and soon.c offer. Folders of cuda/, each
 ** of which uses those before it:
 **   api/      the libraries' types and entry points, and the loader
-**   text/     CUDA text of generated kernels; pure
+**   text/     CUDA text of generated kernels; calls no driver
 **   driver/   state, errors, waiting, launches (driver.c), memory (pool.c), copies through a pinned
 **             ring (stage.c), results that are read soon (soon.c), compiled kernels on disk
 **             (cache.c)
@@ -29,8 +29,8 @@ typedef struct fl_stage {               /* ring of pinned slots */
   char *at;                             /* FL_STAGE_SLOTS * FL_STAGE_BYTES */
   fl_cu_event event[FL_STAGE_SLOTS];    /* last copy of the slot */
   uint8_t busy[FL_STAGE_SLOTS];         /* the event was recorded and has not been seen to pass */
-  int slot;                             /* now being filled … */
-  int64_t used;                         /* … up to here */
+  int slot;                             /* the slot that is being filled */
+  int64_t used;                         /* bytes of it that are filled */
 } fl_stage;
 
 typedef struct fl_module fl_module;
@@ -61,11 +61,11 @@ enum { FL_SOON_BYTES = 4096, FL_SOON_SLOTS = 2 * FL_PLAN_READS, FL_SOON_RUNS = 4
 typedef struct fl_soon {
   char *host;                     /* pinned, FL_SOON_BYTES */
   fl_cu_event there;
-  const char *from;               /* device address of the source of 'host' … */
+  const char *from;               /* device address of the source of 'host' */
   int64_t bytes;                  /* number of bytes at 'from'; 0: none, or the value has changed */
 } fl_soon;
 
-/* A run, from which the device learns which results are read. */
+/* A run of 'plan', kept to learn which of its results are read. out: the results' addresses. */
 typedef struct fl_ran {
   struct fl_plan *plan;           /* NULL: none, or it was freed */
   struct { void **at; int64_t n, cap; } out;
@@ -99,16 +99,16 @@ typedef struct fl_cuda {
   fl_modules modules;
   fl_blas blas;
   struct fl_dnn *dnn;             /* cudnn.c; NULL: not used yet */
-  struct fl_cufft_state *fft;     /* cufft.c; the same */
-  struct fl_solver *solver;       /* cusolver.c; the same */
-  struct fl_nccl *nccl;           /* nccl.c; the same */
+  struct fl_cufft_state *fft;     /* cufft.c; NULL: not used yet */
+  struct fl_solver *solver;       /* cusolver.c; NULL: not used yet */
+  struct fl_nccl *nccl;           /* nccl.c; NULL: not used yet */
   /* Called from time to time while the host waits for work that involves other processes; NULL:
   ** there is none. An error ends the wait. */
   flame_status (*watch)(struct fl_cuda *s);
   /* the prepared data of all plans, so that it can be released when the device is closed */
   fl_prepared *prepared;
-  fl_replay *replays;             /* the same */
-  uint64_t epoch;                 /* number of times that the memory below has moved */
+  fl_replay *replays;             /* those of all plans, for the same purpose */
+  uint64_t epoch;                 /* how often scratch, counters or scalars have moved */
   uint8_t capturing;              /* fl_capture */
   void *scratch;                  /* shared by all launches, which use it in turn */
   int64_t scratch_bytes;
@@ -121,9 +121,9 @@ typedef struct fl_cuda {
   fl_cu_event checked;            /* passes after the copy of the run's last checks */
   /* the copy of the checks is queued, or made, and was not read yet */
   uint8_t fault_pending;
-  int32_t first_check;            /* of a run whose checks are read later: its first that checks */
-  fl_soon soon[FL_SOON_SLOTS];    /* a ring, as … */
-  fl_ran ran[FL_SOON_RUNS];       /* … this is */
+  int32_t first_check;            /* first step that checks, of a run whose checks are read later */
+  fl_soon soon[FL_SOON_SLOTS];    /* a ring */
+  fl_ran ran[FL_SOON_RUNS];       /* a ring */
   uint32_t soon_turn, ran_turn;   /* number of those that were made */
   uint8_t late_pending;           /* a call was queued that may report after its run */
   void *late;                /* FL_LATE_NONE, or a report (device memory, after the fault record) */

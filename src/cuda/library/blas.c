@@ -1,7 +1,7 @@
 /*
 ** Matrix products by cuBLASLt: f32 (with TF32 where FLAME_TF32 asks for it), f64, and half types
-** with sums in f32 that are rounded once. Ours are row-major, the library's column-major: C = A B
-** is computed as C' = B' A' (the transposes cost nothing), so its first operand is our B.
+** with sums in f32 that are rounded once. Our matrices are row-major, the library's column-major: C
+** = A B is computed as C' = B' A' (the transposes cost nothing), so its first operand is our B.
 ** Descriptors and algorithms are cached by shape, strides and alignment. The algorithm is the
 ** heuristic's first answer or, for large products with FLAME_TUNE, the fastest of its answers.
 ** steps.cu does products that the library can not do (integers, irregular strides, no library),
@@ -209,7 +209,7 @@ static flame_status find(fl_cuda *s, const fl_blas_call *x, fl_gemm **out) {
   return FLAME_OK;
 }
 
-/* Open the library once; a machine without it uses our own kernels. */
+/* Opens the library once; a machine without it uses our own kernels. */
 static flame_status open_library(fl_cuda *s) {
   fl_blas *q = &s->blas;
   if (q->tried) return FLAME_OK;
@@ -236,7 +236,7 @@ static int empty(const fl_matmul *m) {
 /* ---- pitch ---- */
 
 /* A matrix in column-major form, as it is and as the library gets it: with longer columns, and more
-** of them. take: the two differ. */
+** of them. take: such a padded copy is used. */
 typedef struct pitched { int64_t length, count, ld, to_length, to_count; int take; } pitched;
 
 static pitched pitched_of(int64_t length, int64_t count, int64_t ld, int wanted) {

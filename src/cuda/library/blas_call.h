@@ -6,8 +6,9 @@
 
 enum { FL_BLAS_SPACE = 32 << 20 };          /* bytes of the library's workspace */
 
-/* One library call: operands in its order, so 'a' is our B. Compared bytewise. bias, ADDED: the
-** library adds it; SUMS: the library computes sums in f32, and we add it. */
+/* A call of the library, with the operands in its order, so 'a' is our B; such structs are compared
+** bytewise. Values of bias: PLAIN, there is none; ADDED, the library adds it; SUMS, the library
+** computes sums in f32, and we add it. */
 enum { FL_BLAS_PLAIN, FL_BLAS_ADDED, FL_BLAS_SUMS };
 typedef struct fl_blas_call {
   int32_t dtype, ta, tb, batch;

@@ -27,7 +27,8 @@ static fl_dnn_item new_tensor(fl_dnn_maker *m, int which, int type, int64_t n, i
 }
 
 /* The padding after an axis with which cuDNN's result has our size: the same as before the axis, or
-** as much as is needed; -1: no padding gives that size. */
+** as much as is needed; -1: no padding gives that size, or the padding before the axis is
+** negative. */
 static int64_t padding_behind(const fl_conv *v, int a) {
   const int64_t span = v->dil[a] * (v->k[a] - 1) + 1;
   const int64_t needed = (v->out[a] - 1) * v->stride[a] + span - v->in[a] - v->pad[a];

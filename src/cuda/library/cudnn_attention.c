@@ -63,7 +63,8 @@ static fl_dnn_item stored(graph *g, int role, int type, const int64_t *size, con
   strides_of(size, over, stride);
   return fl_dnn_tensor(&g->m, FL_DNN_STORED, role, type, 4, size, stride);
 }
-/* k or v with its last axes exchanged, as an operand of a product with rows of keys. */
+/* k or v with its last two axes exchanged: the right operand of the product of q and k', or of dout
+** and v'. */
 static fl_dnn_item exchanged(graph *g, int role, const int64_t *over) {
   int64_t stride[4];
   strides_of(g->keys, over, stride);
@@ -155,7 +156,8 @@ static fl_dnn_item by_keys(graph *g, fl_dnn_item x) {
                                      (int64_t[]){ g->h * t * s, t * s, 1, s }));
 }
 
-/* Scores in which hidden ones are -inf. The engines recognise this order of operations. */
+/* The scores; with a causal mask hidden ones (keys after the query) become -inf. The engines
+** recognise this order of operations. */
 static fl_dnn_item hide(graph *g, fl_dnn_item x) {
   if (!g->a->causal) return x;
   fl_dnn_item least = number(g, LEAST), at[2];

@@ -87,7 +87,8 @@ static int is_exact(const fl_cudnn *lib, fl_dnn_item config, int dtype, int free
   return exact;
 }
 
-/* Makes the plan of an engine's configuration, if it can be made within bounds. */
+/* Makes the plan of an engine's configuration. 0: it can not be made, or needs more than SPACE_MAX
+** bytes of workspace. */
 static int try_plan(fl_dnn_plan *p, fl_dnn_handle h, fl_dnn_item config) {
   fl_dnn_item plan = NULL;
   int64_t n = 0, space = 0;

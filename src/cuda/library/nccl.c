@@ -31,7 +31,8 @@ static int type_of(int dtype) {
   }
 }
 
-/* Can the library compute what this rank needs? Its maximum ignores NaN, ours does not. */
+/* Can the library do this collective? Of floats it takes no maximum or minimum, since its own
+** ignore NaN and ours do not. */
 static int takes(const fl_call *k) {
   const int64_t reduce = k->p[FL_COLLECT_REDUCE];
   if (k->p[FL_COLLECT_WHAT] == FL_COLLECT_BARRIER) return 0;
@@ -68,8 +69,8 @@ static void harvest(fl_cuda *s, fl_nccl *q) {
   s->watch = NULL;
 }
 
-/* Keeps, as an error at the line of the running collective, the reason why the group (of processes)
-** broke. */
+/* Sets the context's error, at the script's line of the running collective: 'fault', the reason why
+** the group of processes broke; or, if that is empty, that the user has interrupted. */
 static flame_status told(fl_cuda *s, const char *what, uint32_t site, const char *fault) {
   if (s->dead) return fl_cuda_lost(s);
   if (!fault[0]) return fl_interrupted(s->ctx, "eval");
@@ -100,7 +101,8 @@ static flame_status watch(fl_cuda *s) {
 
 /* ---- giving up and closing ---- */
 
-/* The group broke. */
+/* Called when the group broke: aborts the communicator. The device is lost if results that can not
+** be undone depend on a collective that is given up. */
 static void give_up(void *state) {
   fl_cuda *s = state;
   fl_nccl *q = s->nccl;
@@ -123,7 +125,8 @@ static void give_up(void *state) {
   fl_cuda_lose(s, cause);
 }
 
-/* The group is closed before its device. */
+/* Called when the group is closed, before its device is: finalises the communicator if all ranks
+** end in order, else aborts it. */
 static void end(void *state, int orderly) {
   fl_cuda *s = state;
   fl_nccl *q = s->nccl;
@@ -337,7 +340,8 @@ flame_status fl_nccl_join(fl_cuda *s, const fl_call *last) {
   fl_turn t = { q->g, &q->first, fault };
   const uint32_t site = q->kept.n ? q->kept.at[0].site : newest(q)->site;
   flame_status e = FLAME_OK;
-  if (q->kept.n) e = queue_kept(s, &t);        /* what they were to join ran on the host */
+  if (q->kept.n) e = queue_kept(s, &t);        /* the collective that they waited to be combined
+                                               ** with ran on the host */
   if (e == FLAME_OK) e = settle(s, &t);
   if (e == FLAME_OK && q->g->broken[0]) e = told(s, q->first.what, site, fault);
   fl_nccl_slot *x = slot_of(q, last);

@@ -18,10 +18,10 @@
 ** Faults. The communicator does not block: a thread of the library queues the work while we
 ** continue; before the next call, and before the main stream waits, its state is polled together
 ** with the wire, so a missing rank is noticed. The same happens while the host waits for the GPU.
-** Then, and whenever the group breaks, the communicator is aborted, which ends its kernels. Results
-** of work queued after them in the run are not stored. If homes (buffers of the script's tensors)
-** were written after them, or the run has returned, arrays have undefined contents: the device is
-** lost.
+** If a rank is missing, and whenever the group breaks otherwise, the communicator is aborted, which
+** ends its kernels. Results of work queued after them in the run are not stored. If homes (buffers
+** of the script's tensors) were written after them, or the run has returned, arrays have undefined
+** contents: the device is lost.
 */
 #ifndef FL_CUDA_NCCL_H
 #define FL_CUDA_NCCL_H
@@ -34,7 +34,7 @@ enum { FL_NCCL_SLOTS = 64 };
 /* A call of NCCL that is running. */
 typedef struct fl_nccl_slot {
   fl_cu_event begun, ended, joined;   /* joined: the main stream reached the place where it waits */
-  uint8_t waited;                        /* … which was recorded */
+  uint8_t waited;                        /* 'joined' was recorded */
   double seen;                       /* time at which 'begun' was seen to have passed; 0: not yet */
   uint32_t site;
   fl_header head;                        /* of its first collective */
@@ -56,19 +56,20 @@ typedef struct fl_nccl {
   uint8_t spent;
   struct { fl_nccl_kept *at; int64_t n, cap; } kept;
   fl_header first;                       /* of the first kept */
-  const fl_call *last;                   /* the newest collective: one that is kept, or one of no
-                                         ** bytes, which is not */
+  const fl_call *last;                   /* the newest collective; one of no bytes also counts,
+                                         ** though it is not kept */
   fl_nccl_slot slot[FL_NCCL_SLOTS];      /* a ring */
   int oldest, flying;
   int pending;                        /* 1: the newest call may still be waiting to be queued on the
                                       ** lane */
 } fl_nccl;
 
-/* Chooses what moves this collective's arrays: NCCL or the host. May make s->nccl; if memory is
-** out, the host moves them. */
+/* Chooses what moves this collective's arrays: NCCL or the host; FL_LANE_ASKS: the ranks must find
+** out first. May make s->nccl; if memory is out, the host moves them. */
 fl_lane fl_nccl_lane(fl_cuda *s, const fl_call *k);
-/* Queues a collective, which the ranks have agreed on, on a lane other than the host. Arguments and
-** result are those of fl_group_run. */
+/* Lets the ranks agree on a collective and then keeps or queues it for the GPU; with FL_LANE_ASKS
+** the ranks only find out whether they can use NCCL. Arguments and result are those of
+** fl_group_run. */
 flame_status fl_nccl_run(fl_cuda *s, const fl_call_run *r, fl_lane lane);
 /* Are there collectives that are kept and not queued yet? */
 int fl_nccl_keeps(const fl_cuda *s);

@@ -81,7 +81,7 @@ static void version_text(char out[24], int64_t v) {
   snprintf(out, 24, "%d.%d.%d", (int)(v / 10000 % 100), (int)(v / 100 % 100), (int)(v % 100));
 }
 
-/* NCCL serves no ranks of several versions. */
+/* Writes to 'why' that ranks have NCCL of different versions, which can not work together. */
 static void differ(char *why, size_t bytes, int rank, int64_t first, int64_t other) {
   char a[24], b[24];
   version_text(a, first);

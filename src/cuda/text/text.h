@@ -7,10 +7,11 @@
 ** How the driver uses it, for a step of 'count' instances (kernels of one structure):
 **   group    instances whose fl_text_key bytes are equal; one launch per group
 **   compile  fl_text_prelude, then fl_text_named(k, multi, …) or fl_text_kernel of kernels,
-**            in one NVRTC program; cubins are cached by key + prelude. multi: group size > 1
+**            in one NVRTC program; on disk a cubin is known by the digest of its text. multi: 1 if
+**            the group has more than one instance
 **   once     fl_text_geometry of each instance: grid, block, scratch, counters
 **   run      single: fl_text_params, launch entry 'name' with ONE by-value parameter of
-**            geometry.words * 8 bytes (at most 32764, mostly < 500)
+**            geometry.words * 8 bytes (at most 32760, mostly < 500)
 **            multi: see fl_text_multi
 ** An instance with grid 0 has nothing to do; a launch of grid 0 must be skipped.
 **

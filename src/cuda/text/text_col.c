@@ -1,5 +1,5 @@
 /*
-** Text of COL kernels: 64 columns by a chunk of reduced indices per block. A thread has four
+** Text of COL kernels: 64 columns by a chunk of reduced indices per block. A thread has four or two
 ** neighbouring columns (one load where aligned) and every 16th index of the chunk. The 16 lanes are
 ** combined in shared memory; with more than one chunk the results are put in scratch and the last
 ** block of the tile combines them, by 16 lanes again. What is computed of the sums (the kept level)
@@ -8,13 +8,13 @@
 **
 ** Names: tile (of columns, over all outer kept indices; neighbouring blocks read neighbouring
 ** tiles of the same rows), chunk, x column of the tile, y lane,
-** i reduced index, column; cols number of columns; a<v> accumulators of the four columns.
+** i reduced index, column; cols number of columns; a<v> accumulators of a thread's columns.
 */
 #include "cuda/text/text_form.h"
 #include <stdio.h>
 #include <string.h>
 
-/* LONG: a program with this many instructions is long. The others: how many blocks should be
+/* LONG: a program with more instructions than this is long. The others: how many blocks should be
 ** resident per multiprocessor for a long program, for a short one with several sums, for one with a
 ** single sum that stores values of each point, and for one that does not: as many as the
 ** accumulators and the rows in flight leave registers for. */
@@ -31,7 +31,7 @@ static int is_reduce(const col_writer *c, int v) {
   return c->all[v] && c->w->f->k->instr[v].code == FL_I_REDUCE;
 }
 
-/* Is store s one of each point? */
+/* Does store s write a value of each point, not one of each column? */
 static int is_full(const text_form *f, int s) {
   return f->k->instr[f->k->store[s].value].level == 1;
 }
@@ -104,7 +104,8 @@ static void put_accumulators(col_writer *c) {
 }
 
 /* How many rows are loaded at once per thread: as many as make 64 bytes, but at least four unless
-** results wait to be stored; in a long program one or two. */
+** values of each point are stored; fewer in a program of costly ops, at most two in a long one, and
+** one in a very long one. */
 static int rows_in_flight(const col_writer *c) {
   const text_form *f = c->w->f;
   const int least = c->stores ? 1 : 4;
@@ -190,7 +191,8 @@ static void put_loop(col_writer *c, int vector) {
   fl_text_puts(w->out, "}\n");
 }
 
-/* Computes the values of a thread's columns. */
+/* Writes the text that computes, for each of a thread's columns, the values that depend on the
+** column alone (k<v>). */
 static void put_cached(col_writer *c) {
   text_writer *w = c->w;
   const text_form *f = w->f;

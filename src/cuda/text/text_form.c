@@ -208,8 +208,8 @@ int fl_text_kernel_weight(const text_form *f) {
 }
 
 /* What differs at each element is compiled again for each element of the vectors in flight, whose
-** loops are unrolled; and in each sweep over a row, of which a row in registers counts as two. The
-** two of a COL are its loops over whole vectors and over other ones. */
+** loops are unrolled, and for each sweep over a row. A row in registers counts as two sweeps; so
+** does a COL, with its loops over whole vectors and over other ones. */
 void fl_text_plan_calls(text_form *f) {
   const int sweeps = f->cls == C_MAP ? 1 : f->persist ? 2 : f->rounds + 1;
   const int vectors = f->persist ? f->steps : f->cls == C_MAP || f->cls == C_COL ? f->unroll : 1;
@@ -249,8 +249,8 @@ static int held_bytes(const text_form *f, int loads) {
   return loads;
 }
 
-/* Roughly, the instructions that the elements of a row share; 0 in a launch of several instances,
-** whose sizes may differ. */
+/* Roughly, the instructions that the elements of a MAP's run along the innermost dim share; 0 in a
+** launch of several instances, whose sizes may differ. */
 static int shared_weight(const text_form *f) {
   int sum = 0;
   for (int v = 0; !f->multi && f->inner >= 0 && v < f->k->ninstr; v++)
@@ -336,7 +336,7 @@ static void note_quads(text_form *f) {
   }
 }
 
-/* Decides whether rows of two chunks of half floats are read only once (text_row.c). */
+/* Decides whether rows of two chunks of 16-bit elements are read only once (text_row.c). */
 static void plan_once(text_form *f) {
   const fl_kernel *k = f->k;
   const int64_t step = FEW_THREADS * FEW_VECTOR;

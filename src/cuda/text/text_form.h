@@ -40,7 +40,7 @@ typedef struct text_form {
   /* MAP, ROW: elements of a vector; COL: columns of a thread. MAP: vectors in flight; COL, once
   ** planned: rows in flight */
   int vector, unroll;
-  int runs;                             /* MAP: what the vectors of a row share is computed once */
+  int runs;                             /* MAP: what the vectors of a run share is computed once */
   int lanes, steps, persist;  /* ROW: threads of a row; vectors of each; rows stay in registers */
   int threads;                              /* ROW, COL: threads per block, once planned */
   int blocks;                          /* blocks that a multiprocessor should hold; 0: any number */
@@ -66,7 +66,7 @@ typedef struct text_form {
   /* By instruction. Only as many entries as the kernel has instructions are set, since each run
   ** makes this struct again to fill the parameters. */
   uint8_t vary[FL_MAX_INSTR];
-  uint8_t round[FL_MAX_INSTR];              /* reductions that it needs, one after another */
+  uint8_t round[FL_MAX_INSTR];              /* how many rounds of reductions it needs */
   uint8_t used[FL_MAX_INSTR];               /* another value is computed from it */
   uint8_t costly[FL_MAX_INSTR];             /* it is costly to compute at each element, or it is
                                             ** made of such a value */
@@ -143,8 +143,8 @@ int64_t fl_text_col_chunk(const fl_kernel *k);
 /* o: the operand with the indices of a random draw. Does each vector of four elements begin where a
 ** block of the generator does, which gives four numbers? */
 int fl_text_quads_fit(const text_form *f, int o);
-/* Are there three sweeps over a row, which is loaded as one half per element, and of which the
-** third needs only one f32 value per element, which the second computed? */
+/* Are there three sweeps over a row, which is loaded as 16 bits per element, and of which the third
+** needs only one f32 value per element, which the second computed? */
 int fl_row_reads_once(text_form *f);
 void fl_text_row_plan(text_writer *w);       /* decides f->persist, f->threads, f->blocks */
 void fl_text_col_plan(text_writer *w);       /* decides f->blocks, f->unroll */

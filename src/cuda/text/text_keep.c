@@ -244,8 +244,8 @@ static int at_points(const row_writer *r) {
 
 /* Decides whether the row stays in registers: it must fit, and the text, with all vectors written
 ** out, must stay short. So many blocks shall then be resident that some run while others wait at a
-** barrier: 42 registers per thread if the row takes few of them and the program is short, else
-** 64. */
+** barrier: 42 registers per thread if the row takes few of them and the program is short, else 64.
+** A costly program, or one with many bytes in flight, sets no such number. */
 void fl_text_row_plan(text_writer *w) {
   text_form *f = w->f;
   row_writer r;

@@ -43,7 +43,7 @@ static void put_accumulators(row_writer *r, int round) {
   }
 }
 
-/* Writes "R::A r7 = …": combines the four accumulators and then the lanes. */
+/* Writes "R::A r7 = …": combines the lane's accumulators, then the lanes. */
 static void put_join(row_writer *r, int v) {
   text_writer *w = r->w;
   fl_text_puts(w->out, "const ");
@@ -98,9 +98,9 @@ static void put_kept_stores(row_writer *r) {
   fl_text_puts(w->out, "}\n");
 }
 
-/* For rows that fit a block: writes the loads and the computation of one sweep. A row in registers
-** is one run of vectors j; values that only this sweep reads are loaded here, before the sweep's
-** first use. */
+/* Writes one sweep over a row that fits a block. A row that stays in registers (f->persist,
+** f->once) was loaded before its first sweep; only values that no other sweep reads are loaded
+** here. Any other row is loaded again, r->batch vectors at a time. */
 static void put_short_sweep(row_writer *r, const sweep *s, const uint8_t *before) {
   text_writer *w = r->w;
   const text_form *f = w->f;
@@ -195,7 +195,8 @@ static void put_combine(row_writer *r, int round) {
   }
 }
 
-/* Writes a row of two chunks: a lane's part of each stays in a register until both are combined. */
+/* Writes a sweep over a row of two chunks. A lane's partial results, one of each chunk, stay in
+** registers (b<v>[0], b<v>[1]) until put_combine joins the lanes and the chunks. */
 static void put_two(row_writer *r, const sweep *s) {
   text_writer *w = r->w;
   const text_form *f = w->f;
@@ -329,8 +330,8 @@ static void put_head(row_writer *r) {
   }
 }
 
-/* Does an early load gather at a position that is a value of the row? The other loads come first,
-** while such positions, and then what they point to, are being loaded. */
+/* Does an early load gather at a position that is a value of the whole row? Then the row is loaded
+** after such values; otherwise before them, so that both loads are under way at once. */
 static int has_gather(const row_writer *r) {
   for (int v = 0; v < r->w->f->k->ninstr; v++)
     if (r->early[v] && fl_row_instr(r->w, v)->code == FL_I_GATHER) return 1;

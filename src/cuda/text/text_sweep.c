@@ -65,8 +65,8 @@ static void put_vector_head(row_writer *r, int count) {
   if (w->f->once) fl_text_printf(w->out, "if (j == %d && e >= n) break;\n", w->f->steps - 1);
 }
 
-/* Loads all vectors in one way or all in the other, by one branch: a choice for each vector would
-** become predicated loads, which take time even if they do nothing. */
+/* Writes loads that take all vectors whole or all element by element, by one branch: a choice for
+** each vector would become predicated loads, which take time even if they do nothing. */
 void fl_row_put_loads(row_writer *r, const uint8_t *need, int count) {
   text_writer *w = r->w;
   const text_form *f = w->f;
@@ -180,7 +180,7 @@ static void put_full_store(text_writer *w, int t, int whole) {
   else fl_text_printf(w->out, "] = o%d%s.get(q);\n", t, stored_at(f));
 }
 
-/* Writes the stores of vector j, or of all 'count' vectors. */
+/* Writes the stores of vector j or, with f->few, those of all 'count' vectors. */
 static void put_full_stores(row_writer *r, int count) {
   text_writer *w = r->w;
   const text_form *f = w->f;
@@ -221,8 +221,8 @@ static void put_holding(row_writer *r, const sweep *s) {
   }
 }
 
-/* For values that are rounded two by two: declares room for a vector of them or, when 'done', its
-** packs. */
+/* For stored values that are rounded two by two: declares room for a vector of them or, when
+** 'done', writes the line that rounds the vector into the pack to be stored. */
 static void put_rounding(text_writer *w, int done) {
   const text_form *f = w->f;
   for (int t = 0; t < f->k->nstore; t++) {

@@ -80,8 +80,9 @@ typedef struct fl_kad_state {
   uint8_t *site_meets;       /* by number of the access (n_sites0): FL_KAD_MEETS… of a store */
   uint8_t *site_add;         /* by number of the access (n_sites0): FL_KAD_ADD_… of an active
                              ** load */
-  const uint8_t *in_thread;  /* by variable of the source: 1: an array; a thread that reads an
-                             ** element keeps its value in a register; NULL: no such array */
+  const uint8_t *in_thread;  /* by variable of the source: 1: an array of which each thread keeps in
+                             ** registers what it has read, for its reverse code; 0: any other
+                             ** variable. NULL: 0 for all */
   int32_t again;             /* 1 + a variable: derive again, with it in in_thread; 0: no need */
   int32_t n_cap;             /* of res->params */
   int32_t shared_offset;     /* variable of the FL_KAD_SHARED parameter, or -1 */

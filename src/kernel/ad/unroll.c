@@ -148,7 +148,8 @@ static void expand(unroller *u, fl_kblock *out, const fl_kstmt *s, const fl_kran
 
 static fl_kblock unroll(unroller *u, fl_kblock b);
 
-/* Replaces a branch on a constant with the branch taken. */
+/* Appends s to out, with the loops in its two blocks unrolled. Of an IF on a constant only the
+** statements of the branch taken are appended. */
 static void settle(unroller *u, fl_kblock *out, fl_kstmt *s) {
   s->body = unroll(u, s->body);
   s->other = unroll(u, s->other);

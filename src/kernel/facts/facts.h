@@ -25,7 +25,8 @@ typedef struct fl_kfact {
   ** element of the load, and of one in the loop's block before it that reaches the element of the
   ** first round; 0: none */
   int32_t next, first;
-  fl_krow row, column;       /* of the one thread that may access it; number 0: unknown */
+  fl_krow row, column;       /* that the index stays in and that only one thread accesses (of the
+                             ** block, in shared memory); number 0: none is known */
 } fl_kfact;
 
 /* Two stores such that, if both write an element, one thread does both. */

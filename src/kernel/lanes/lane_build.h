@@ -4,12 +4,13 @@
 #include "kernel/lanes/lane_code.h"
 #include <stddef.h>
 
-/* A value that is in a register. An expression with an equal key uses that register as long as the
-** versions are current, that is, none of its operands has been assigned since. */
+/* A value that is in the register 'reg'. An expression with an equal key uses that register as long
+** as the versions are current, that is, neither 'reg' nor an operand has been assigned since. */
 typedef struct fl_lane_known {
-  int32_t key[4], version[3];   /* the function (of FL_LI_INDEX and FL_LI_LOAD: ~ of the operation
-                                ** with its class or variable), its operands (of FL_LI_LOAD also the
-                                ** version of the variable's contents); their versions */
+  int32_t key[4], version[3];   /* key[0]: the function, or ~ of FL_LI_INDEX with the class, of
+                                ** FL_LI_LOAD with the variable; then the registers of up to three
+                                ** operands (-1: none; for FL_LI_LOAD key[2] tells the version of
+                                ** the variable's contents). version: of these registers, or 0 */
   int32_t reg, reg_version;
 } fl_lane_known;
 

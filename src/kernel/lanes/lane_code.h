@@ -146,7 +146,8 @@ typedef struct fl_lane_ins {
   uint8_t masked, wide;    /* masked: see above; wide: dst has slots of 8 bytes */
   uint8_t lazy;            /* bits 0 to 3: a, b, c, m may be linear values that are not written to
                            ** registers yet */
-  uint8_t linear;          /* EVAL: how a linear result is computed; 0: never (lane_linear.c) */
+  uint8_t linear;          /* EVAL: the operator FL_KO_… or FL_LANE_COPY… by which a linear result
+                           ** is computed from linear operands (lane_linear.c); 0: none */
   uint8_t hoist;           /* fl_lane_hoist */
   int32_t fn, dst, a, b, c, x, m;
   int32_t line, var;
