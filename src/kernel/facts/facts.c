@@ -98,6 +98,7 @@ static int see_store(void *arg, fl_kstmt *s) {
 
 static void see_pair(stores *m, const fl_kstmt *s, const fl_kstmt *t) {
   const fl_kaccess_at p = {s, s->x[0]}, q = {t, t->x[0]};
+  if (fl_kfact_is_one_row(&m->x->at[s->site], &m->x->at[t->site])) return;   /* known already */
   if (s->var != t->var || !(fl_kindex_owned_by_one(m->k, &p, &q) & needed(m->x, s->var))) return;
   fl_kpair *one = fl_karena_new(m->a, sizeof *one);
   if (!one) return;

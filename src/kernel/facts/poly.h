@@ -32,6 +32,9 @@ struct fl_kindices {
   fl_kpolys *seen;                         /* the cores (fl_kshape) of the indices that were read */
   fl_kunknown **unknown;                   /* list of parts of indices that are not polynomials */
   fl_kquotients *quotients;
+  struct fl_kroute *last;                  /* the way to the statement asked about last (route.h),
+                                           ** since one statement is asked about many times */
+  int last_is_found;
 };
 
 /* The place of an expression: the number of its statement and the loops around it. same: the

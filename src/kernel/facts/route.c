@@ -56,7 +56,16 @@ static int find(route *r, fl_kblock b) {
   return 0;
 }
 
-int fl_kroute_find(fl_kroute *r) { return find(r, r->k->f->body); }
+int fl_kroute_find(fl_kroute *r) {
+  fl_kindices *k = (fl_kindices *)(uintptr_t)r->k;          /* what is remembered is no fact */
+  if (k->last->goal == r->goal) {
+    *r = *k->last;
+    return k->last_is_found;
+  }
+  k->last_is_found = find(r, k->f->body);
+  *k->last = *r;
+  return k->last_is_found;
+}
 
 int fl_kroute_is_place(fl_kroute *r) {
   return r->goal->kind != FL_KS_LOOP && fl_kroute_find(r) && r->at.n_loops < FL_KPOLY_LOOPS;
