@@ -424,18 +424,20 @@ static int needs_tree(const fl_kunit *u) {
   return named;
 }
 
+/* Is q a parameter that the text declares otherwise? */
+static int is_other(const fl_kparam *q) { return q->list_of || q->part_of || q->is_texture; }
+
 static int has_memory(const fl_kfunc *f) {
   int n = 0;
-  for (int i = 0; i < f->n_params; i++)
-    n += f->params[i].of_file || f->params[i].list_of || f->params[i].is_texture;
+  for (int i = 0; i < f->n_params; i++) n += f->params[i].of_file || is_other(&f->params[i]);
   return n;
 }
 
 /* Makes a function of f with its text as written. Kernels with cooperative groups and similar
 ** libraries (NVRTC rarely finds their headers), names of headers that are not included, variables
 ** of file scope, or host code beside them are printed from the tree instead, if there is one; so
-** are lists of arrays and textures, and what NVRTC would evaluate in another order
-** (fl_kfunc.reordered). */
+** are lists of arrays, structs that hold pointers and textures, and what NVRTC would evaluate in
+** another order (fl_kfunc.reordered). */
 fl_kfunction *fl_kfunction_given(fl_kunit *u, fl_kfunc *f) {
   fl_text t;
   fl_text_init(&t, u->mem);
@@ -464,12 +466,12 @@ fl_kfunction *fl_kfunction_derived(fl_kunit *u, fl_kad *ad, int exact) {
   return k;
 }
 
-/* Was the tree read with facts of a call (null pointers, lengths of lists), or with a texture as an
-** array, so that the text alone is another kernel? */
+/* Was the tree read with facts of a call (null pointers, lengths of lists), or with other
+** parameters than the text has, so that the text alone is another kernel? */
 static int is_formed(const fl_kfunc *f) {
   int n = 0;
   for (int i = 0; i < f->n_params && f->has_body; i++)
-    n += f->params[i].is_null || f->params[i].list_of || f->params[i].is_texture;
+    n += f->params[i].is_null || is_other(&f->params[i]);
   return n;
 }
 

@@ -94,10 +94,14 @@ void fl_kernel_take(fl_kernel_box *k, fl_kprogram *p) {
     if (p->hidden[i]) continue;
     k->nout += fl_kprogram_writes(p, i);
     const fl_kparam *q = &p->k->f->params[i];
-    k->taken += p->role[i] != FL_KROLE_OUT && fl_kparam_counts(q);
-    k->nlisted += !fl_kparam_counts(q);
     k->forms += fl_kparam_gave_nil(q) || (q->list_of && fl_kprogram_writes(p, i));
     k->formed |= q->asked || q->list_of;
+    k->spread |= q->part_of != NULL;
+  }
+  for (int i = 0, end, taken; i < p->nparam; i = end) {
+    end = fl_kernel_argument(k, i, &taken);
+    k->taken += taken;
+    k->nlisted += end - i - 1;
   }
 }
 

@@ -23,7 +23,7 @@ typedef struct fl_kernel_box {
   fl_kprogram *p;                      /* a reference; NULL: closed */
   fl_kfunction *k;                     /* of p */
   int nout, taken, nhidden;            /* nout, taken: numbers of results and arguments of a call */
-  int nlisted;                         /* how many parameters are in a list, but not its first */
+  int nlisted;                         /* how many parameters join the argument of one before */
   int forms;                /* how many results are no tensors: nil, lists */
   uint8_t has_grid, has_block, lua_shape, lua_grid;
   uint8_t has_shape;                   /* FL_KERNEL_SHAPE_… */
@@ -31,6 +31,7 @@ typedef struct fl_kernel_box {
   uint8_t chosen;                      /* block = "auto": 1 + device that 'block' was chosen for, or
                                        ** FL_KERNEL_OPEN; 0: the block is as the script says */
   uint8_t given;                       /* the script computes the gradient */
+  uint8_t spread;                      /* 1: it has parameters that are parts of structs */
   uint8_t formed;                      /* 1: for arguments that are nil or lists of tensors, another
                                        ** kernel of the same text runs instead (kernel_form.c) */
   int64_t grid[3], threads[3], block[3], shared;
@@ -42,12 +43,25 @@ typedef struct fl_kernel_box {
 
 enum { FL_KERNEL_LIST = 64 };            /* arrays of a list */
 
-/* The name that scripts use for a parameter: that of the list if q is an array of a list. */
+/* The name by which scripts say inout or nodiff of a parameter: of a list that of all of it. */
 static inline const char *fl_kparam_title(const fl_kparam *q) {
   return q->list_of ? q->list_of : q->name;
 }
-/* Has q a separate argument? All arrays of a list have one together. */
+/* The name of the argument that q is, or is a part of. */
+static inline const char *fl_kparam_argument(const fl_kparam *q) {
+  return q->part_of ? q->part_of : fl_kparam_title(q);
+}
+/* Has q a separate result? All arrays of a list have one together. */
 static inline int fl_kparam_counts(const fl_kparam *q) { return q->list <= 1; }
+/* The end of the parameters that are one argument, a list or a struct, with parameter i, the first.
+** *taken: does a call have that argument? Not if all of it is made by the call. (kernel_parts.c) */
+int fl_kernel_argument_of_parts(const fl_kernel_box *k, int i, int *taken);
+static inline int fl_kernel_argument(const fl_kernel_box *k, int i, int *taken) {
+  const fl_kparam *q = &k->k->f->params[i];
+  if (q->part_of || q->list_of) return fl_kernel_argument_of_parts(k, i, taken);
+  *taken = k->p->role[i] != FL_KROLE_OUT && !k->p->hidden[i];
+  return i + 1;
+}
 /* Does a call return nil in the place of q's result, since q is a null pointer? */
 static inline int fl_kparam_gave_nil(const fl_kparam *q) { return q->is_null && !q->is_const; }
 
@@ -70,7 +84,7 @@ void fl_kplan_struct(lua_State *L, fl_kplan *p, const fl_kparam *q, int arg, int
 
 /* Reads the shapes of outputs that the script gives, a list of sizes or a list of such lists, at
 ** the top of the stack: sets k->has_shape, and k->shape if there is one for all. Raises for other
-** contents, in the name of 'op'. (kernel_shape.c) */
+** contents, in the name of 'op'. (kernel_geometry.c) */
 void fl_kernel_read_shapes(lua_State *L, fl_kernel_box *k, const char *op);
 /* The shape of output number 'made' (from 0) of those that are no arguments. *first: the shape of
 ** the call's first array; its n is -1 if there is none. */
@@ -78,15 +92,37 @@ fl_sizes fl_kplan_shape(lua_State *L, const fl_kplan *p, const fl_kernel_box *k,
                         const fl_sizes *first, int made);
 /* Raises if the script gave another number of shapes than 'made'. */
 void fl_kplan_check_shapes(lua_State *L, const fl_kplan *p, const fl_kernel_box *k, int made);
+/* Gives the launch the lengths of array i along its axes, if the text has an accessor for it;
+** raises if it has another number of axes. (kernel_parts.c) */
+void fl_kplan_lengths(lua_State *L, fl_kplan *p, int i, const fl_sizes *s);
+/* Calls the shape, grid and threads functions of the configuration with the arguments of the call,
+** into *k, a copy. A list with a shape for each output stays on the stack, for fl_kplan_shape. */
+void fl_kplan_ask(lua_State *L, fl_kplan *p, fl_kernel_box *k, int given);
+static inline int64_t fl_numel_of(const fl_sizes *s) {
+  int64_t n = 1;
+  for (int i = 0; i < s->n; i++) if (__builtin_mul_overflow(n, s->at[i], &n)) return INT64_MAX / 16;
+  return n;
+}
 
 /* Returns the kernel at 1 or, if arguments from stack index 'at' on are nil or lists of tensors,
 ** the kernel of the same text with null pointers, and lists of these lengths, in their places; it
 ** then replaces k at 1. (kernel_form.c) */
 fl_kernel_box *fl_kernel_formed(lua_State *L, fl_kernel_box *k, int at);
+int fl_kernel_for_forms(lua_State *L);             /* (kernel, forms) -> the kernel for them */
 
-/* The stack index of q's array: 'at' or, if there is a list, that of its element, which is
-** pushed. */
-int fl_kernel_push_listed(lua_State *L, const fl_kparam *q, int at);
+/* Pushes q's value in the argument at 'at', of which q is a part: an element or member of it.
+** Returns the index of what is pushed. list: all of the list of which q is the first.
+** fl_kernel_part: if q is all of the argument, returns 'at' and pushes nothing. */
+int fl_kernel_push_part(lua_State *L, const char *op, const fl_kparam *q, int at, int list);
+static inline int fl_kernel_part(lua_State *L, const char *op, const fl_kparam *q, int at) {
+  return q->part_of || q->list_of ? fl_kernel_push_part(L, op, q, at, 0) : at;
+}
+/* The kernel at 1 for launches in which those lengths of accessors are equal that are in l; it then
+** replaces the kernel at 1. NULL: none are. */
+const fl_kernel_box *fl_kernel_equal(lua_State *L, const fl_kernel_box *k, const fl_launch *l);
+/* Raises if the table at 'at', for parameters from i on up to 'end', has a member that the struct
+** has not. */
+void fl_kernel_check_members(lua_State *L, const fl_kernel_box *k, int i, int end, int at);
 /* Pushes those of the n arguments from 'first' on that were written: tensors or lists of them. */
 int fl_kernel_push_targets(lua_State *L, int first, int n, fl_box **target, int ntarget);
 /* Leaves on the stack the results that a script sees: none of hidden parameters, nil for an inout

@@ -67,7 +67,7 @@ static void push_field(lua_State *L, int i, const char *path, int position) {
 static void put_leaf(lua_State *L, const fl_kplan *p, const fl_kparam *q, const fl_kfield *f,
                      int position, int i, char *to) {
   char name[160];
-  snprintf(name, sizeof name, "%s.%s", q->name, f->path);
+  snprintf(name, sizeof name, "%s%s%s", q->name, *f->path ? "." : "", f->path);
   if (f->is_pointer)
     fl_lua_fail(L, p->l.name, "%s is a pointer in a struct"
                 FL_DO ": pass the array as a separate argument", name);

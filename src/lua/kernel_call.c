@@ -66,12 +66,6 @@ static void add_copy(lua_State *L, plan *p, int arg, int input) {
   must(L, fl_launch_output(&p->l, arg, n->dtype, s.n, s.at, input));
 }
 
-static int64_t numel_of(const fl_sizes *s) {
-  int64_t n = 1;
-  for (int i = 0; i < s->n; i++) if (__builtin_mul_overflow(n, s->at[i], &n)) return INT64_MAX / 16;
-  return n;
-}
-
 static void make_ready(lua_State *L, fl_lua *b, plan *p) {
   fl_kfunction *k = p->l.k;
   const int now = k->ready_for == fl_kfunction_checks(b->c) && k->ready >> p->l.device & 1;
@@ -148,10 +142,12 @@ static void count_arguments(lua_State *L, const plan *p, const fl_kernel_box *k,
   if (given == k->taken || (k->p->omit >= 0 && given == k->taken - 1)) return;
   char list[400] = "";
   size_t n = 0;
-  for (int i = 0; i < k->p->nparam; i++) {
+  for (int i = 0, taken, end; i < k->p->nparam; i = end) {
     const fl_kparam *q = &k->k->f->params[i];
-    if (k->p->role[i] == FL_KROLE_OUT || k->p->hidden[i] || !fl_kparam_counts(q)) continue;
-    const int w = snprintf(list + n, sizeof list - n, "%s%s", n ? ", " : "", fl_kparam_title(q));
+    end = fl_kernel_argument(k, i, &taken);
+    if (!taken) continue;
+    const int w = snprintf(list + n, sizeof list - n, "%s%s", n ? ", " : "",
+                           fl_kparam_argument(q));
     if (w < 0 || (n += (size_t)w) >= sizeof list) break;
   }
   const char *many = FL_S(given);
@@ -159,56 +155,6 @@ static void count_arguments(lua_State *L, const plan *p, const fl_kernel_box *k,
     fl_lua_fail(L, p->l.name, "%d argument%s, need %d or %d: (%s)", given, many, k->taken - 1,
                 k->taken, list);
   else fl_lua_fail(L, p->l.name, "%d argument%s, need %d: (%s)", given, many, k->taken, list);
-}
-
-/* Calls the configuration's function 'name' with the call's arguments; it returns a number or a
-** list of up to three. Numbers that are not given are 1. */
-static void ask_extent(lua_State *L, const plan *p, int config, int given, const char *name,
-                       int64_t out[3]) {
-  luaL_checkstack(L, given + 4, p->l.name);
-  lua_getfield(L, config, name);
-  for (int i = 0; i < given; i++) lua_pushvalue(L, i + 2);
-  lua_call(L, given, 1);
-  const int list = lua_istable(L, -1);
-  if (!list && lua_type(L, -1) != LUA_TNUMBER)
-    fl_lua_fail(L, p->l.name, "the %s function must return a number or a list of up to 3, got %s",
-                name, luaL_typename(L, -1));
-  for (int i = 0; i < 3; i++) {
-    out[i] = i == 0 && !list ? fl_arg_int(L, lua_gettop(L), p->l.name, name) : 1;
-    if (!list) continue;
-    lua_geti(L, -1, i + 1);
-    if (!lua_isnil(L, -1)) out[i] = fl_arg_int(L, lua_gettop(L), p->l.name, name);
-    lua_pop(L, 1);
-  }
-  lua_pop(L, 1);
-}
-
-/* Calls the shape, grid and threads functions of the configuration; their results go into a copy
-** of *k. A list with a shape for each output stays on the stack: make_outputs reads it. */
-static void ask_script(lua_State *L, plan *p, fl_kernel_box *k, int given) {
-  lua_getiuservalue(L, 1, 1);
-  const int config = lua_gettop(L);
-  if (k->lua_shape) {
-    luaL_checkstack(L, given + 4, p->l.name);
-    lua_getfield(L, config, "shape");
-    for (int i = 0; i < given; i++) lua_pushvalue(L, i + 2);
-    lua_call(L, given, 1);
-    if (!lua_istable(L, -1))
-      fl_lua_fail(L, p->l.name, "the shape function must return a list of sizes, got %s",
-                  luaL_typename(L, -1));
-    fl_kernel_read_shapes(L, k, p->l.name);
-    p->shapes = lua_gettop(L);
-  }
-  if (k->lua_grid) {
-    ask_extent(L, p, config, given, "grid", k->grid);
-    k->has_grid = 1;
-  }
-  if (k->lua_threads) {
-    ask_extent(L, p, config, given, "threads", k->threads);
-    k->has_threads = 1;
-  }
-  if (p->shapes) lua_copy(L, p->shapes, config), p->shapes = config;
-  lua_settop(L, p->shapes ? config : config - 1);
 }
 
 /* Gives the launch a variable of file scope: the value that the script has set, or zeros, which are
@@ -241,28 +187,43 @@ static void read_array(lua_State *L, plan *p, const fl_kernel_box *k, int i, int
   const int held = add_input(L, p, x);
   fl_launch_input(&p->l, i, held);
   if (each && !fl_launch_each(&p->l, i, held)) fl_lua_raise(L, self_of(L));
+  if (!k->k->f->params[i].axes) return;
+  fl_sizes s;
+  sizes_of(n, each, &s);
+  fl_kplan_lengths(L, p, i, &s);
+}
+
+/* Reads parameter i from the argument at 'at', all of it or a part of it. */
+static void read_part(lua_State *L, plan *p, const fl_kernel_box *k, int i, int at,
+                      fl_sizes *first) {
+  const fl_kparam *q = &k->k->f->params[i];
+  const int role = k->p->role[i];
+  if (q->axes && q->axis >= 0) return;                             /* see fl_kplan_lengths */
+  const int value = fl_kernel_part(L, p->l.name, q, at);
+  if (role == FL_KROLE_NONE) fl_kplan_lengths(L, p, i, &(fl_sizes){ .n = q->axes });
+  else if (role == FL_KROLE_SCALAR) fl_kplan_scalar(L, p, q, i, value);
+  else if (role == FL_KROLE_STRUCT) fl_kplan_struct(L, p, q, i, value);
+  else if (role != FL_KROLE_OUT)
+    read_array(L, p, k, i, value, first,
+               !q->list_of && !q->part_of && at < 66 && p->each >> (at - 2) & 1);
+  else if (!lua_isnil(L, value))
+    fl_lua_fail(L, p->l.name, "%s is an output, which the call makes" FL_DO ": leave it out, name "
+                "it in inout, or use :launch", q->name);
+  if (value != at) lua_pop(L, 1);                /* the argument holds it */
 }
 
 /* Reads the arguments of the call, from stack index 2 on. *first: the shape of the first tensor;
 ** its n is -1 if there is none. */
 static void read_arguments(lua_State *L, plan *p, const fl_kernel_box *k, int given,
                            fl_sizes *first) {
-  const fl_kfunc *f = k->k->f;
   first->n = -1;
-  int at = 2;
-  for (int i = 0; i < k->p->nparam; i++) {
-    const fl_kparam *q = &f->params[i];
-    if (k->p->hidden[i] && k->p->role[i] == FL_KROLE_IN)
-      hidden_argument(L, p, k, i);
-    if (k->p->role[i] == FL_KROLE_OUT || k->p->hidden[i]) continue;
-    if (i == k->p->omit && given < k->taken) continue;
-    if (k->p->role[i] == FL_KROLE_NONE) { at++; continue; }
-    if (k->p->role[i] == FL_KROLE_SCALAR) fl_kplan_scalar(L, p, q, i, at);
-    else if (k->p->role[i] == FL_KROLE_STRUCT) fl_kplan_struct(L, p, q, i, at);
-    else read_array(L, p, k, i, fl_kernel_push_listed(L, q, at), first,
-                    !q->list_of && at < 66 && p->each >> (at - 2) & 1);
-    if (q->list_of) lua_pop(L, 1);                         /* the list holds it */
-    at += q->list == q->lists;
+  for (int i = 0, at = 2, end, taken; i < k->p->nparam; i = end) {
+    end = fl_kernel_argument(k, i, &taken);
+    if (k->p->hidden[i] && k->p->role[i] == FL_KROLE_IN) hidden_argument(L, p, k, i);
+    if (!taken || (i == k->p->omit && given < k->taken)) continue;
+    if (k->spread) fl_kernel_check_members(L, k, i, end, at);
+    for (int j = i; j < end; j++) read_part(L, p, k, j, at, first);
+    at++;
   }
 }
 
@@ -289,9 +250,10 @@ static int64_t make_outputs(lua_State *L, plan *p, const fl_kernel_box *k, const
                     FL_DO "; use :launch", q->name, q->type_name);
       const fl_sizes shape = fl_kplan_shape(L, p, k, first, made++);
       add_output(L, p, i, dtype, &shape, -1);
-      if (q->width > 1 && numel_of(&shape) % q->width) fl_lua_fail(L, p->l.name,
+      fl_kplan_lengths(L, p, i, &shape);
+      if (q->width > 1 && fl_numel_of(&shape) % q->width) fl_lua_fail(L, p->l.name,
           "output %s of %lld element%s is not a multiple of %s", q->name,
-          (long long)numel_of(&shape), FL_S(numel_of(&shape)), q->type_name);
+          (long long)fl_numel_of(&shape), FL_S(fl_numel_of(&shape)), q->type_name);
     } else continue;
     if (n < 0) n = p->l.out[p->l.nout - 1].bytes / fl_dtype_size(p->l.out[p->l.nout - 1].dtype) /
                    (q->width > 1 ? q->width : 1) / (p->l.batch ? p->l.batch : 1);
@@ -376,6 +338,16 @@ static void unread(lua_State *L, const fl_kernel_box *k) {
               FL_DO ": name it in inout = {\"%s\"}", name, k->unread_line, name);
 }
 
+/* The kernel for the lengths that are equal in this call, in 'own' if it is another one than k. */
+static fl_kernel_box *with_equal(lua_State *L, plan *p, fl_kernel_box *k, fl_kernel_box *own) {
+  const fl_kernel_box *equal = fl_kernel_equal(L, k, &p->l);
+  if (!equal) return k;
+  *own = *k;
+  own->p = equal->p;
+  own->k = p->l.k = equal->k;
+  return own;
+}
+
 /* k(…), with batch 0; or all launches of a batch: the arguments in 'each' have a part for each
 ** launch. */
 static int call(lua_State *L, int64_t batch, uint64_t each) {
@@ -394,10 +366,11 @@ static int call(lua_State *L, int64_t batch, uint64_t each) {
   if (k->lua_shape || k->lua_grid || k->lua_threads) {
     own = *k;
     k = &own;
-    ask_script(L, &p, k, given);
+    fl_kplan_ask(L, &p, k, given);
   }
   read_arguments(L, &p, k, given, &first);
   const int64_t n = make_outputs(L, &p, k, &first);
+  if (k->spread) k = with_equal(L, &p, k, &own);
   if (k->p->omit >= 0 && given < k->taken) {
     const fl_kparam *q = &k->k->f->params[k->p->omit];
     lua_pushinteger(L, n);
@@ -503,6 +476,23 @@ static void launch_pointer(lua_State *L, plan *p, const fl_kernel_box *k, int i,
   }
 }
 
+/* Gives the launch parameter i, from the argument at 'at'. */
+static void launch_part(lua_State *L, plan *p, const fl_kernel_box *k, int i, int at,
+                        fl_box **target) {
+  const fl_kparam *q = &k->k->f->params[i];
+  if (q->axes && q->axis >= 0) return;
+  const int value = fl_kernel_part(L, p->l.name, q, at);
+  if (!q->is_pointer && (q->is_struct || q->width > 1)) fl_kplan_struct(L, p, q, i, value);
+  else if (!q->is_pointer) fl_kplan_scalar(L, p, q, i, value);
+  else {
+    fl_sizes s = { .n = q->axes };
+    launch_pointer(L, p, k, i, value, target);
+    if (k->p->role[i] != FL_KROLE_NONE) sizes_of(box_at(L, value)->t->node, 0, &s);
+    fl_kplan_lengths(L, p, i, &s);
+  }
+  if (value != at) lua_pop(L, 1);
+}
+
 static flame_status write_targets(fl_lua *b, plan *p, fl_box **target) {
   fl_node *value[FL_KP_MAX_ARGS];
   const int nout = p->l.nout;
@@ -521,7 +511,6 @@ int fl_kernel_launch(lua_State *L) {
   fl_lua *b = self_of(L);
   fl_kernel_box *k = fl_arg_kernel(L, 1, "launch");
   if (k->formed) k = fl_kernel_formed(L, k, 3);
-  const fl_kfunc *f = k->k->f;
   plan p;
   fl_box *target[FL_KP_MAX_ARGS] = { NULL };
   const int given = lua_gettop(L) - 2, wanted = k->p->nparam - k->nhidden - k->nlisted;
@@ -533,14 +522,12 @@ int fl_kernel_launch(lua_State *L) {
   if (!lua_istable(L, 2))
     return fl_lua_fail(L, p.l.name, "launch needs a table {grid = {…}, block = {…}} first, got %s",
                        luaL_typename(L, 2));
-  for (int i = 0, at = 3; i < k->p->nparam; i++) {
-    const fl_kparam *q = &f->params[i];
+  for (int i = 0, at = 3, end, taken; i < k->p->nparam; i = end) {
+    end = fl_kernel_argument(k, i, &taken);
     if (k->p->hidden[i]) { hidden_argument(L, &p, k, i); continue; }
-    if (q->is_pointer) launch_pointer(L, &p, k, i, fl_kernel_push_listed(L, q, at), target);
-    else if (q->is_struct || q->width > 1) fl_kplan_struct(L, &p, q, i, at);
-    else fl_kplan_scalar(L, &p, q, i, at);
-    if (q->list_of) lua_pop(L, 1);
-    at += q->list == q->lists;
+    if (k->spread) fl_kernel_check_members(L, k, i, end, at);
+    for (int j = i; j < end; j++) launch_part(L, &p, k, j, at, target);
+    at++;
   }
   launch_geometry(L, &p, k);
   if (k->nout == 0)

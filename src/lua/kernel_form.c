@@ -41,7 +41,7 @@ static void settle_list(lua_State *L, int at, lua_Integer n) {
 static void push_form(lua_State *L, const fl_kparam *q, int at, const char *op, int read) {
   const int list = q->list_of && lua_istable(L, at),
             null = q->is_pointer && !q->list_of && (q->asked || !read) && lua_isnil(L, at);
-  const int proxy = list && lua_getmetatable(L, at);
+  const int proxy = list && !q->part_of && lua_getmetatable(L, at);
   if (proxy) lua_pop(L, 1);
   const lua_Integer n = proxy ? luaL_len(L, at) : list ? (lua_Integer)lua_rawlen(L, at) : 0;
   if (q->list_of && !list)
@@ -68,26 +68,34 @@ static fl_kernel_box *need_asked(lua_State *L) {
   return k;
 }
 
-static int formed(lua_State *L) { return fl_core_call(L, "kernel_formed"); }
+int fl_kernel_for_forms(lua_State *L) { return fl_core_call(L, "kernel_formed"); }
+
+/* Appends to the text on top what the argument at 'at' says of parameter i, in the kernel 'op'. */
+static void add_form(lua_State *L, const fl_kernel_box *k, int i, int at, int all) {
+  const fl_kparam *q = &k->k->f->params[i];
+  const int out = k->p->role[i] == FL_KROLE_OUT && !all;
+  if (!q->is_pointer || (out && !q->part_of)) return;
+  const int value = q->part_of ? fl_kernel_push_part(L, k->k->f->name, q, at, 1) : at;
+  if (!out || !lua_isnil(L, value)) push_form(L, q, value, k->k->f->name, k->k->f->has_body);
+  else lua_pushliteral(L, "");
+  if (q->part_of) lua_remove(L, value);
+  lua_concat(L, 2);
+}
 
 fl_kernel_box *fl_kernel_formed(lua_State *L, fl_kernel_box *k, int at) {
   const int all = at == 3, top = lua_gettop(L);            /* of a plain launch: outputs too */
-  const char *op = k->k->f->name;
-  luaL_checkstack(L, 8, "kernel");
-  lua_pushcfunction(L, formed);
+  luaL_checkstack(L, 12, "kernel");
+  lua_pushcfunction(L, fl_kernel_for_forms);
   lua_pushvalue(L, 1);
   lua_pushliteral(L, "");
-  for (int i = 0; i < k->p->nparam; i++) {
+  for (int i = 0, end, taken; i < k->p->nparam; i = end) {
     const fl_kparam *q = &k->k->f->params[i];
-    const int out = k->p->role[i] == FL_KROLE_OUT && !all;
-    if (out && q->list_of)
-      fl_lua_fail(L, op, "%s is a list of outputs, of which a call does not tell how many" FL_DO
-                  ": name it in inout, or use :launch", q->name);
-    if (k->p->hidden[i] || out) continue;
-    if (at <= top) {
-      push_form(L, q, at, op, k->k->f->has_body);
-      lua_concat(L, 2);
-    }
+    end = fl_kernel_argument(k, i, &taken);
+    if (q->list_of && !taken && !all)
+      fl_lua_fail(L, k->k->f->name, "%s is a list of outputs, of which a call does not tell how many"
+                  FL_DO ": name it in inout, or use :launch", q->name);
+    if (k->p->hidden[i] || !(taken || all)) continue;
+    for (int j = i; j < end && at <= top; j++) add_form(L, k, j, at, all);
     at++;
   }
   if (*lua_tostring(L, -1)) {
@@ -98,12 +106,7 @@ fl_kernel_box *fl_kernel_formed(lua_State *L, fl_kernel_box *k, int at) {
   return need_asked(L);
 }
 
-int fl_kernel_push_listed(lua_State *L, const fl_kparam *q, int at) {
-  if (!q->list_of) return at;
-  luaL_checkstack(L, 4, q->name);
-  lua_geti(L, at, q->list);
-  return lua_gettop(L);
-}
+/* ---- results --------------------------------------------------------------------------------- */
 
 static int is_target(lua_State *L, int at, fl_box **target, int n) {
   const fl_box *x = box_at(L, at);
@@ -111,21 +114,23 @@ static int is_target(lua_State *L, int at, fl_box **target, int n) {
   return 0;
 }
 
-static int has_target(lua_State *L, int at, fl_box **target, int n) {
-  int found = is_target(L, at, target, n);
-  for (int i = 1; lua_istable(L, at) && i <= FL_KERNEL_LIST && !found; i++) {
-    lua_geti(L, at, i);
-    found = is_target(L, -1, target, n);
-    lua_pop(L, 1);
+/* Is the value at 'at' one of them, or a table with one, 'deep' levels deep at most? */
+static int has_target(lua_State *L, int at, fl_box **target, int n, int deep) {
+  if (is_target(L, at, target, n)) return 1;
+  if (!lua_istable(L, at) || !deep || !lua_checkstack(L, 4)) return 0;
+  for (lua_pushnil(L); lua_next(L, at); lua_pop(L, 1)) {
+    if (!has_target(L, lua_gettop(L), target, n, deep - 1)) continue;
+    lua_pop(L, 2);
+    return 1;
   }
-  return found;
+  return 0;
 }
 
 int fl_kernel_push_targets(lua_State *L, int first, int n, fl_box **target, int ntarget) {
   int pushed = 0;
   luaL_checkstack(L, n + 4, "results");
   for (int i = first; i < first + n; i++) {
-    int before = !has_target(L, i, target, ntarget);
+    int before = !has_target(L, i, target, ntarget, 8);
     for (int j = first; j < i && !before; j++) before = lua_rawequal(L, i, j);
     if (before) continue;
     lua_pushvalue(L, i);

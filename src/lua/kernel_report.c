@@ -13,7 +13,7 @@ static const char *const role_names[] = { "scalar", "struct", "in", "out", "inou
 static void push_param(lua_State *L, const fl_kernel_box *k, int i) {
   const fl_kparam *q = &k->k->f->params[i];
   const int dtype = q->type < FL_KT_COUNT ? fl_kt_held_as(q->type) : -1;
-  lua_createtable(L, 0, 12);
+  lua_createtable(L, 0, 13);
   lua_pushstring(L, q->name); lua_setfield(L, -2, "name");
   lua_pushstring(L, q->type_name ? q->type_name : fl_ktypes[q->type].c);
   lua_setfield(L, -2, "type");
@@ -27,6 +27,7 @@ static void push_param(lua_State *L, const fl_kernel_box *k, int i) {
   lua_pushboolean(L, q->of_file == 2); lua_setfield(L, -2, "zeros");
   lua_pushboolean(L, q->is_null); lua_setfield(L, -2, "null");
   lua_pushboolean(L, q->list_of != NULL); lua_setfield(L, -2, "list");
+  lua_pushboolean(L, q->part_of != NULL); lua_setfield(L, -2, "part");
   lua_pushboolean(L, fl_kparam_gave_nil(q)); lua_setfield(L, -2, "gave_nil");
   if (q->of_file) { lua_pushinteger(L, q->count); lua_setfield(L, -2, "count"); }
   if (!q->n_fields) return;

@@ -14,7 +14,7 @@ static void *no_memory(flame_context *c) {
 /* ---- programs -------------------------------------------------------------------------------- */
 
 static int is_integer(const fl_kparam *q) {
-  return !q->is_pointer && !q->is_struct && q->width <= 1 && q->type >= FL_KT_I8 &&
+  return !q->is_pointer && !q->is_struct && !q->part_of && q->width <= 1 && q->type >= FL_KT_I8 &&
          q->type <= FL_KT_U64;
 }
 
@@ -53,10 +53,11 @@ static int passable(flame_context *c, const fl_kfunc *f) {
   }
   for (int i = 0; i < f->n_params; i++) {
     const fl_kparam *q = &f->params[i];
-    /* a device would take the array for a texture handle */
-    if (q->is_texture && !f->has_body && !awaits_lengths(f)) {
-      FL_FAIL(c, FLAME_NOT_SUPPORTED, "kernel", "a kernel with textures runs only if it is "
-              "understood: kernel '%s', line %d: %s", f->name, (int)f->refusal_line,
+    /* a device would take the array for a texture handle, or the first part for the struct */
+    if ((q->is_texture || q->part_of) && !f->has_body && !awaits_lengths(f)) {
+      FL_FAIL(c, FLAME_NOT_SUPPORTED, "kernel", "a kernel with %s runs only if it is "
+              "understood: kernel '%s', line %d: %s", q->is_texture ? "textures"
+              : "pointers in structs", f->name, (int)f->refusal_line,
               f->refusal ? f->refusal : "it has no body");
       return 0;
     }

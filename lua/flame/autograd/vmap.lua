@@ -116,6 +116,7 @@ local function one_launch(calls, info)
   local args, bits, i = { n = calls[1].n }, 0, 0
   if info.config.vjp then return nil end                  -- the vjp is for a single call
   for _, q in ipairs(info.params) do
+    if q.part then return nil end                         -- of a struct: several are one argument
     if q.role ~= "out" and not q.hidden then
       i = i + 1
       local list, same = {}, true

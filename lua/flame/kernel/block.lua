@@ -18,18 +18,19 @@ local function copy(k)
   return config
 end
 
---- The kernel k for these forms: which arguments are nil, how long its lists of tensors are
---- (src/lua/kernel_form.c). All kernels that differ only in geometry share one parse of the text.
+--- The kernel k for these forms, and those it is for already: which arguments are nil, how long its
+--- lists of tensors are, which lengths are equal (src/lua/kernel_form.c). All kernels that differ
+--- only in geometry share one parse of the text.
 function internal.kernel_formed(k, forms)
   local config = internal.kernel_info(k).config
   local read, own = config.formed, config.own or {}
   config.own = own
   if not own[forms] then
-    read[forms] = read[forms] or read.make(forms, k)
-    local its = {}
+    local all, its = (config.forms or "") .. forms, {}
+    read[all] = read[all] or read.make(all, k)
     for name, v in pairs(config) do its[name] = v end      -- .memory is shared: k:constant sets it
-    its.own = nil
-    own[forms] = internal.kernel_with(read[forms], its)
+    its.own, its.forms = nil, all
+    own[forms] = internal.kernel_with(read[all], its)
   end
   return own[forms]
 end

@@ -72,8 +72,9 @@ local function new_kernel(text, entry, block, grid, threads, shared, shape, inou
     threads = threads, block = block, shared = shared, memory = {}, again = again,
     formed = { make = formed } }
   for _, q in ipairs(internal.kernel_info(k).params) do
-    if q.list and vjp then
-      fail("kernel", "vjp: %s is a list of tensors\1: its gradients are derived", q.name)
+    if (q.list or q.part) and vjp then
+      fail("kernel", "vjp: %s is %s\1: its gradients are derived", q.name,
+        q.part and "in a struct with pointers" or "a list of tensors")
     end
     if q.hidden and q.zeros and q.role == "in" then
       config.memory[q.name] = flame.zeros(q.count, { dtype = q.dtype })

@@ -16,21 +16,29 @@ local function state_of(self)
     arguments.word(self))
 end
 
---- How each type parameter T of a template is found from a call: T -> list of the formals "T *x",
---- as {name =, place = the position among all formals, given = that among the arguments of a call,
---- nil for an output}, inputs first.
-local function places(template, inout)
+--- The type T and the name of a formal "torch::PackedTensorAccessor32<T, 2, …> x", or nil.
+local function accessed(formal)
+  return formal:match("Accessor%w*%s*<%s*([%w_]+)%s*,.*>%s*([%a_][%w_]*)%s*$")
+end
+
+--- How each type parameter T of a template is found from a call: T -> list of the formals "T *x"
+--- and accessors of T, as {name =, place = the position among all formals, given = that among the
+--- arguments of a call, nil for an output}, inputs first. written: the accessors that are outputs,
+--- a set of names.
+local function places(template, inout, written)
   local list, outputs, named, given = {}, {}, {}, 0
   for _, name in ipairs(type(inout) == "table" and inout or {}) do named[name] = true end
   for i, formal in ipairs(template.formals) do
     local base, name = formal:match("^(.-)%s*%*.-([%a_][%w_]*)%s*$")
-    local is_input = not base or base:find("%f[%w_]const%f[^%w_]") or named[name]
+    local of, accessor = accessed(formal)
+    local is_input = not base and not written[accessor or ""] or named[accessor or name]
+      or base and base:find("%f[%w_]const%f[^%w_]")
     if is_input then given = given + 1 end
-    local kind = base and base:gsub("%f[%w_]const%f[^%w_]", ""):match("^%s*([%a_][%w_]*)%s*$")
+    local kind = of or base and base:gsub("%f[%w_]const%f[^%w_]", ""):match("^%s*([%a_][%w_]*)%s*$")
     if kind then
       list[kind], outputs[kind] = list[kind] or {}, outputs[kind] or {}
       table.insert((is_input and list or outputs)[kind],
-        { name = name, place = i, given = is_input and given or nil })
+        { name = accessor or name, place = i, given = is_input and given or nil })
     end
   end
   for kind, of in pairs(outputs) do table.move(of, 1, #of, #list[kind] + 1, list[kind]) end
@@ -55,11 +63,25 @@ local function instance(state, types)
   return k
 end
 
+--- state.places. Only a text that is read says which accessors it writes: that of the instance of
+--- floats; where that can not be read, all count as inputs.
+local function places_of(state)
+  if state.places then return state.places end
+  local types, written = {}, {}
+  for _, p in ipairs(state.template.parameters) do types[p.name] = p.is_type and "float" or nil end
+  local read, k = pcall(instance, state, types)
+  for _, q in ipairs(read and internal.kernel_info(k).params or {}) do
+    written[q.name] = q.role == "out"
+  end
+  state.places = places(state.template, state.inout, written)
+  return state.places
+end
+
 --- The instance for the dtypes of the tensors '...'; where: "place" or "given", see 'places'.
 local function chosen(self, where, first, ...)
   local state, types = state_of(self), {}
   for _, p in ipairs(state.template.parameters) do
-    local list = p.is_type and state.places[p.name]
+    local list = p.is_type and places_of(state)[p.name]
     local from, x                                        -- the first argument of T that is not nil
     for _, formal in ipairs(list or {}) do
       if x == nil and formal[where] then
@@ -98,8 +120,11 @@ end
 
 local function new(template, make, inout)
   local self = setmetatable({}, KernelTemplate)
-  states[self] = { template = template, make = make, kernels = {},
-    places = places(template, inout) }
+  local state = { template = template, make = make, kernels = {}, inout = inout }
+  states[self] = state
+  local open = false
+  for _, formal in ipairs(template.formals) do open = open or accessed(formal) ~= nil end
+  state.places = not open and places(template, inout, {}) or nil
   return self
 end
 
@@ -129,8 +154,8 @@ put("KernelTemplate:with(options: table) -> KernelTemplate", function(self, opti
   if options.grid ~= nil then all.threads = nil end
   if options.threads ~= nil then all.grid = nil end
   for name, v in pairs(options) do all[name] = v end
-  local other = new(state.template, state.make)
-  states[other].with, states[other].places = all, state.places
+  local other = new(state.template, state.make, state.inout)
+  states[other].with = all
   return other
 end)
 
@@ -147,7 +172,7 @@ end)
 
 --- Does a call determine each template parameter that has no default?
 local function is_known(template, inout)
-  local list = places(template, inout)
+  local list = places(template, inout, {})
   for _, p in ipairs(template.parameters) do
     if not p.default and not (p.is_type and list[p.name] and list[p.name][1].given) then
       return false

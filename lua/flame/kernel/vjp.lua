@@ -207,8 +207,10 @@ local function from_source(source)
   local k = flame.kernel(source)
   local params = internal.kernel_info(k).params
   for _, q in ipairs(params) do
-    if q.hidden then
-      fail("kernel", "vjp: variable '%s' of file scope\1: make it a parameter or a local", q.name)
+    if q.hidden or q.part then
+      fail("kernel", "vjp: %s '%s' %s\1: make it a parameter%s",
+        q.part and "the array" or "variable", q.name,
+        q.part and "in a struct" or "of file scope", q.part and "" or " or a local")
     end
   end
   return function(p, plain, n, seeds, active, values)

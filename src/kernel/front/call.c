@@ -108,6 +108,14 @@ static void bind_pointer(fl_front *p, const fl_kformal *f, fl_cvalue v,
   s->offset = offset;
 }
 
+/* In the library a const formal that gets a constant is that constant. 0: it is none. */
+static int bind_constant(fl_front *p, const fl_kdevice *d, const fl_kformal *f, fl_cvalue v) {
+  const int known = v.kind == FL_V_EXPR && v.e->kind == FL_KX_CONST && f->is_const &&
+                    f->type->kind == FL_C_SCALAR && !d->line;
+  if (known) fl_choose_name(p, f->name, fl_val_convert(p, v.e, f->type->scalar));
+  return known;
+}
+
 static void bind_value(fl_front *p, const fl_kformal *f, fl_cvalue v, int64_t body,
                        int32_t line) {
   fl_cvalue to = fl_decl_formal(p, f->type, f->name, body, line);
@@ -219,7 +227,7 @@ static void bind(fl_front *p, const fl_kdevice *d, const fl_kcall *c, int64_t fr
     }
     if (as.type->kind == FL_C_POINTER) bind_pointer(p, &as, v, d->body, c->line);
     else if (f->by_reference) bind_reference(p, d, f, v, c->line);
-    else bind_value(p, f, v, d->body, c->line);
+    else if (!bind_constant(p, d, f, v)) bind_value(p, f, v, d->body, c->line);
   }
   fl_symbol *pack = d->pack && !p->failed ? fl_front_add(p, d->pack, FL_SYM_PACK) : NULL;
   if (pack) pack->n_inner = d->n_pack;

@@ -433,7 +433,7 @@ static void refuse_array(fl_front *p, int32_t line) {
   refuse(p, line, "an array of more than %d bytes", FL_K_MAX_ARRAY);
 }
 
-const fl_ctype *fl_decl_arrays(fl_front *p, const fl_ctype *t) {
+const fl_ctype *fl_decl_member_arrays(fl_front *p, const fl_ctype *t) {
   int64_t dims[FL_K_MAX_RANK];
   int rank = 0, large = 0;
   const int32_t line = fl_front_tok(p)->line;
@@ -450,14 +450,18 @@ const fl_ctype *fl_decl_arrays(fl_front *p, const fl_ctype *t) {
     fl_front_need(p, ']');
   }
   while (t && !large && rank-- > 0 && !p->failed) {
-    if (t->kind == FL_C_POINTER)
-      fl_refuse(p, fl_front_tok(p)->line, "arrays of pointers are outside the language");
     t = fl_ctype_array(p->a, t, dims[rank]);
     large = t && fl_ctype_size(t) > FL_K_MAX_ARRAY;
     fl_decl_depth(p, t);
   }
   if (large && !p->failed) refuse_array(p, line);
   return p->failed ? NULL : t;
+}
+
+const fl_ctype *fl_decl_arrays(fl_front *p, const fl_ctype *t) {
+  if (t && t->kind == FL_C_POINTER && fl_front_is(p, '['))
+    fl_refuse(p, fl_front_tok(p)->line, "arrays of pointers are outside the language");
+  return fl_decl_member_arrays(p, t);
 }
 
 /* Takes the sizes after a parameter's name and returns its type: an array becomes a pointer. */

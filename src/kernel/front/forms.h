@@ -38,6 +38,11 @@ int fl_held_alone(const fl_front *p, const fl_cvalue *v);      /* points to one 
 int fl_held_is(const fl_front *p, const fl_cvalue *v);       /* the place of one */
 fl_cvalue fl_held_read(fl_front *p, fl_cvalue place, int32_t line);
 void fl_held_assign(fl_front *p, fl_cvalue place, fl_cvalue from, int32_t line);
+/* For an array of pointers in a struct that is spread (spread.c): fl_held_row says that row 'row'
+** of the member with variable 'var' is the list v; fl_held_list is the list of the row at which v,
+** the place of an array of pointers, lies. */
+void fl_held_row(fl_front *p, int32_t var, int64_t row, fl_cvalue v);
+fl_cvalue fl_held_list(fl_front *p, fl_cvalue v, int32_t line);
 
 /* ---- choose.c: "c ? x : y" as an lvalue ------------------------------------------------------ */
 
@@ -96,9 +101,29 @@ fl_cvalue fl_operator_call(fl_front *p, int op, fl_cvalue x, fl_cvalue y, int32_
 /* a += b for structs: operator+= if there is one, else operator+ and an assignment */
 fl_cvalue fl_operator_update(fl_front *p, int op, fl_cvalue to, fl_cvalue from, int32_t line);
 
-/* parameter.c: reads the parameters of kernel f, from after its '(' to its ')'. *types: the type of
-** each; NULL: unknown. */
-void fl_front_parameters(fl_front *p, fl_kfunc *f, const fl_ctype ***types);
+/* ---- parameter.c, spread.c: the parameters of kernels ---------------------------------------- */
+
+enum { FL_K_MAX_PARAMETERS = 256 };          /* of a text; a call takes fewer (FL_KP_MAX_ARGS) */
+/* at: by parameter its type in the text; NULL: unknown. whole: of the first parameter of a struct
+** that is spread (spread.c) that struct, of the others NULL. */
+typedef struct fl_kptypes { const fl_ctype **at, **whole; } fl_kptypes;
+/* Reads the parameters of kernel f, from after its '(' to its ')'. */
+void fl_front_parameters(fl_front *p, fl_kfunc *f, fl_kptypes *types);
+/* Counts f->params[f->n_params], which is described, and gives it its place; a list (list_of) of n
+** arrays becomes n parameters. most: how many the list may have; 0: any number. *at: the end of the
+** parameters so far in bytes. */
+void fl_front_place(fl_front *p, fl_kfunc *f, const fl_ctype **types, int64_t most, int64_t *at);
+/* Makes the variables of parameter i, of type t, one for each leaf (source.c). 0: refused. */
+int fl_front_variables(fl_front *p, fl_kfunc *f, int i, const fl_ctype *t);
+/* fl_decl_arrays for a member of a struct: arrays of pointers, too (decl.c) */
+const fl_ctype *fl_decl_member_arrays(fl_front *p, const fl_ctype *t);
+int fl_spread_is(const fl_ctype *t);             /* is it a struct that holds pointers? */
+/* Adds the parameters for f->params[f->n_params], a struct of type t that is spread. */
+void fl_spread_parameters(fl_front *p, fl_kfunc *f, fl_kptypes *types, const fl_ctype *t,
+                          int64_t *at);
+/* At the begin of the body: declares the object of the struct whose parameters begin with number
+** 'first'. Returns how many these are. */
+int fl_spread_bind(fl_front *p, fl_kfunc *f, int first, const fl_kptypes *types);
 /* Fills the members of 'out' that describe the parameter's type, which is t. */
 void fl_front_describe(fl_front *p, fl_kparam *out, const fl_ctype *t);
 /* source.c: notes that the body of f is outside the language, with the reason for which p refused

@@ -502,7 +502,7 @@ int fl_promote_type(int a);
 void fl_memory_declare(fl_front *p, const fl_ctype *t, const char *name, int constant,
                        int32_t line);
 fl_cvalue fl_memory_use(fl_front *p, fl_symbol *s, int32_t line);
-void fl_memory_settle(fl_kfunc *f);          /* at the end: unwritten ones are const */
+void fl_memory_settle(fl_kfunc *f);  /* at the end: unwritten ones are const; of spread.c, too */
 void fl_memory_compare(fl_ksource *s);                       /* sets 'shared' */
 
 /* ---- view.c: memory seen as numbers of another type ------------------------------------------ */

@@ -9,6 +9,7 @@
 
 struct fl_kheld {
   int32_t var;
+  int64_t row;                   /* of an array of pointers */
   fl_cvalue v;                   /* v.type NULL: nothing yet */
   struct fl_kheld *next;
 };
@@ -28,6 +29,21 @@ void fl_held_new(fl_front *p, int32_t var) {
   h->var = var;
   h->next = p->held;
   p->held = h;
+}
+
+void fl_held_row(fl_front *p, int32_t var, int64_t row, fl_cvalue v) {
+  fl_held_new(p, var);
+  if (p->a->failed) return;
+  p->held->row = row;
+  p->held->v = v;
+}
+
+fl_cvalue fl_held_list(fl_front *p, fl_cvalue v, int32_t line) {
+  const fl_kheld *h = p->held;
+  const int64_t row = !v.idx ? 0 : v.idx->kind == FL_KX_CONST ? v.idx->value.i : -1;
+  while (h && !(h->var == v.var && h->v.list && h->row == row)) h = h->next;
+  if (h && v.kind == FL_V_PLACE && !v.linear) return h->v;
+  return fl_val_refuse(p, line, "a row of an array of pointers is chosen by a constant");
 }
 
 fl_cvalue fl_held_read(fl_front *p, fl_cvalue place, int32_t line) {

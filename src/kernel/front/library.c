@@ -12,6 +12,7 @@ extern const char fl_kstd_text[];            /* kernel/front/std.cu, embedded */
 extern const char fl_kptx_text[];            /* kernel/front/ptx.cu, embedded */
 extern const char fl_kcub_text[];            /* kernel/front/cub.cu, embedded */
 extern const char fl_kglm_text[];            /* kernel/front/glm.cu, embedded */
+extern const char fl_ktorch_text[];          /* kernel/front/torch.cu, embedded */
 extern const char fl_kwmma_text[];           /* kernel/front/wmma.cu, embedded */
 extern const char fl_kcomplex_text[];        /* kernel/front/complex.cu, embedded */
 
@@ -39,20 +40,20 @@ static int is_defined(const fl_ktok *t) {
   return 0;
 }
 
-/* ---- cooperative groups, CUB, GLM, wmma: their names are replaced by names of the library ---- */
+/* ---- cooperative groups, CUB, GLM, PyTorch, wmma: their names become names of the library ---- */
 
 typedef struct space { fl_ktok name; struct space *next; } space;
 typedef struct groups {
   fl_karena *a;
-  const char *own, *prefix, *text;   /* the namespace, the prefix of the library's names for it, and
-                                     ** the text that defines those names */
+  const char *own, *prefix, *text;   /* the namespace (of PyTorch also "at"), the prefix of the
+                                     ** library's names for it, and the text that defines those */
   space *first;                      /* names in the source that stand for the namespace */
   int open;                          /* "using namespace" */
 } groups;
 
 static int is_space(const groups *g, const fl_ktok *t) {
   if (t->kind != FL_TOK_NAME) return 0;
-  int is = fl_ktok_is(t, g->own);
+  int is = fl_ktok_is(t, g->own) || (g->text == fl_ktorch_text && fl_ktok_is(t, "at"));
   for (const space *s = g->first; s && !is; s = s->next)
     is = t->n == s->name.n && !memcmp(t->text, s->name.text, (size_t)t->n);
   return is;
@@ -87,12 +88,13 @@ static const char *own_name(const groups *g, const fl_ktok *t) {
   return strstr(g->text, made) ? fl_karena_str(g->a, name, (size_t)n) : NULL;
 }
 
-/* Replaces names of the namespace with the library's. 1: there were some. */
+/* Replaces names of the namespace with the library's. 1: the text names it; for PyTorch, whose
+** namespace is that of the host code, too: 1: a name was replaced. */
 static int name_groups(fl_karena *a, const char *own, const char *prefix, const char *text,
                        fl_ktoks *toks) {
   groups g = { .a = a, .own = own, .prefix = prefix, .text = text };
   int64_t n = 0;
-  int found = 0;
+  int found = 0, replaced = 0;
   for (int64_t i = 0; i < toks->n && !found; i++) found = is_space(&g, &toks->at[i]);
   if (!found) return 0;
   for (int64_t i = 0; i < toks->n; n++) {
@@ -105,11 +107,12 @@ static int name_groups(fl_karena *a, const char *own, const char *prefix, const 
                        (last == '.' || last == FL_PU_ARROW || last == FL_PU_SCOPE);
     const char *name = behind ? own_name(&g, t + 2) : g.open && !member ? own_name(&g, t) : NULL;
     toks->at[n] = behind && name ? t[2] : *t;
+    replaced |= name != NULL;
     if (name) toks->at[n].text = name, toks->at[n].n = (int32_t)strlen(name);
     i += behind && name ? 3 : 1;
   }
   toks->n = n;
-  return 1;
+  return replaced || text != fl_ktorch_text;
 }
 
 static int is_asked(const fl_ktoks *toks) {
@@ -245,10 +248,12 @@ int fl_klibrary_add(fl_karena *a, fl_ktoks *toks) {
   const char *of_std = asked_of_std(a, toks);
   const int grouped = name_groups(a, "cooperative_groups", "fl_cg_", fl_klibrary_text, toks),
             cub = name_groups(a, "cub", "fl_cub_", fl_kcub_text, toks),
-            glm = name_groups(a, "glm", "fl_glm_", fl_kglm_text, toks);
+            glm = name_groups(a, "glm", "fl_glm_", fl_kglm_text, toks),
+            torch = name_groups(a, "torch", "fl_torch_", fl_ktorch_text, toks);
   if (of_std && !put_before(a, fl_kstd_text, of_std, toks)) return 0;
   if (cub && !put_before(a, fl_kcub_text, "", toks)) return 0;
   if (glm && !put_before(a, fl_kglm_text, "", toks)) return 0;
+  if (torch && !put_before(a, fl_ktorch_text, "", toks)) return 0;
   if (asks_complex(toks) && !put_before(a, fl_kcomplex_text, "", toks)) return 0;
   if (wmma && !put_before(a, fl_kwmma_text, "", toks)) return 0;
   if (!grouped && !cub && !wmma && !is_asked(toks)) return !a->failed;

@@ -10,7 +10,8 @@
 #include "kernel/front/lexer.h"
 
 /* Puts the library before the tokens of a source that uses anything of it, as line 0. Names of the
-** namespaces cooperative_groups, cub, glm and wmma become the library's. 0: no memory. */
+** namespaces cooperative_groups, cub, glm, torch, at and wmma become the library's. 0: no
+** memory. */
 int fl_klibrary_add(fl_karena *a, fl_ktoks *toks);
 
 /* ptx.c: replaces asm statements by calls of functions of ptx.cu. 1: there were some. */

@@ -139,7 +139,7 @@ static void field_lines(fl_front *p, body *b) {
     const fl_ctype *t = fl_decl_pointers(p, &s, &ref);
     const char *name = fl_front_name(p);
     if (fl_front_is(p, ':')) fl_refuse(p, line, "bit-fields are outside the language");
-    t = fl_decl_arrays(p, t);
+    t = fl_decl_member_arrays(p, t);
     if (ref || (t && t->kind == FL_C_VOID)) fl_refuse(p, line, "a member without a size");
     for (const fl_ctype *e = t; e && e->kind == FL_C_ARRAY; e = e->of)
       if (!e->count) fl_refuse(p, line, "a member without a size");

@@ -48,7 +48,7 @@ void fl_memory_settle(fl_kfunc *f) {
   fl_kaccessed(f->body, NULL, written);
   for (int i = 0; i < f->n_params; i++) {
     fl_kparam *q = &f->params[i];
-    if (!q->of_file) continue;
+    if (!q->of_file && !(q->part_of && q->is_pointer)) continue;
     q->is_const = !written[q->first_var];
     f->vars[q->first_var].is_const = q->is_const;
   }

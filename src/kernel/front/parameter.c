@@ -64,11 +64,13 @@ void fl_front_describe(fl_front *p, fl_kparam *out, const fl_ctype *t) {
     out->type = FL_KT_U8;
     out->width = (int32_t)out->pointee_size;
   }
-  if (of->kind != FL_C_STRUCT) return;
-  fl_kfield *fields = fl_karena_new(p->a, (size_t)of->s->n_leaves * sizeof *fields);
+  if (of->kind == FL_C_ARRAY) out->is_struct = 1;              /* a member of a struct */
+  else if (of->kind != FL_C_STRUCT) return;
+  const int leaves = fl_ctype_leaves(of);
+  fl_kfield *fields = fl_karena_new(p->a, (size_t)leaves * sizeof *fields);
   if (fields && fl_ctype_fields(p->a, of, "", fields)) {
     out->fields = fields;
-    out->n_fields = of->s->n_leaves;
+    out->n_fields = leaves;
   }
 }
 
@@ -99,8 +101,6 @@ static const fl_ctype *parameter(fl_front *p, fl_kfunc *f, fl_kparam *out) {
   return t;
 }
 
-enum { MAX_PARAMETERS = 256 };
-
 /* What p->forms (what is known of a call's arguments, source.h) says of parameter 'name': 0 for a
 ** null pointer, else the length of a list; -1: nothing. */
 static int form_of(const fl_front *p, const char *name) {
@@ -110,8 +110,9 @@ static int form_of(const fl_front *p, const char *name) {
   return -1;
 }
 
-/* Makes q the last parameter. Its offset is the next multiple of its alignment from *at on. */
-static void place(fl_kfunc *f, fl_kparam *q, int64_t *at) {
+/* Counts q, which is the last parameter. Its offset is the next multiple of its alignment from *at
+** on. */
+static void count(fl_kfunc *f, fl_kparam *q, int64_t *at) {
   f->n_params++;
   q->offset = (*at + q->align - 1) / q->align * q->align;
   *at = q->offset + q->size;
@@ -129,31 +130,42 @@ static void list_parameters(fl_front *p, fl_kfunc *f, const fl_ctype **types, in
     fl_refuse_body(p, f);
   }
   for (int j = 0; j < n; j++) {
-    if (j && !fl_front_room(p, f->n_params, MAX_PARAMETERS, "parameters of a kernel")) return;
+    if (j && !fl_front_room(p, f->n_params, FL_K_MAX_PARAMETERS, "parameters of a kernel")) return;
     fl_kparam *o = &q[j];
     *o = *q;
     o->list = j + 1;
     o->name = fl_karena_printf(p->a, "%s[%d]", q->list_of, j);
     types[f->n_params - (j == 0)] = t;
-    if (j) place(f, o, at);
+    if (j) count(f, o, at);
   }
 }
 
+void fl_front_place(fl_front *p, fl_kfunc *f, const fl_ctype **types, int64_t most, int64_t *at) {
+  fl_kparam *q = &f->params[f->n_params];
+  const int form = form_of(p, q->name);
+  q->is_null = q->is_pointer && !q->list_of && form == 0;
+  if (q->axes && q->axis >= 0 && form >= 0 && form < f->n_params) q->same = 1 + form;
+  if (q->list_of && most && form > most)
+    fl_refuse(p, q->line, "'%s' has room for %lld arrays, the list has %d", q->name,
+              (long long)most, form);
+  count(f, q, at);
+  if (q->list_of) list_parameters(p, f, types, form, at);
+}
+
 /* Behind '('; takes ')'. */
-void fl_front_parameters(fl_front *p, fl_kfunc *f, const fl_ctype ***types) {
+void fl_front_parameters(fl_front *p, fl_kfunc *f, fl_kptypes *types) {
   int64_t at = 0;
-  f->params = fl_karena_new(p->a, MAX_PARAMETERS * sizeof *f->params);
-  const fl_ctype **all = *types = fl_karena_new(p->a, MAX_PARAMETERS * sizeof **types);
+  f->params = fl_karena_new(p->a, FL_K_MAX_PARAMETERS * sizeof *f->params);
+  types->at = fl_karena_new(p->a, FL_K_MAX_PARAMETERS * sizeof *types->at);
+  types->whole = fl_karena_new(p->a, FL_K_MAX_PARAMETERS * sizeof *types->whole);
   if (fl_ktok_is(fl_front_tok(p), "void") && fl_front_is_at(p, 1, ')')) p->at++;
-  while (f->params && all && !p->failed && !fl_front_is(p, ')')) {
-    if (!fl_front_room(p, f->n_params, MAX_PARAMETERS, "parameters of a kernel")) return;
-    fl_kparam *q = &f->params[f->n_params];
-    all[f->n_params] = parameter(p, f, q);
+  while (f->params && types->at && types->whole && !p->failed && !fl_front_is(p, ')')) {
+    if (!fl_front_room(p, f->n_params, FL_K_MAX_PARAMETERS, "parameters of a kernel")) return;
+    const fl_ctype *t = parameter(p, f, &f->params[f->n_params]);
     if (p->a->failed) break;
-    const int form = form_of(p, q->name);
-    q->is_null = q->is_pointer && !q->list_of && form == 0;
-    place(f, q, &at);
-    if (q->list_of) list_parameters(p, f, all, form, &at);
+    types->at[f->n_params] = t;
+    if (t && fl_spread_is(t)) fl_spread_parameters(p, f, types, t, &at);
+    else fl_front_place(p, f, types->at, 0, &at);
     if (!fl_front_take(p, ',')) break;
   }
   fl_front_need(p, ')');

@@ -12,7 +12,7 @@
 typedef struct pending {         /* a kernel whose body is to be read */
   fl_kfunc *f;
   int64_t body;                  /* token '{' */
-  const fl_ctype **types;        /* types of the parameters; NULL: unknown */
+  fl_kptypes types;              /* types of the parameters */
   struct pending *next;
 } pending;
 
@@ -255,8 +255,6 @@ static int add_leaf(fl_front *p, fl_kfunc *f, int i, const fl_kfield *field) {
   f->vars[var].param = i;
   f->vars[var].offset = field->offset;
   f->vars[var].is_const = field->is_const;
-  if (field->is_pointer && field->rank)
-    fl_refuse(p, f->params[i].line, "arrays of pointers are outside the language");
   return var;
 }
 
@@ -293,22 +291,28 @@ static void bind_number(fl_front *p, const fl_kparam *q, const fl_ctype *t) {
   fl_front_bind(p, name, FL_SYM_OBJECT, v);
 }
 
-static void bind_parameter(fl_front *p, fl_kfunc *f, int i, const fl_ctype *t) {
+int fl_front_variables(fl_front *p, fl_kfunc *f, int i, const fl_ctype *t) {
   fl_kparam *q = &f->params[i];
   const int n = fl_ctype_leaves(t);
   fl_kfield *fields = fl_karena_new(p->a, (size_t)n * sizeof *fields);
-  if (!fields) return;
+  if (!fields) return 0;
   if (!fl_ctype_fields(p->a, q->list_of ? t->of : t, q->name, fields)) {
     if (!p->a->failed)
       fl_refuse(p, q->line, "arrays of more than %d dimensions ('%s')", FL_K_MAX_RANK,
                 q->name);
-    return;
+    return 0;
   }
   q->first_var = f->n_vars;
   q->n_vars = n;
   for (int k = 0; k < n; k++)
-    if (add_leaf(p, f, i, &fields[k]) < 0) return;
+    if (add_leaf(p, f, i, &fields[k]) < 0) return 0;
   if (q->is_texture) f->vars[q->first_var].type = q->type;
+  return 1;
+}
+
+static void bind_parameter(fl_front *p, fl_kfunc *f, int i, const fl_ctype *t) {
+  const fl_kparam *q = &f->params[i];
+  if (!fl_front_variables(p, f, i, t)) return;
   if (t->kind != FL_C_POINTER) { bind_number(p, q, t); return; }
   if (q->list > 1) return;
   if (q->list_of) {
@@ -318,6 +322,14 @@ static void bind_parameter(fl_front *p, fl_kfunc *f, int i, const fl_ctype *t) {
     return;
   }
   bind_pointer(p, f, q, t);
+}
+
+/* Makes the names of the parameters known. */
+static void bind_all(fl_front *p, fl_kfunc *f, const fl_kptypes *types) {
+  for (int i = 0, n; i < f->n_params && !p->failed; i += n) {
+    n = types->whole[i] ? fl_spread_bind(p, f, i, types) : 1;
+    if (!types->whole[i] && types->at[i]) bind_parameter(p, f, i, types->at[i]);
+  }
 }
 
 /* Which variables are read. drop_result removes results of atomics that are not read. */
@@ -362,8 +374,7 @@ static void read_once(fl_front *p, pending *k) {
   p->up = NULL;
   p->half = 0;
   p->table = NULL;
-  for (int i = 0; i < f->n_params && !p->failed; i++)
-    if (k->types[i]) bind_parameter(p, f, i, k->types[i]);
+  if (f->n_params) bind_all(p, f, &k->types);
   if (!p->failed) fl_parse_compound(p);
   if (!p->failed && !p->a->failed) fl_turn_lower(p);
   if (!p->failed && !p->a->failed) finish_body(p, f);

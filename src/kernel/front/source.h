@@ -32,7 +32,8 @@ fl_ksource *fl_ksource_parse(fl_mem *m, fl_error *e, const char *text, size_t n)
 ** "bias=0,mask=0," says that these parameters are null pointers. What the text asks of them is then
 ** answered while it is read, so that no access to them is left: where a thread would follow one, a
 ** statement stops it. "xs=3," says that xs, a T **, is a list of three arrays: three parameters are
-** read in its place. */
+** read in its place. "y.size(1)=2," says that this length of an accessor's tensor is that of
+** parameter 2, which comes before it. */
 fl_ksource *fl_ksource_parse_until(fl_mem *m, fl_error *e, const char *text, size_t n,
                                    const char *const *option, int n_options, fl_kfiles *files,
                                    const char *forms, const atomic_int *stop);

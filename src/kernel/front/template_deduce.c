@@ -56,19 +56,38 @@ void fl_deduce_value(fl_front *p, const fl_kdeduction *d, int i, int64_t value) 
   fl_template_give(&d->env[i], &d->t[i], &s);
 }
 
+/* Deduces from argument k of a template, which is 'arg' and which the formal, with its '<' at token
+** i, has as one word. 0: an argument up to there is more than a name. */
+static int deduce_argument(fl_front *p, const fl_kdeduction *d, int64_t i, int k,
+                           const fl_symbol *arg) {
+  for (int j = 0; j <= k; j++) {
+    const int c = fl_ktok_punct(&p->toks.at[i + 2 + 2 * j]);
+    if (c != ',' && (j < k || (c != '>' && c != FL_PU_SHR))) return 0;
+  }
+  const int which = fl_deduce_index(d, &p->toks.at[i + 1 + 2 * k]);
+  if (which >= 0 && arg->kind == FL_SYM_TYPE)
+    fl_deduce_type(d, which, arg->type, arg->is_const, arg->ref);
+  else if (which >= 0) fl_deduce_value(p, d, which, arg->v.e->value.i);
+  return 1;
+}
+
+/* The parameter of 'alias', another name of "V<A, B>", that argument k of V is; -1: none. */
+static int parameter_of(fl_front *p, const fl_ktemplate *alias, int k) {
+  const fl_ktok *t = &p->toks.at[alias->at + 2 + 2 * k];
+  for (int j = 0; j < alias->n_tparams; j++)
+    if (fl_ktok_is(t, alias->tparams[j].name)) return j;
+  return -1;
+}
+
 void fl_deduce_struct(fl_front *p, const fl_kdeduction *d, const fl_ktemplate *of, int64_t i,
                       const fl_ctype *type) {
-  if (!type || type->kind != FL_C_STRUCT || !type->s->members || type->s->members->of != of) return;
-  const fl_symbol *args = type->s->members->inner;
-  for (int k = 0; k < of->n_tparams; k++, i += 2) {
-    const int which = fl_deduce_index(d, &p->toks.at[i + 1]);
-    const int c = p->toks.at[i + 2].kind == FL_TOK_PUNCT ? p->toks.at[i + 2].punct : 0;
-    if (c != ',' && c != '>' && c != FL_PU_SHR) return;     /* the argument is more than a name, so
-                                                            ** nothing is deduced from it */
-    if (which < 0) continue;
-    if (args[k].kind == FL_SYM_TYPE)
-      fl_deduce_type(d, which, args[k].type, args[k].is_const, args[k].ref);
-    else fl_deduce_value(p, d, which, args[k].v.e->value.i);
+  const fl_symbol *s = of->is_alias ? fl_front_named(p, &p->toks.at[of->at]) : NULL;
+  const fl_ktemplate *named = s && s->kind == FL_SYM_TEMPLATE ? s->structs : of;
+  if (!type || type->kind != FL_C_STRUCT || !type->s->members || type->s->members->of != named)
+    return;
+  for (int k = 0; k < named->n_tparams; k++) {
+    const int at = named == of ? k : parameter_of(p, of, k);
+    if (at >= 0 && !deduce_argument(p, d, i, at, &type->s->members->inner[k])) return;
   }
 }
 

@@ -219,9 +219,15 @@ fl_cvalue fl_val_stored(fl_front *p, fl_cvalue v, int32_t line) {
   return to;
 }
 
+/* Is v an array of pointers? */
+static int holds_rows(const fl_cvalue *v) {
+  return v->kind == FL_V_PLACE && v->type->kind == FL_C_ARRAY && v->type->of->kind == FL_C_POINTER;
+}
+
 fl_cvalue fl_val_pointer(fl_front *p, fl_cvalue v, int32_t line) {
   v = fl_member_pointer(p, v, line);
   if (p->failed || v.kind == FL_V_POINTER) return v;
+  if (holds_rows(&v)) return fl_held_list(p, v, line);
   if (v.kind == FL_V_PLACE && v.type->kind == FL_C_ARRAY) {
     v = fl_val_index(p, v, fl_kexpr_int(p->a, FL_KT_I64, 0), line);
     v.kind = FL_V_POINTER;
@@ -308,7 +314,7 @@ fl_cvalue fl_val_deref(fl_front *p, fl_cvalue v, int32_t line) {
 
 fl_cvalue fl_val_index(fl_front *p, fl_cvalue v, fl_kexpr *i, int32_t line) {
   if (p->failed || !i) return fl_val_none();
-  if (!(v.kind == FL_V_PLACE && v.type->kind == FL_C_ARRAY))
+  if (!(v.kind == FL_V_PLACE && v.type->kind == FL_C_ARRAY) || holds_rows(&v))
     return fl_val_deref(p, fl_val_advance(p, fl_val_pointer(p, v, line), i, 0, line),
                         line);
   if (!fl_kt_is_int(i->type)) fl_refuse(p, line, "an index must be an integer");

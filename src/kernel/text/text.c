@@ -355,8 +355,20 @@ static int by_bytes(const fl_kparam *p) {
   return !p->is_pointer && (p->is_struct || p->width > 1 || p->n_fields);
 }
 
+/* Writes the name of a parameter that arrives as bytes; a member's ("p.box") is p__box. */
+static void put_bytes_name(fl_kwriter *w, const fl_kparam *p) {
+  for (const char *s = p->name; *s; s++) fl_text_add(w->t, *s == '.' ? "__" : s, *s == '.' ? 2 : 1);
+}
+
+static void put_bytes_type(fl_kwriter *w, const fl_kparam *p) {
+  fl_text_printf(w->t, "%s__", w->f->name);
+  put_bytes_name(w, p);
+  fl_text_puts(w->t, "__t");
+}
+
 static void put_param_name(fl_kwriter *w, const fl_kparam *p) {
-  fl_kput_name(w, p->n_vars == 1 && !by_bytes(p) ? w->f->vars[p->first_var].name : p->name);
+  if (by_bytes(p)) put_bytes_name(w, p);
+  else fl_kput_name(w, p->n_vars == 1 ? w->f->vars[p->first_var].name : p->name);
   if (!p->is_pointer && (by_bytes(p) || fl_kt_is_half(p->type))) fl_text_puts(w->t, "__in");
 }
 
@@ -377,7 +389,7 @@ static void put_params(fl_kwriter *w) {
     if (p->is_pointer)
       fl_text_printf(w->t, "%s%s *%s", p->is_const ? "const " : "", fl_kput_memory_type(p->type),
                      plain || (meets && !p->is_const) ? "" : "__restrict__ ");
-    else if (by_bytes(p)) fl_text_printf(w->t, "%s__%s__t ", w->f->name, p->name);
+    else if (by_bytes(p)) { put_bytes_type(w, p); fl_text_puts(w->t, " "); }
     else fl_text_printf(w->t, "%s ", fl_kput_memory_type(p->type));
     put_param_name(w, p);
   }
@@ -386,10 +398,10 @@ static void put_params(fl_kwriter *w) {
 static void put_structs(fl_kwriter *w) {
   for (int i = 0; i < w->f->n_params; i++) {
     const fl_kparam *p = &w->f->params[i];
-    if (by_bytes(p))
-      fl_text_printf(w->t,
-                     "struct __align__(%lld) %s__%s__t { unsigned char b[%lld]; };\n",
-                     (long long)p->align, w->f->name, p->name, (long long)p->size);
+    if (!by_bytes(p)) continue;
+    fl_text_printf(w->t, "struct __align__(%lld) ", (long long)p->align);
+    put_bytes_type(w, p);
+    fl_text_printf(w->t, " { unsigned char b[%lld]; };\n", (long long)p->size);
   }
 }
 

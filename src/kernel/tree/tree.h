@@ -274,6 +274,15 @@ typedef struct fl_kparam {
                              ** NULL: it is none. 'name' is "xs[2]" */
   int32_t list, lists;       /* number of this array in the list, from 1, and the list's length; 0:
                              ** it is not known yet, and this parameter stands for the whole list */
+  const char *part_of;       /* the text's parameter of that name, a struct, is spread over several
+                             ** (front/spread.c), and this is one of them; 'name' is "p.x". NULL: it
+                             ** is none */
+  uint8_t axes;              /* part_of: the text has an accessor of a tensor with so many axes; 0:
+                             ** it has none */
+  int8_t axis;               /* axes > 0: the length along that axis, from 0, of the array that is
+                             ** axis + 1 parameters before; -1: that array */
+  int32_t same;              /* such a length: 1 + the parameter, before this one, that is the same
+                             ** length in each call of this kernel; 0: none is known */
   const struct fl_kfield *fields;  /* leaves of a struct or vector (by value or behind a pointer) */
   int32_t n_fields;
   int32_t first_var, n_vars; /* its variables in fl_kfunc.vars, one per leaf (if there is a body) */

@@ -1,0 +1,52 @@
+/*
+** Accessors of tensors as PyTorch's extensions have them: "torch::name" and "at::name" are
+** fl_torch_name (library.c). A view is of contiguous memory: it holds the lengths s, t, u, v, w of
+** its axes and computes the strides. As a parameter of a kernel it is a tensor (spread.c).
+*/
+#define D __device__
+#define F1 s
+#define F2 F1, t
+#define F3 F2, u
+#define F4 F3, v
+#define F5 F4, w
+#define S1 s
+#define S2 d ? t : s
+#define S3 d > 1 ? u : S2
+#define S4 d > 2 ? v : S3
+#define S5 d > 3 ? w : S4
+#define P1 1
+#define P2 (d < 1 ? t : 1)
+#define P3 P2 * (d < 2 ? u : 1)
+#define P4 P3 * (d < 3 ? v : 1)
+#define P5 P4 * (d < 4 ? w : 1)
+#define VIEW(N, FIELDS, SIZE, STRIDE, ...) \
+  template <class T, class I> struct fl_torch_view<T, N, I> { \
+    T *p; \
+    I FIELDS; \
+    D T *data() const { return p; } \
+    D I size(const int d) const { return SIZE; } \
+    D I stride(const int d) const { return STRIDE; } \
+    D __VA_ARGS__ \
+  };
+#define INNER(N, STEP, ...) \
+  fl_torch_view<T, N, I> operator[](I i) const { return { p + i * (STEP), __VA_ARGS__ }; }
+template <class T, int N, class I> struct fl_torch_view {};
+VIEW(1, F1, S1, P1, T &operator[](I i) const { return p[i]; })
+VIEW(2, F2, S2, P2, INNER(1, t, t))
+VIEW(3, F3, S3, P3, INNER(2, t * u, t, u))
+VIEW(4, F4, S4, P4, INNER(3, t * u * v, t, u, v))
+VIEW(5, F5, S5, P5, INNER(4, t * u * v * w, t, u, v, w))
+template <class T> struct fl_torch_DefaultPtrTraits {};
+template <class T> struct fl_torch_RestrictPtrTraits {};
+#define CHOICE(X, J) \
+  template <class T, int N, template <class> class P = fl_torch_DefaultPtrTraits, class I = J> \
+  using fl_torch_##X = fl_torch_view<T, N, I>;
+CHOICE(TensorAccessor, long long) CHOICE(GenericPackedTensorAccessor, long long)
+CHOICE(PackedTensorAccessor, long long) CHOICE(PackedTensorAccessor64, long long)
+CHOICE(PackedTensorAccessor32, int)
+using fl_torch_Half = __half;
+using fl_torch_BFloat16 = __nv_bfloat16;
+template <class T, bool B> struct fl_torch_acc { using type = T; };
+template <bool B> struct fl_torch_acc<__half, B> { using type = float; };
+template <bool B> struct fl_torch_acc<__nv_bfloat16, B> { using type = float; };
+template <class T, bool B> using fl_torch_acc_type = typename fl_torch_acc<T, B>::type;
