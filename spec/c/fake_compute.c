@@ -2,10 +2,10 @@
 ** The fake GPU that computes ("computes=1" in FAKE_CUDA, fake_cuda.c): a text for NVRTC goes
 ** through the preprocessor of g++, fake_rewrite.c, fake_prune.c and g++ itself; the shared object
 ** is the image. Its messages go to NVRTC's log. The text, headers given with it, and those CUDA
-** headers that the fake has, are written into a folder, which is removed after the compilation. An
-** image that was made before is read instead where a run of the suite keeps them (fake_store.c).
-** FAKE_CUDA_PLANT="old|new" plants a fault in each text that has 'old', for specs that show that it
-** is detected; FAKE_CUDA_KEEP=1 keeps the folders for inspection.
+** headers that the fake has and the text names, are written into a folder, which is removed after
+** the compilation. An image that was made before is read instead where a run of the suite keeps
+** them (fake_store.c). FAKE_CUDA_PLANT="old|new" plants a fault in each text that has 'old', for
+** specs that show that it is detected; FAKE_CUDA_KEEP=1 keeps the folders for inspection.
 */
 #include "fake_fibers.c"
 #include "fake_rewrite.c"
@@ -13,6 +13,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <pthread.h>
 #include <spawn.h>
 #include <sys/stat.h>
@@ -73,8 +74,11 @@ static void fake_write_source(fake_source *s) {
   const char *folder = getenv("TMPDIR");
   snprintf(s->folder, sizeof s->folder, "%s/fake-XXXXXX", folder ? folder : "/tmp");
   if (!mkdtemp(s->folder)) abort();
-  for (size_t i = 0; i < sizeof fake_headers / sizeof *fake_headers; i++)
-    fake_write_file(s->folder, fake_headers[i][0], fake_headers[i][1], strlen(fake_headers[i][1]));
+  for (size_t i = 0; i < sizeof fake_headers / sizeof *fake_headers; i++) {
+    const char *name = fake_headers[i][0], *text = fake_headers[i][1];
+    if (memmem(s->files.at, s->files.n, name, strlen(name)))
+      fake_write_file(s->folder, name, text, strlen(text));
+  }
   for (const char *name = s->files.at; name < s->files.at + s->files.n;) {
     const char *text = name + strlen(name) + 1;
     fake_write_file(s->folder, name, text, strlen(text));
@@ -82,11 +86,15 @@ static void fake_write_source(fake_source *s) {
   }
 }
 
+static int fake_remove(const char *path, const struct stat *st, int kind, struct FTW *at) {
+  (void)st; (void)kind; (void)at;
+  return remove(path);
+}
+
 static void fake_source_free(void *source) {
   fake_source *s = source;
-  char line[200];
-  snprintf(line, sizeof line, "rm -rf '%s'", s->folder);
-  if (s->folder[0] && !getenv("FAKE_CUDA_KEEP") && system(line) != 0) abort();
+  if (s->folder[0] && !getenv("FAKE_CUDA_KEEP") &&
+      nftw(s->folder, fake_remove, 8, FTW_DEPTH | FTW_PHYS) != 0) abort();
   free(s->files.at);
   free(s->image);
   free(s);
