@@ -132,9 +132,9 @@ local function reader(class, text)
 end
 
 local function new(class, params, values)
-  local self = setmetatable({ groups = {}, state = {}, steps = 0, what = class.what, known = {},
+  local self = setmetatable({ groups = {}, state = {}, made = 0, what = class.what, known = {},
     moves = internal.moves, defaults = {}, options = class.options, read = class.read,
-    unsure = false, faults = 0, seen = slips.steps_of() }, class)                     -- for slips
+    unsure = false, seen = slips.steps_of() }, class)                     -- for slips
   for key, value in pairs(values) do self.defaults[key] = value end
   if type(params) == "table" and type(params[1]) == "table" then
     for _, g in ipairs(params) do self:add_param_group(g) end
@@ -170,6 +170,7 @@ local function make_class(text, update, check, whole, run)
   class.__index = function(self, key)
     if key == "lr" then return rawget(self, "groups")[1].lr end
     if key == "param_groups" then return rawget(self, "groups") end
+    if key == "steps" then return refused.steps_of(self) end
     return get(self, key)
   end
   class.__newindex = function(self, key, value)
@@ -177,6 +178,7 @@ local function make_class(text, update, check, whole, run)
       fail("%s: param_groups can not be assigned\1: use add_param_group, or change its groups",
         name)
     end
+    if key == "steps" then return rawset(self, "made", value) end
     if key ~= "lr" then return set(self, key, value) end
     number(name, "lr", value, 0)
     for _, group in ipairs(self.groups) do group.lr = value end
@@ -335,32 +337,26 @@ local function before_step(self)
   end
 end
 
--- Raises what the last step's checks found, as a GPU tells late; that step's writes were refused.
-local function told(self)
-  local last <close> = self.unsure               -- an error takes it back
-  local faults = internal.checked()
-  self.unsure = false
-  if last and faults > self.faults then refused.take_back(last) end      -- a read has told it
-  self.faults = faults
-end
-
 --- One update from the parameters' gradients; parameters without one are unchanged.
 --- A closure computes the loss and its gradients again; its result is returned.
 put(Optimizer, "Optimizer:step(closure?: fn) -> any", function(self, closure)
   local loss
-  if closure then loss = flame.enable_grad(closure) end
+  if closure then
+    refused.told(self)                           -- before the closure: it is not run then either
+    loss = flame.enable_grad(closure)
+  end
   local _ <close> = unpin
   pin()
-  told(self)
+  local flights = refused.told(self)
   before_step(self)
   local changed = internal.room(3 * #self.groups[1].params)
-  local taken <close> = refused.watch(self, changed)
-  self.steps = self.steps + 1
+  local taken <close> = refused.watch(self, changed, flights)
+  self.made = self.made + 1
   local shared_out = flame.no_grad(update_in_scope, self, taken)
-  if #changed > 0 then internal.eval_list(changed) end
+  if #changed > 0 then taken.to = internal.eval_list(changed) end
   if #shared_out > 0 then flame.no_grad(parts.spread, shared_out) end
   if rawget(internal, "after_step") then internal.after_step() end     -- of flame-lua --watch
-  taken.late, self.unsure = true, taken
+  self.unsure = taken.to > taken.from and taken
   return loss
 end)
 
@@ -377,8 +373,8 @@ end
 --- A snapshot: {steps =, param_groups = {{lr = …, params = {1, 2}}, …}, state = {[1] = {…}, …}};
 --- parameters are numbered through all groups.
 put(Optimizer, "Optimizer:state_dict() -> table", function(self)
-  told(self)
-  local out = { steps = self.steps, param_groups = {}, state = {} }
+  refused.told(self)
+  local out = { steps = self.made, param_groups = {}, state = {} }
   local i = 0
   for k, group in ipairs(self.groups) do
     local kept = { params = {} }
@@ -426,7 +422,7 @@ put(Optimizer, "Optimizer:load_state_dict(state: table)", function(self, saved)
       end
     end
   end
-  self.steps = saved.steps or 0
+  self.made = saved.steps or 0
   self.state = {}
   for k, group in ipairs(self.groups) do
     for key, value in pairs(groups[k]) do

@@ -17,6 +17,6 @@ enum { FL_HOOKS = 0 };
 /* Bugs planted in the planner and in replayed runs; the specs (tests) must find each of them. */
 enum { FL_PLANT_NONE, FL_PLANT_ORDER, FL_PLANT_COPY, FL_PLANT_DEAD, FL_PLANT_SCALAR,
        FL_PLANT_ADDRESS, FL_PLANT_STALE, FL_PLANT_GRAPH, FL_PLANT_BOUND, FL_PLANT_SOON,
-       FL_PLANT_WAITS, FL_PLANT_LATE, FL_PLANT_COUNT };
+       FL_PLANT_WAITS, FL_PLANT_LATE, FL_PLANT_GUARD, FL_PLANT_COUNT };
 #define FL_PLANTED(c, bug) (FL_HOOKS && (c)->planted == (bug))
 #endif

@@ -389,6 +389,7 @@ static flame_status execute(flame_context *c, run *r, fl_device *d, int whole) {
   settle_run(r, s == FLAME_OK ? r->plan->nstep : done, s == FLAME_OK ? NULL : why, c->err.site,
              fault.site >= 0, s == FLAME_INTERRUPTED &&
              (done > 0 || d->index == 0 || intact(r->plan, r->plan->nstep)));
+  fl_flight_stored(c, d->index);
   if (s == FLAME_INTERRUPTED) c->cut = c->win.live;
   return s;
 }

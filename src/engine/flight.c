@@ -66,7 +66,22 @@ static int possible(const flame_context *c, const fl_program *p, const fl_plan *
 
 /* ---- beginning and landing ------------------------------------------------------------------- */
 
+/* Sets checks of the values that may fail, and of their views. */
+static void set_checks(const fl_flight *f, uint8_t checks) {
+  for (int64_t i = 0; i < f->out.n; i++) {
+    fl_node *n = f->out.at[i].home ? NULL : f->out.at[i].buffer->nodes;
+    for (; n; n = n->bnext) n->checks = checks;
+  }
+}
+
+void fl_flight_stored(const flame_context *c, int device) {
+  const fl_engine *e = c->engine;
+  if (e->flying && e->flight[device].open && !FL_PLANTED(c, FL_PLANT_GUARD))
+    set_checks(&e->flight[device], 1);
+}
+
 static void let_go(flame_context *c, fl_flight *f) {
+  set_checks(f, 0);
   for (int64_t i = 0; i < f->out.n; i++) fl_buffer_release(c, f->out.at[i].buffer);
   f->out.n = 0;
   ((fl_engine *)c->engine)->flying -= f->open;
@@ -95,7 +110,7 @@ int fl_flight_begin(flame_context *c, const fl_program *p, const fl_plan *plan,
   }
   f->open = 1;
   e->flying++;
-  e->flights++;
+  f->number = ++e->flights;
   return 1;
 }
 
@@ -117,9 +132,24 @@ static int fail_values(const flame_context *c, fl_flight *f, int32_t k, const ch
   return refused;
 }
 
+static void note_failed(flame_context *c, const fl_flight *f) {
+  fl_engine *e = c->engine;
+  const int64_t k = e->faults++ % FL_FAILED_FLIGHTS;
+  e->failed[k].flight = f->number;
+  e->failed[k].device = (int32_t)(f - e->flight);
+}
+
+int fl_flight_failed(const flame_context *c, int64_t from, int64_t to, int device) {
+  const fl_engine *e = c->engine;
+  for (int64_t k = 0; k < e->faults && k < FL_FAILED_FLIGHTS; k++)
+    if (e->failed[k].flight > from && e->failed[k].flight <= to && e->failed[k].device == device)
+      return 1;
+  return 0;
+}
+
 static flame_status fail(flame_context *c, fl_flight *f, const fl_fault *fault) {
   char why[sizeof c->err.message + 64];
-  ((fl_engine *)c->engine)->faults++;
+  note_failed(c, f);
   const flame_status s = fl_fault_tell(c, &f->fact[fault->site], fault);
   fl_error_text(&c->err, why, sizeof why);
   if (fail_values(c, f, fault->site, why, c->err.site)) fl_raise_later(c);

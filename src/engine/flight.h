@@ -26,6 +26,7 @@ typedef struct fl_flown { fl_buffer *buffer; int32_t sites; uint8_t home; } fl_f
 
 typedef struct fl_flight {
   uint8_t open;
+  int64_t number;                 /* of all flights, from 1 */
   int32_t nsite;
   fl_fault_fact fact[FL_FLIGHT_SITES];
   struct { fl_flown *at; int64_t n, cap; } out;
@@ -35,10 +36,15 @@ typedef struct fl_flight {
 ** NULL for a home. 1: it is now. 0: no, or no memory: its checks must be read. */
 int fl_flight_begin(flame_context *c, const fl_program *p, const fl_plan *plan,
                     fl_buffer *const *made);
+/* After the results of the run on this device were stored: writes of what is computed from those
+** that may still fail are guarded, if the run is in flight. */
+void fl_flight_stored(const flame_context *c, int device);
 /* Reads the checks of all runs in flight. BAD_VALUE, with its error: one has failed, and values and
 ** writes are what they would be after a run that was waited for. INTERRUPTED: nothing has
 ** changed. */
 flame_status fl_flight_land(flame_context *c);
+/* Has a flight after number 'from', up to number 'to', failed on the device? */
+int fl_flight_failed(const flame_context *c, int64_t from, int64_t to, int device);
 /* Lets go of what flights hold, without reading checks. */
 void fl_flight_drop(flame_context *c);
 #endif

@@ -9,6 +9,7 @@
 #include "tensor/build_util.h"
 #include "tensor/update.h"
 #include <assert.h>
+#include <string.h>
 
 __attribute__((noinline)) static int64_t enter(lua_State *L, fl_lua *b) {
   return fl_lua_enter(L, b);
@@ -77,6 +78,14 @@ static flame_status record(const run *r, fl_box *p, fl_node *g, fl_box *const *x
   return fl_sgd_step(p->t, g, r->nfields ? x[0]->t : NULL, &r->sgd);
 }
 
+/* Before x is written: nothing that was refused until now is meant by was_refused. */
+static void forget(const fl_box *x) {
+  fl_node *n = x->t->node;
+  const fl_buffer *b = n && n->state == FL_STORED ? n->buffer : n ? n->home : NULL;
+  if (n) n->refused = 0;
+  for (fl_node *q = b ? b->nodes : NULL; q; q = q->bnext) q->refused = 0;
+}
+
 /* Steps parameter i, or passes over one without a gradient; 0: neither can be done here. */
 static int step(lua_State *L, fl_lua *b, run *r, lua_Integer i) {
   fl_box *x[MOST_FIELDS] = { NULL };
@@ -100,6 +109,7 @@ static int step(lua_State *L, fl_lua *b, run *r, lua_Integer i) {
   const lua_Integer number = lua_tointeger(L, -1) + 1;
   fl_adam_count(&r->adam, number);
   r->added |= fl_gradient_used(grad, luaL_checkinteger(L, READER));
+  forget(p);
   const int64_t mark = enter(L, b);
   leave(L, b, mark, record(r, p, grad->node, x));       /* raises */
   lua_pushvalue(L, r->names + r->nfields);
@@ -247,20 +257,35 @@ static int scale_grads(lua_State *L) {
   return 1;
 }
 
-/* core.eval_list(list): computes what is in it; a GPU may tell later that an index was bad. */
+/* Evaluates n after an error was found in what another device computes, and adds its errors. */
+static void evaluate_too(flame_context *c, fl_node *n) {
+  fl_error first = c->err;
+  memset(&c->err, 0, sizeof c->err);
+  if (fl_evaluate_later(c, n) != FLAME_OK) fl_add_error(c, &first, &c->err);
+  c->err = first;
+}
+
+/* core.eval_list(list) -> flights: computes what is in it; a GPU may tell later that an index was
+** bad. flights: the number of the last run that was not waited for. */
 static int eval_list(lua_State *L) {
   fl_lua *b = self_of(L);
   luaL_checktype(L, 1, LUA_TTABLE);
   const int64_t m = enter(L, b);
   flame_status e = FLAME_OK;
-  for (lua_Integer i = 1; e == FLAME_OK && lua_rawgeti(L, 1, i) != LUA_TNIL; i++) {
+  for (lua_Integer i = 1; e == FLAME_OK || e == FLAME_BAD_VALUE; i++) {
+    if (lua_rawgeti(L, 1, i) == LUA_TNIL) break;
     fl_box *x = box_at(L, -1);
-    fl_node *n = x ? node_of(b, x) : NULL;
-    if (n == NULL) e = b->c->err.code;
+    fl_node *n = x && x->t ? x->t->node : NULL;
+    if (e != FLAME_OK) {
+      if (n && n->state == FL_PENDING) evaluate_too(b->c, n);
+    }
+    else if (!x || !node_of(b, x)) e = b->c->err.code;
     else if (n->state != FL_STORED && !b->c->trace) e = fl_evaluate_later(b->c, n);
     lua_settop(L, 1);
   }
-  return leave(L, b, m, e);
+  leave(L, b, m, e);
+  lua_pushinteger(L, ((const fl_engine *)b->c->engine)->flights);
+  return 1;
 }
 
 /* core.was_refused(x): was the last write of x refused? x then has the value of before. */
@@ -272,6 +297,36 @@ static int was_refused(lua_State *L) {
     refused |= q->refused;                       /* n is a write that was recorded since */
   lua_pushboolean(L, refused);
   return 1;
+}
+
+static int forget_refused(lua_State *L) {
+  forget(fl_arg_tensor(L, 1, "step", "parameter"));
+  return 0;
+}
+
+/* core.flew_badly(x, from, to): has a run that was not waited for, of a number above 'from' up to
+** 'to', failed on x's device? None of its writes has happened then, otherwise all. */
+static int flew_badly(lua_State *L) {
+  const fl_lua *b = self_of(L);
+  const fl_box *x = fl_arg_tensor(L, 1, "step", "parameter");
+  lua_pushboolean(L, x->t->node && fl_flight_failed(b->c, luaL_checkinteger(L, 2),
+                                                    luaL_checkinteger(L, 3), x->t->node->device));
+  return 1;
+}
+
+/* core.land(): reads the checks of the last runs. The next read raises what they have found. */
+static int land(lua_State *L) {
+  fl_lua *b = self_of(L);
+  flame_context *c = b->c;
+  const int64_t m = enter(L, b);
+  const fl_error before = c->err;
+  flame_status s = fl_flight_land(c);
+  if (s == FLAME_BAD_VALUE) {
+    fl_raise_later(c);
+    c->err = before;
+    s = FLAME_OK;
+  }
+  return leave(L, b, m, s);
 }
 
 /* core.checked() -> faults, flights: reads the checks of the last runs (engine/flight.h) and raises
@@ -297,6 +352,7 @@ const fl_lua_reg fl_reg_update[] = {
   { "adam", adam, 0 }, { "adam_run", adam_run, 0 }, { "sgd_run", sgd_run, 0 },
   { "square_sum", square_sum, 0 }, { "scale_grads", scale_grads, 0 },
   { "room", room, 0 }, { "clear_grads", clear_grads, 0 }, { "eval_list", eval_list, 0 },
-  { "was_refused", was_refused, 0 }, { "checked", checked, 0 },
+  { "was_refused", was_refused, 0 }, { "forget_refused", forget_refused, 0 },
+  { "flew_badly", flew_badly, 0 }, { "land", land, 0 }, { "checked", checked, 0 },
   { NULL, NULL, 0 }
 };

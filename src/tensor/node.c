@@ -213,6 +213,7 @@ static int look_into(fl_node *n, fl_node *parent, const fl_attr *how, int track)
                                                          : fl_lost_untracked(n->ctx));
   if (parent->state == FL_STORED) {
     n->state = FL_STORED;
+    n->checks = parent->checks;
     join_buffer(n, fl_buffer_retain(parent->buffer));
   } else {
     n->base = parent->base ? parent->base : parent;

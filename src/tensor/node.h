@@ -87,8 +87,9 @@ typedef struct fl_node {
                                                   ** keeps it as size 1) */
   uint8_t isint;              /* NUMBER: scal[0].i holds an integer of the script */
   uint8_t refused;            /* a write that did not happen: its value is what the target had */
-  uint8_t checks;             /* PENDING: it, or a PENDING value that it is computed from, may fail
-                              ** (an index out of range, a call that reports a fault); else 0 */
+  uint8_t checks;             /* it, or a value that it is computed from, may still fail: an index
+                              ** out of range, a call that reports a fault. STORED: such a check
+                              ** has not been read yet (engine/flight.h) */
   uint8_t named;              /* a handle has named it: a write of another handle copies it */
   uint8_t rests;              /* engine scratch: does it depend on the check that failed? */
   uint8_t effect;             /* needed while it is PENDING, see above */

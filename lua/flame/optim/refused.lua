@@ -1,7 +1,7 @@
 --- Steps of optimisers that are refused. Numbers of a state (the count of steps, a product of
 -- momenta) change when a step is recorded, tensors when it is evaluated. If a parameter's write
 -- is refused then, or its update raises, its numbers are restored: bias corrections are those of
--- the steps that were made.
+-- the steps that were made. A GPU may find a bad index after the step (src/engine/flight.h).
 local flame = require "flame"
 local internal = flame.internal
 
@@ -18,39 +18,64 @@ local function restore(state, numbers)
   if state.count then flame.no_grad(state.count.fill_, state.count, state.step) end
 end
 
---- The step has raised: restores the numbers of the parameters that it has not written.
---- taken.late: the error was found after the step's end; then all of its writes on a device are
---- refused, or none.
-function refused.take_back(taken)
-  local opt, made, whole, any = taken.opt, 0, {}, not taken.late
-  for _, x in ipairs(taken.late and taken.changed or {}) do
-    if internal.was_refused(x) then whole[tostring(x.device)], any = true, true end
-  end
-  if not any then return end
-  opt.unsure = false
+--- Takes a step back: restores the numbers of the parameters for which is_lost(x).
+local function take_back(taken, is_lost)
+  local opt, made = taken.opt, 0
   local function look(x, state, numbers)
-    local lost = whole[tostring(x.device)] or x == taken.at or internal.was_refused(x)
-    if lost then restore(state, numbers) else made = made + 1 end
+    if is_lost(x) then restore(state, numbers) else made = made + 1 end
   end
   for x, old in pairs(taken.old) do look(x, old.state, old.numbers) end
   for _, x in ipairs(taken.changed) do
     local state = not taken.old[x] and opt.state[x]
     if state then look(x, state, { step = state.step - 1 }) end
   end
-  if made == 0 then opt.steps = opt.steps - 1 end
+  if made == 0 then opt.made = opt.made - 1 end
 end
 
-local watched = { __close = function(taken, e) if e ~= nil then refused.take_back(taken) end end }
+--- The step has raised. What is on another device may be in flight.
+local function raised(taken)
+  pcall(internal.land)
+  take_back(taken, function(x) return x == taken.at or internal.was_refused(x) end)
+end
 
---- Returns what is closed at the end of a step: it calls take_back if the step raised. changed: the
---- list of tensors that the step changes, to which a parameter is added when it is recorded.
-function refused.watch(opt, changed)
-  return setmetatable({ opt = opt, changed = changed, old = {} }, watched)
+--- The checks of the step's runs have been read. Takes it back where one has failed.
+local function settle(taken)
+  local function is_lost(x) return internal.flew_badly(x, taken.from, taken.to) end
+  taken.opt.unsure = false
+  for _, x in ipairs(taken.changed) do
+    if is_lost(x) then return take_back(taken, is_lost) end
+  end
+end
+
+--- How many steps were made. Reads the checks of the last one first if a GPU has not told them.
+function refused.steps_of(opt)
+  if opt.unsure then
+    internal.land()
+    settle(opt.unsure)
+  end
+  return opt.made
+end
+
+--- Raises what the checks of the last runs have found, which a GPU tells late. Returns how many runs
+--- were not waited for so far.
+function refused.told(opt)
+  refused.steps_of(opt)
+  return (select(2, internal.checked()))
+end
+
+local watched = { __close = function(taken, e) if e ~= nil then raised(taken) end end }
+
+--- Returns what is closed at the end of a step: it takes the step back if it raised. changed: the
+--- list of tensors that the step changes, to which a parameter is added when its update is recorded.
+--- from: the number of the last run that was not waited for (flight).
+function refused.watch(opt, changed, from)
+  return setmetatable({ opt = opt, changed = changed, old = {}, from = from, to = from }, watched)
 end
 
 --- Called before an update of x, a parameter or its part, in Lua; taken.at = nil ends it. One in C
 --- changes the count of steps alone, and does so when it is recorded.
 function refused.before(taken, x, state)
+  internal.forget_refused(x)
   taken.old[x], taken.at = { state = state, numbers = numbers_of(state) }, x
 end
 
