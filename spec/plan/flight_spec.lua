@@ -237,7 +237,7 @@ print(pcall(step, bad) == false, opt.steps)]])
   if fake then
     for last, status in pairs { ["step(bad)"] = 1, ["step(bad) require = nil"] = 1,
       ["step(bad) os.exit()"] = 1, ["step(bad) os.exit(true, true)"] = 1,
-      ["step(bad) os.exit(3)"] = 3 } do
+      ["step(bad) os.exit(3)"] = 3, ["step(bad) print(opt.steps)"] = 1 } do
       case("is told at the end of a script that ends with " .. last, function()
         local script = start .. "for i = 1, 6 do step(good) end " .. last
         local pipe <close> = assert(io.popen(("FLAME_DEVICE=cuda %s FLAME_TEST_MACHINE=%s %s "

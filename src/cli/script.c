@@ -135,10 +135,10 @@ int fl_cli_string(const fl_cli *c, const char *text, const char *chunk_name) {
 }
 
 /* Reads the checks of the last run on a GPU (engine/flight.h), which nothing may read any more, and
-** reports what they have found. */
+** reports what they have found, or what a later read would have raised. */
 static int tell_last_fault(const fl_cli *c) {
   flame_context *f = flame_lua_context(c->L);
-  if (!f || !f->engine || fl_flight_land(f) == FLAME_OK) return LUA_OK;
+  if (!f || !f->engine || fl_flight_tell(f) == FLAME_OK) return LUA_OK;
   char place[96] = "", text[sizeof f->error_text + 100];
   if (f->up->place) f->up->place(f, f->err.site, place);
   snprintf(text, sizeof text, "%s%s%s", place, place[0] ? ": " : "", flame_error(f));

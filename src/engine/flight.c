@@ -181,6 +181,17 @@ flame_status fl_flight_land(flame_context *c) {
   return first;
 }
 
+flame_status fl_flight_tell(flame_context *c) {
+  const fl_engine *e = c->engine;
+  flame_status s = fl_flight_land(c);
+  if (s == FLAME_OK && e->untold) {
+    c->err = e->untold_error;
+    s = e->untold_error.code;
+  }
+  if (s == FLAME_BAD_VALUE) fl_tell_untold(c);
+  return s;
+}
+
 void fl_flight_drop(flame_context *c) {
   fl_engine *e = c->engine;
   for (int i = 0; e->flight && i < FL_MAX_DEVICES; i++) {

@@ -43,6 +43,9 @@ void fl_flight_stored(const flame_context *c, int device);
 ** writes are what they would be after a run that was waited for. INTERRUPTED: nothing has
 ** changed. */
 flame_status fl_flight_land(flame_context *c);
+/* The same, and BAD_VALUE as well for an error that only the next read would raise; both are told
+** by this call then. */
+flame_status fl_flight_tell(flame_context *c);
 /* Has a flight after number 'from', up to number 'to', failed on the device? */
 int fl_flight_failed(const flame_context *c, int64_t from, int64_t to, int device);
 /* Lets go of what flights hold, without reading checks. */

@@ -334,15 +334,9 @@ static int land(lua_State *L) {
 ** waited for so far; faults: in how many of these a check has failed. */
 static int checked(lua_State *L) {
   fl_lua *b = self_of(L);
-  fl_engine *e = b->c->engine;
+  const fl_engine *e = b->c->engine;
   const int64_t m = enter(L, b);
-  flame_status s = fl_flight_land(b->c);
-  if (s == FLAME_OK && e->untold) {
-    b->c->err = e->untold_error;
-    s = e->untold_error.code;
-  }
-  if (s == FLAME_BAD_VALUE) fl_tell_untold(b->c);
-  leave(L, b, m, s);
+  leave(L, b, m, fl_flight_tell(b->c));
   lua_pushinteger(L, e->faults);
   lua_pushinteger(L, e->flights);
   return 2;

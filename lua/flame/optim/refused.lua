@@ -47,7 +47,7 @@ local function settle(taken)
   end
 end
 
---- How many steps were made. Reads the checks of the last one first if a GPU has not told them.
+--- How many steps were made. Reads the checks of the last one first, if that was not done.
 function refused.steps_of(opt)
   if opt.unsure then
     internal.land()
@@ -56,8 +56,8 @@ function refused.steps_of(opt)
   return opt.made
 end
 
---- Raises what the checks of the last runs have found, which a GPU tells late. Returns how many runs
---- were not waited for so far.
+--- Raises what the checks of the last runs have found, which a GPU tells late. Returns how many
+--- runs were not waited for so far.
 function refused.told(opt)
   refused.steps_of(opt)
   return (select(2, internal.checked()))
