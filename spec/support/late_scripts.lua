@@ -4,16 +4,16 @@
 --
 -- They vary in the nets (one or two, on one GPU or on two, whose updates depend on one check or on
 -- several), in their layers (embedding, linear, batch norm, dropout, a user kernel, a checkpoint),
--- in what is checked (classes, rows, words, elements, targets of a scatter), in the dtype (f32, f64,
--- bf16, autocast to bf16, autocast to f16 with a scaler, of which a scale may overflow), in the
+-- in what is checked (classes, rows, words, elements, targets of a scatter), in the dtype (f32,
+-- f64, bf16, autocast to bf16, autocast to f16 with a scaler that may overflow), in the
 -- number of backward calls before an update and in what comes between them, in the update (an
 -- optimiser for all nets or one each, with or without a closure, by hand, in place, by a user
--- kernel), in what follows it (averages, schedules, clamping), in which values are kept, and in what
--- a script does between two steps. They do not have: groups of processes, nets with shared
+-- kernel), in what follows it (averages, schedules, clamping), in which values are kept, and in
+-- what a script does between two steps. They do not have: groups of processes, nets with shared
 -- parameters, user kernels with faults of their own.
 --
--- An error has the number of the round whose index is bad, so that a script can do again what raised
--- because of an earlier round, as a user would.
+-- An error has the number of the round whose index is bad, so that a script can do again what
+-- raised because of an earlier round, as a user would.
 local flame = require "flame"
 local nn, optim = require "flame.nn", require "flame.optim"
 local T = dofile("spec/support/program_draw.lua")
@@ -80,12 +80,12 @@ function M.show(program)
     if v and v ~= true then t[#t + 1] = name .. " " .. tostring(v)
     elseif v then t[#t + 1] = name end
   end
-  for _, key in ipairs { "how", "rule", "micro", "meanwhile", "closure", "clips", "clamps", "average",
-    "schedule", "keeps", "waits", "joint", "two", "crosses" } do add(key, program[key]) end
+  for _, key in ipairs { "how", "rule", "micro", "meanwhile", "closure", "clips", "clamps",
+    "average", "schedule", "keeps", "waits", "joint", "two", "crosses" } do add(key, program[key]) end
   for i, net in ipairs(program.nets) do
     add("\n  net", i)
-    for _, key in ipairs { "words", "rows", "elements", "targets", "norm", "drops", "kernel", "remakes",
-      "width" } do add(key, net[key]) end
+    for _, key in ipairs { "words", "rows", "elements", "targets", "norm", "drops", "kernel",
+      "remakes", "width" } do add(key, net[key]) end
   end
   for i, round in ipairs(program.rounds) do
     add("\n  round", i)
@@ -318,7 +318,8 @@ end
 --- One update of what 'part' has: an optimiser or none, parameters, nets.
 function Script:update(part)
   local opt, scaler = part.opt, self.scaler
-  if scaler and opt and self.program.clips then self:redo(opt, false, scaler.unscale, scaler, opt) end
+  local unscales = scaler and opt and self.program.clips
+  if unscales then self:redo(opt, false, scaler.unscale, scaler, opt) end
   if self.program.clips then try(nn.utils.clip_grad_norm_, part.params, 1) end
   if not opt then return self:by_hand(part.params) end
   if scaler then self:redo(opt, false, scaler.step, scaler, opt)
@@ -392,7 +393,9 @@ act["write kept"] = function(self)
   try(flame.no_grad, function() y:add_(self.loss:detach():to(y.device):to(y.dtype)) end)
   self.kept[#self.kept + 1] = y
 end
-function act:new() self:keep(function() return flame.no_grad(self.p.mul_, self.p, 0.99):clone() end) end
+function act:new()
+  self:keep(function() return flame.no_grad(self.p.mul_, self.p, 0.99):clone() end)
+end
 function act:random() self:keep(flame.rand, 3, { device = self.p.device }) end
 function act:save()
   local name = os.tmpname()
@@ -511,8 +514,8 @@ local function start(program, devices)
   for t, spec in ipairs(program.nets) do
     nets[t] = make_net(spec, program, devices[program.two and t or 1])
   end
-  local self = setmetatable({ program = program, devices = devices, nets = nets, out = {}, kept = {},
-    parts = parts_of(program, nets), means = {}, p = nets[1].params[1] }, Script)
+  local self = setmetatable({ program = program, devices = devices, nets = nets, out = {},
+    kept = {}, parts = parts_of(program, nets), means = {}, p = nets[1].params[1] }, Script)
   self.other = flame.ones(3, { device = devices[#devices] })
   if program.how == "cast f16" then self.scaler = optim.GradScaler { init_scale = 1024 } end
   if program.average == "hand" then

@@ -66,7 +66,7 @@ end
 local watched = { __close = function(taken, e) if e ~= nil then raised(taken) end end }
 
 --- Returns what is closed at the end of a step: it takes the step back if it raised. changed: the
---- list of tensors that the step changes, to which a parameter is added when its update is recorded.
+--- list of tensors that the step changes; a parameter is added to it when its update is recorded.
 --- from: the number of the last run that was not waited for (flight).
 function refused.watch(opt, changed, from)
   return setmetatable({ opt = opt, changed = changed, old = {}, from = from, to = from }, watched)

@@ -280,3 +280,123 @@ describe("a type that is const or a reference", function()
     end)
   end
 end)
+
+describe("templates and overloads", function()
+  local judged = dofile("spec/kernel/kernel_judged.lua")
+  local KINDS = [[
+    struct S { int a; }; struct D : S { int b; };
+    enum U { U0, U1, U2 = 7 }; enum class Z { A, B = 5 }; enum B8 : unsigned char { b0 = 200, b1 };
+    enum class L8 : long long { a = 1 }; enum Big { g0 = 0x7fffffff, g1 }; enum Neg { n0 = -3, n1 };
+    template <class T> struct W { T a; }; template <class T, int M> struct Arr { T a[M]; };
+    template <class A, class B> struct P2 { A a; B b; }; template <class T> using Al = W<T>;
+    template <class T> struct K { static constexpr int v = 1; };
+    template <> struct K<int> { static constexpr int v = 2; };
+    template <> struct K<float> { static constexpr int v = 3; };
+    template <> struct K<S> { static constexpr int v = 4; };
+    template <> struct K<U> { static constexpr int v = 5; };
+    template <> struct K<Z> { static constexpr int v = 6; };
+    template <> struct K<B8> { static constexpr int v = 7; };
+    template <> struct K<long> { static constexpr int v = 8; };
+    template <> struct K<long long> { static constexpr int v = 9; };
+    template <> struct K<unsigned long> { static constexpr int v = 10; };
+    template <> struct K<unsigned long long> { static constexpr int v = 11; };
+    template <> struct K<char> { static constexpr int v = 12; };
+    template <> struct K<signed char> { static constexpr int v = 13; };
+    template <> struct K<unsigned char> { static constexpr int v = 14; };
+    template <> struct K<bool> { static constexpr int v = 15; };
+    template <> struct K<unsigned> { static constexpr int v = 16; };
+    template <class T> struct K<const T> { static constexpr int v = 100 + K<T>::v; };
+    template <class T> struct K<volatile T> { static constexpr int v = 200 + K<T>::v; };
+    template <class T> struct K<const volatile T> { static constexpr int v = 300 + K<T>::v; };
+    template <class T> struct K<T *> { static constexpr int v = 1000 + K<T>::v; };
+    template <class T> struct K<T &> { static constexpr int v = 2000 + K<T>::v; };
+    template <class T> struct K<T &&> { static constexpr int v = 3000 + K<T>::v; };
+    template <class T, int M> struct K<T[M]> { static constexpr int v = 10000 * M + K<T>::v; };
+    template <class T> struct K<W<T>> { static constexpr int v = 20 + K<T>::v; };
+    template <class T> struct K<W<T *>> { static constexpr int v = 40 + K<T>::v; };
+    template <class T> struct K<W<W<T>>> { static constexpr int v = 60 + K<T>::v; };
+    template <class T, int M> struct K<Arr<T, M>> { static constexpr int v = 400 + 10 * M + K<T>::v; };
+    template <class A, class B> struct K<P2<W<A>, B>> { static constexpr int v = 500 + 10 * K<A>::v + K<B>::v; };
+    template <class T, class E = void> struct E2 { static constexpr int v = 1; };
+    template <class T> struct E2<T *> { static constexpr int v = 2; };
+    template <int N> struct VI { static constexpr int v = 0; };
+    template <> struct VI<-1> { static constexpr int v = 1; };
+    template <> struct VI<'a'> { static constexpr int v = 2; };
+    template <> struct VI<true> { static constexpr int v = 3; };
+    template <auto N> struct VA { static constexpr int v = 0; };
+    template <> struct VA<1> { static constexpr int v = 1; };
+    template <> struct VA<true> { static constexpr int v = 2; };
+    template <> struct VA<'a'> { static constexpr int v = 3; };
+    template <> struct VA<1l> { static constexpr int v = 4; };
+    template <> struct VA<1ll> { static constexpr int v = 5; };
+    template <> struct VA<U1> { static constexpr int v = 6; };
+    template <unsigned char C> struct VC { static constexpr int v = C; };
+    template <class T, T N> struct VT { static constexpr int v = K<decltype(N)>::v; };
+    template <class T> __device__ int of(T) { return K<T>::v; }
+    template <class T> __device__ int ref(T &) { return K<T>::v; }
+    template <class T> __device__ int fwd(T &&) { return K<T>::v; }
+    template <class T> __device__ int con(W<const T>) { return K<T>::v; }
+    template <class T> __device__ int inw(W<T>) { return K<T>::v; }
+    template <class T, int M> __device__ int arr(T (&)[M]) { return 10 * M + K<T>::v; }
+    __device__ int u(long) { return 1; }
+    __device__ int u(long long) { return 2; }
+    __device__ int u(char) { return 3; }
+    __device__ int u(signed char) { return 4; }
+    __device__ int u(int) { return 5; }
+    __device__ int u(U) { return 6; }
+    __device__ int u(unsigned long) { return 7; }
+    __device__ int u(double) { return 8; }
+    template <class T> __device__ int pq(T, T) { return 1; }
+    __device__ int pq(double, double) { return 2; }
+    template <class T> __device__ int rv(const T &) { return 1; }
+    template <class T> __device__ int rv(T &&) { return 2; }
+    template <class T> __device__ int lr(T &) { return 1; }
+    template <class T> __device__ int lr(T &&) { return 2; }
+    __device__ int cr(const int &) { return 1; }
+    __device__ int cr(int &) { return 2; }
+    __device__ int cr(int &&) { return 3; }
+    __device__ int pb(const void *) { return 1; }
+    __device__ int pb(bool) { return 2; }
+    __global__ void k(const double *from, double *y, int n) {
+      if (threadIdx.x) return;
+      int b[5] = {0}, i = 1, ai[3] = {}, *p = ai;
+      const int ci = 2, cai[3] = {}, *cp = cai;
+      W<int> w = {1}; W<const int> wc = {3}; S s = {}; D d = {}; U e = U1; B8 b8 = b1; long l = 1; long long ll = 1;
+      ]]
+
+  for _, list in ipairs {
+    "K<volatile int>::v, K<const volatile int>::v, K<volatile int *>::v, K<const int *const>::v, K<int *const *>::v",
+    "K<W<int>>::v, K<W<int *>>::v, K<W<W<int>>>::v, K<const W<int>>::v, K<Al<int>>::v",
+    "K<P2<W<int>, float>>::v, K<Arr<float, 4>>::v, K<int[4]>::v, K<int (&)[4]>::v, K<int (*)[4]>::v",
+    "K<U>::v, K<Z>::v, K<B8>::v, sizeof(B8) + 10 * sizeof(L8) + 100 * sizeof(Big), b1 + (g1 > 0)",
+    "of(e), of(Z::A), of(b8), of(b8 + 1), of(e + 1u)",
+    "of(l), of(ll), of(l + 1), of(l + ll), of(1ul + l)",
+    "of(l * 1u), of(1ull + 1ul), of(-l), of(l << 1), of(1 << ll)",
+    "of(sizeof(int)), of('a'), of((signed char)1), of((unsigned char)1), of('a' + 'b')",
+    "of(p - ai), of(i ? l : 1), of(i ? ll : l), of(l++), of(l = 2)",
+    "u(l), u(ll), u('a'), u((signed char)1), u((short)1)",
+    "u(e), u(b8), u(1ul), u(1.f), u(e + 0)",
+    "fwd(i), fwd(ci), fwd(p), fwd(ai), fwd(1)",
+    "lr(cai), fwd(s), fwd(ai[1]), fwd(static_cast<int &&>(i)), fwd(p + 1)",
+    "con(wc), inw(w), inw(wc), arr(ai), arr(cai)",
+    "ref(i), ref(ci), ref(p), of(p), of(cp)",
+    "pq(1, 2), pq(1.f, 2), pq(1.f, 2.f), pq(1l, 2), pq(1u, 2)",
+    "rv(i), rv(ci), rv(1), lr(i), lr(1)",
+    "cr(i), cr(ci), cr(1), cr(ai[0]), cr(cai[0])",
+    "pb(p), pb(ai), pb(true), pb(i), rv(d)",
+    "E2<int *>::v, E2<int>::v, VI<-1>::v, VI<97>::v, VI<1>::v",
+    "VA<1>::v, VA<true>::v, VA<'a'>::v, VA<97>::v, VA<1l>::v",
+    "VA<1ll>::v, VA<U1>::v, VA<1u>::v, VC<(char)44>::v, VT<char, 'a'>::v",
+    "VT<long, 3>::v, VT<U, U1>::v, VT<bool, true>::v, VI<U2>::v, VC<b1>::v",
+  } do
+    it("tell types apart as C++ does: " .. list, function()
+      local source = KINDS .. "int c[] = { " .. list .. " };\n" ..
+        "for (int j = 0; j < (int)(sizeof c / sizeof *c); j++) b[j] = c[j];\n" ..
+        "      for (int j = 0; j < n; ++j) y[j] = b[j];\n    }\n"
+      local right = judged.values(source, { "x" }, "double x[5] = {0};\n")
+      local k = flame.kernel { source = source, grid = { 1 }, block = { 32 }, shape = { judged.N } }
+      if right then judged.near(k(judged.row(5, 0), judged.N):totable(), right[1], list) end
+      judged.compiles(k)
+    end)
+  end
+end)

@@ -3,6 +3,7 @@
 ** bound), builtins. References and pointers are bound to the caller's objects.
 */
 #include "kernel/front/forms.h"
+#include "kernel/front/number.h"
 #include "kernel/front/template.h"
 #include <string.h>
 
@@ -155,7 +156,7 @@ static void bind_reference(fl_front *p, const fl_kdevice *d, const fl_kformal *f
   v = fl_member_as(p, v, f->type, line);
   if (!turned) fl_choose_bound(p, &v, f->is_const, pure, f->name, line);
   if (p->failed) return;
-  const int place = v.kind == FL_V_PLACE && !v.rvalue && !turned && fl_ctype_same(f->type, v.type);
+  const int place = v.kind == FL_V_PLACE && !v.rvalue && !turned && fl_ctype_like(f->type, v.type);
   if (!place && (f->is_const || f->by_reference == 2)) { bind_value(p, f, v, body, line); return; }
   if (wants_array(p, f, v, body, line)) return;
   if (!place) {
@@ -327,7 +328,7 @@ static fl_cvalue fold_call(fl_front *p, fl_kdevice *d, const fl_kcall *c) {
   for (int i = 0; i < d->n_params && !p->failed; i++) {
     const fl_kformal *f = &d->params[i];
     fl_kexpr *e = given[i];
-    e = e && f->type->kind == FL_C_SCALAR ? fl_val_convert(p, e, f->type->scalar) : NULL;
+    e = e && f->type->kind == FL_C_SCALAR ? fl_val_to(p, e, f->type) : NULL;
     if (!e || e->kind != FL_KX_CONST)
       fl_refuse(p, c->line, "a call of '%s' in a constant expression", d->name);
     fl_front_bind(p, f->name, FL_SYM_CONSTANT, fl_val_expr(e));
@@ -337,7 +338,7 @@ static fl_cvalue fold_call(fl_front *p, fl_kdevice *d, const fl_kcall *c) {
   fold_statement(p, &r);
   d->busy = 0;
   if (!r && !p->failed) fl_refuse(p, c->line, "'%s' returns no constant here", d->name);
-  if (r && d->result && d->result->kind == FL_C_SCALAR) r = fl_val_convert(p, r, d->result->scalar);
+  if (r && d->result && d->result->kind == FL_C_SCALAR) r = fl_val_to(p, r, d->result);
   fl_front_close(p, back);
   return fl_val_expr(r);
 }

@@ -1,10 +1,11 @@
-/* Reads types as written in the text, and struct, enum and typedef. */
+/* Reads types as written in the text, and struct and typedef. */
 #include "kernel/front/forms.h"
+#include "kernel/front/number.h"
 #include "kernel/front/template.h"
 #include <stddef.h>
 #include <string.h>
 
-/* ---- structs and enums ----------------------------------------------------------------------- */
+/* ---- structs -------------------------------------------------------------------------------- */
 
 int64_t fl_decl_alignment(fl_front *p) {
   int64_t n = 0;
@@ -46,43 +47,6 @@ static const fl_ctype *read_struct(fl_front *p, int is_union) {
   return type;
 }
 
-/* Behind 'enum'. */
-static void read_enum(fl_front *p) {
-  int64_t next = 0, own = -1;
-  const int64_t mark = p->syms.n;
-  const int scoped = fl_front_word(p, "class") || fl_front_word(p, "struct");
-  if (fl_front_tok(p)->kind == FL_TOK_NAME) {
-    const fl_ktok *t = fl_front_tok(p);
-    const fl_symbol *known = fl_front_find(p, t->text, t->n);
-    const char *name = fl_front_name(p);
-    if (!known) {
-      fl_symbol *s = fl_front_add(p, name, FL_SYM_TYPE);
-      if (s) s->type = fl_ctype_scalar(FL_KT_I32);
-      own = s ? s - p->syms.at : -1;
-    }
-  }
-  if (fl_front_take(p, ':')) fl_decl_specifiers(p);
-  if (!fl_front_take(p, '{')) return;
-  while (!p->failed && !fl_front_is(p, '}')) {
-    const char *name = fl_front_name(p);
-    if (fl_front_take(p, '=')) next = fl_decl_constant(p, "an enumerator");
-    fl_kexpr *e = fl_kexpr_int(p->a, FL_KT_I32, next++);
-    fl_front_bind(p, name, FL_SYM_CONSTANT, fl_val_expr(e));
-    if (!fl_front_take(p, ',')) break;
-  }
-  fl_front_need(p, '}');
-  if (p->failed) return;
-  const int64_t first = own < 0 ? mark : own + 1, n = p->syms.n - first;       /* "Mode::A" */
-  fl_symbol *inner = fl_karena_new(p->a, (size_t)(n + 1) * sizeof *inner);
-  if (inner) memcpy(inner, p->syms.at + first, (size_t)n * sizeof *inner);
-  p->enumerators = inner;
-  p->n_enumerators = inner ? n : 0;
-  if (own < 0) return;
-  p->syms.at[own].inner = inner;
-  p->syms.at[own].n_inner = p->n_enumerators;
-  if (scoped) p->syms.n = mark + 1;
-}
-
 /* ---- specifiers ------------------------------------------------------------------------------ */
 
 /* Qualifiers of one word, with the member of fl_specifiers that they set; 0: they set none. */
@@ -109,6 +73,8 @@ static int qualifier_of(const fl_ktok *t) {
     if (fl_ktok_is(t, qualifiers[i].word)) return (int)i;
   return -1;
 }
+
+int fl_decl_is_word(const fl_ktok *t) { return fl_ktok_among(t, parts, PARTS) >= 0; }
 
 static const fl_ctype *vector_type(fl_front *p, const fl_ktok *t) {
   for (int i = 0; i < p->n_vectors; i++)
@@ -170,13 +136,15 @@ int fl_decl_starts(fl_front *p, int k) {
          fl_ktok_among(t, others, sizeof others / sizeof *others) >= 0 || qualified_type(p, k);
 }
 
-/* The type of the words in 'has', bits by their index in 'parts'. */
-static int word_type(unsigned has) {
+/* The type of the words in 'has', bits by their index in 'parts', of which n are "long". */
+static const fl_ctype *word_type(unsigned has, int n) {
   const int is_unsigned = has >> UNSIGNED & 1;
-  if (has >> CHAR & 1) return is_unsigned ? FL_KT_U8 : FL_KT_I8;
-  if (has >> SHORT & 1) return is_unsigned ? FL_KT_U16 : FL_KT_I16;
-  if (has >> LONG & 1) return is_unsigned ? FL_KT_U64 : FL_KT_I64;
-  return is_unsigned ? FL_KT_U32 : FL_KT_I32;
+  if (has >> CHAR & 1 && !(has >> SIGNED & 1) && !is_unsigned) return fl_ctype_char();
+  if (has >> LONG & 1 && n == 1) return fl_ctype_long(is_unsigned);
+  if (has >> CHAR & 1) return fl_ctype_scalar(is_unsigned ? FL_KT_U8 : FL_KT_I8);
+  if (has >> SHORT & 1) return fl_ctype_scalar(is_unsigned ? FL_KT_U16 : FL_KT_I16);
+  if (has >> LONG & 1) return fl_ctype_scalar(is_unsigned ? FL_KT_U64 : FL_KT_I64);
+  return fl_ctype_scalar(is_unsigned ? FL_KT_U32 : FL_KT_I32);
 }
 
 int32_t fl_decl_bounds(fl_front *p) {
@@ -274,7 +242,7 @@ static const fl_ctype *base_type(fl_front *p, fl_specifiers *s) {
   if (fl_front_word(p, "struct") || fl_front_word(p, "class")) return read_struct(p, 0);
   if (fl_front_word(p, "union")) return read_struct(p, 1);
   if (fl_front_word(p, "decltype")) return type_of_expression(p, s);
-  if (fl_front_word(p, "enum")) { read_enum(p); return fl_ctype_scalar(FL_KT_I32); }
+  if (fl_front_word(p, "enum")) return fl_decl_enum(p);
   if (fl_front_word(p, "auto")) { s->is_auto = 1; return fl_ctype_void(); }
   const char *why = fl_front_reserved(t);
   if (why && !fl_front_find(p, t->text, t->n)) {
@@ -293,9 +261,23 @@ static const fl_ctype *base_type(fl_front *p, fl_specifiers *s) {
   return type;
 }
 
+/* Refuses the token that stands where a type should. */
+static void refuse_type(fl_front *p) {
+  const fl_ktok *t = fl_front_tok(p);
+  const char *why = fl_front_reserved(t);
+  const fl_symbol *wrong = fl_front_named(p, t);
+  if (why) fl_refuse(p, t->line, "%s outside the language", why);
+  else if (wrong && wrong->kind == FL_SYM_WRONG)
+    fl_refuse(p, t->line, "'%s': %s", wrong->name, wrong->why);
+  else if (t->kind == FL_TOK_NAME)
+    fl_refuse(p, t->line, "unknown type '%.*s'%s", (int)t->n, t->text, fl_front_meant(p, t));
+  else fl_refuse(p, t->line, "a type is needed");
+}
+
 fl_specifiers fl_decl_specifiers(fl_front *p) {
   fl_specifiers s = { 0 };
   unsigned has = 0;
+  int longs = 0;
   const fl_ktok *t = fl_front_tok(p);
   p->n_enumerators = 0;
   while (!p->failed) {
@@ -304,7 +286,8 @@ fl_specifiers fl_decl_specifiers(fl_front *p) {
     const int k = fl_ktok_among(fl_front_tok(p), parts, PARTS);
     if (k >= 0) {
       has |= 1u << k;
-      s.type = fl_ctype_scalar(word_type(has));
+      longs += k == LONG;
+      s.type = word_type(has, longs);
       p->at++;
       continue;
     }
@@ -316,17 +299,7 @@ fl_specifiers fl_decl_specifiers(fl_front *p) {
     s.type = base_type(p, &s);
     if (!s.type) break;
   }
-  if (!s.type && !p->failed) {
-    t = fl_front_tok(p);
-    const char *why = fl_front_reserved(t);
-    const fl_symbol *wrong = fl_front_named(p, t);
-    if (why) fl_refuse(p, t->line, "%s outside the language", why);
-    else if (wrong && wrong->kind == FL_SYM_WRONG)
-      fl_refuse(p, t->line, "'%s': %s", wrong->name, wrong->why);
-    else if (t->kind == FL_TOK_NAME)
-      fl_refuse(p, t->line, "unknown type '%.*s'%s", (int)t->n, t->text, fl_front_meant(p, t));
-    else fl_refuse(p, t->line, "a type is needed");
-  }
+  if (!s.type && !p->failed) refuse_type(p);
   if (p->failed) s.type = NULL;
   if (!s.ref) s.is_const |= s.of_const;
   else s.is_const = s.of_const;                        /* no reference is const itself */
@@ -385,8 +358,10 @@ const fl_ctype *fl_decl_pointers(fl_front *p, const fl_specifiers *s, int *ref) 
     } else if (fl_front_take(p, FL_PU_LAND)) {             /* T && binds to a variable, or to a copy
                                                            ** of a value */
       if (!*ref) *ref = 2;
-    } else if (!pointer_qualifier(p)) {
-      break;
+    } else {
+      const int fixed = fl_ktok_is(fl_front_tok(p), "const");
+      if (!pointer_qualifier(p)) break;
+      is_const |= fixed && t != s->type;
     }
   }
   if (is_function_pointer(p))
@@ -526,7 +501,12 @@ const fl_ctype *fl_decl_type_name(fl_front *p) {
   if (s.type != fl_ctype_function() && fl_decl_function(p, s.type, &name))
     return p->failed ? NULL : fl_ctype_function();
   const fl_ctype *t = fl_decl_pointers(p, &s, &ref);
-  const int is_const = t == s.type ? s.is_const : ends_const(p), itself = ref;
+  const int itself = ref;
+  int is_const = t == s.type ? s.is_const : ends_const(p);
+  if (t && fl_front_is(p, '[')) {
+    t = fl_decl_arrays(p, t);
+    is_const = s.is_const;
+  }
   const fl_ctype *of = fl_decl_of_array(p, t, &ref, &name);
   p->type_const = (uint8_t)is_const;
   p->type_ref = (uint8_t)(of ? ref : itself);

@@ -3,6 +3,7 @@
 ** references, auto.
 */
 #include "kernel/front/forms.h"
+#include "kernel/front/number.h"
 #include <string.h>
 
 /* ---- declarators ----------------------------------------------------------------------------- */
@@ -130,7 +131,7 @@ static void declare_reference(fl_front *p, const fl_ctype *t, int is_auto, int i
   if (!is_auto && t->kind == FL_C_STRUCT) v = fl_member_as(p, v, t, line);
   fl_choose_bound(p, &v, is_const, 0, name, line);
   if (p->failed) return;
-  const int place = v.kind == FL_V_PLACE && (is_auto || fl_ctype_same(t, v.type));
+  const int place = v.kind == FL_V_PLACE && (is_auto || fl_ctype_like(t, v.type));
   if (!place && (is_const || ref == 2) &&
       (is_auto ? v.kind == FL_V_EXPR || v.kind == FL_V_PARTS : t->kind != FL_C_POINTER)) {
     const fl_cvalue to = fl_decl_object(p, is_auto ? v.type : t, name, line);
@@ -457,7 +458,7 @@ static void global_constant(fl_front *p, const fl_ctype *t, const char *name, in
   const int brace = fl_front_take(p, '{');
   if (round) fl_front_need(p, '(');
   fl_kexpr *e = fl_parse_scalar(p);
-  if (t->kind == FL_C_SCALAR) e = fl_val_convert(p, e, t->scalar);      /* else auto */
+  if (t->kind == FL_C_SCALAR) e = fl_val_to(p, e, t);                   /* else auto */
   if (brace) fl_front_need(p, '}');
   if (round) fl_front_need(p, ')');
   if (e && e->kind != FL_KX_CONST)

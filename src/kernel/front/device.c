@@ -244,7 +244,7 @@ void fl_device_signature(fl_front *p, fl_kdevice *d) {
 /* ---- overloads ------------------------------------------------------------------------------- */
 
 static int same_formal(const fl_kformal *a, const fl_kformal *b) {
-  if (!a->type || !b->type || !fl_ctype_same(a->type, b->type)) return 0;
+  if (!a->type || !b->type || !fl_ctype_like(a->type, b->type)) return 0;
   if (a->type->kind == FL_C_POINTER && a->type->const_of != b->type->const_of) return 0;
   return a->by_reference == b->by_reference && (!a->by_reference || a->is_const == b->is_const);
 }

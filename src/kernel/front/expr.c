@@ -4,6 +4,7 @@
 ** is kept, otherwise it becomes an IF that sets a temporary.
 */
 #include "kernel/front/forms.h"
+#include "kernel/front/number.h"
 #include <string.h>
 
 fl_kblock *fl_front_into(fl_front *p, fl_kblock *b) {
@@ -44,11 +45,12 @@ fl_kexpr *fl_arith(fl_front *p, int op, fl_kexpr *x, fl_kexpr *y, int32_t line) 
     return NULL;
   }
   const int type = fl_arith_type(x->type, y->type);
+  const fl_kexpr *const a = x, *const b = shift ? NULL : y;
   x = fl_val_convert(p, x, shift ? fl_promote_type(x->type) : type);
   y = fl_val_convert(p, y, shift ? fl_promote_type(y->type) : type);
   fl_kexpr *e = fl_kexpr_binary(p->a, op, x, y);
   if (e) e->line = line;
-  return fl_front_check(p, e);
+  return fl_front_check(p, fl_val_mixed(p, e, a, b));
 }
 
 /* The difference or comparison of two pointers into one array, == and != of pointers into one of
@@ -83,9 +85,11 @@ static fl_cvalue pointers(fl_front *p, int op, fl_cvalue x, fl_cvalue y, int32_t
     return fl_val_refuse(p, line, "pointers into different arrays are compared");
   }
   fl_kexpr *e = fl_arith(p, op, fl_val_at(p, &x), fl_val_at(p, &y), line);
+  if (e) e = fl_val_as(p, e, fl_ctype_long(0));
   if (op == FL_KO_SUB && x.linear) {
     const int64_t n = fl_view_units(p, &x, x.type, line);
     if (n > 1) e = fl_arith(p, FL_KO_DIV, e, fl_kexpr_int(p->a, FL_KT_I64, n), line);
+    if (e) e = fl_val_as(p, e, fl_ctype_long(0));
   } else if (op < FL_KO_LT && op != FL_KO_SUB) {
     fl_refuse(p, line, "'%s' of pointers", fl_koperator_text[op]);
   }
@@ -307,7 +311,8 @@ static fl_cvalue choose_if(fl_front *p, fl_kexpr *c, fl_cvalue x, fl_cvalue y,
   fl_val_store(p, r, b, 0, line);
   fl_front_into(p, out);
   r.rvalue = 1;
-  return p->f->vars[r.var].kind == FL_KV_LOCAL ? fl_val_expr(fl_kexpr_var(p->f, r.var)) : r;
+  if (p->f->vars[r.var].kind != FL_KV_LOCAL) return r;
+  return fl_val_expr(fl_val_either(p, fl_kexpr_var(p->f, r.var), a, b));
 }
 
 /* "c ? a : b" of numbers, structs or pointers. 'sides' has the statements of both. */
@@ -323,7 +328,7 @@ static fl_cvalue choose(fl_front *p, fl_kexpr *c, fl_cvalue a, fl_cvalue b, fl_k
   const int type = u->type == v->type ? u->type : fl_arith_type(u->type, v->type);
   fl_kexpr *e =
       fl_kexpr_select(p->a, c, fl_val_convert(p, u, type), fl_val_convert(p, v, type));
-  return fl_val_expr(fl_front_check(p, e));
+  return fl_val_expr(fl_front_check(p, fl_val_either(p, e, u, v)));
 }
 
 static fl_cvalue parse_ternary(fl_front *p) {
@@ -433,7 +438,7 @@ static fl_cvalue update(fl_front *p, fl_cvalue to, int op, fl_kexpr *e, int unus
   }
   fl_kexpr *r = fl_arith(p, op, fl_val_scalar(p, to, line), e, line);
   if (!r) return fl_val_none();
-  r = fl_val_convert(p, r, to.type->scalar);
+  r = fl_val_to(p, r, to.type);
   if (!unused && in_memory(p, to)) r = fl_val_stable(p, r);
   fl_val_store(p, to, r, 0, line);
   return unused || in_memory(p, to) ? fl_val_expr(r) : to;

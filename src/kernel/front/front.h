@@ -83,6 +83,7 @@ typedef struct fl_ktparam {      /* parameter of a template: a type, or a consta
   int64_t init;                  /* token of its default; 0: none */
   int is_pack;
   int is_template;               /* it is a template of structs ('type' is VOID) */
+  int64_t typed;                 /* token that names an earlier parameter as its type; 0: none */
   int64_t check;                 /* token of an enable_if that must have a type; 0: none */
 } fl_ktparam;
 

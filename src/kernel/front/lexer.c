@@ -103,6 +103,7 @@ static void integer(fl_ktok *t, const char *s, const char *end) {
   }
   t->kind = FL_TOK_INT;
   t->type = (uint8_t)literal_type(v, base == 10, u, l);
+  t->is_long = l < 2 && t->type >= FL_KT_I64;
   t->value.i = (int64_t)v;
 }
 

@@ -23,6 +23,7 @@ typedef struct fl_ktok {
   uint8_t kind, type;        /* fl_ktokkind; fl_ktype if kind is INT, FLOAT or CHAR */
   uint8_t first;             /* it is the first token of its line (for directives) */
   uint8_t bare;              /* FLOAT without suffix */
+  uint8_t is_long;           /* INT: a long, not a long long */
   uint8_t glued;             /* no space precedes it ("f(" of a macro definition) */
   int16_t punct;             /* PUNCT */
   int32_t line;

@@ -4,7 +4,7 @@
 ** function); if all operands are integers, the result is double; a half is computed in f32 and
 ** rounded.
 */
-#include "kernel/front/front.h"
+#include "kernel/front/number.h"
 #include <string.h>
 
 typedef struct named { const char *name; uint16_t id; uint8_t type; } named;
@@ -116,6 +116,9 @@ fl_cvalue fl_call_math(fl_front *p, const fl_ktok *name, fl_kexpr *const *x, int
     type = rule == FL_KBR_FLOATI ? float_type(x, 1) : float_type(x, n);
   }
   fl_cvalue v = build(p, id, type, x, n, name->line);
+  if (v.e && rule == FL_KBR_INT && (name->text[0] != 'l' || fl_ktok_is(name, "labs")) &&
+      name->text[0] != 'u')                                 /* llmin and so on are of long long */
+    v = fl_val_expr(fl_val_mixed(p, v.e, x[0], n > 1 ? x[1] : NULL));
   if (half && v.kind == FL_V_EXPR && v.e->type != FL_KT_BOOL)
     v = fl_val_expr(fl_val_convert(p, v.e, half));
   return v;

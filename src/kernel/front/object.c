@@ -325,6 +325,7 @@ static int64_t count_clauses(fl_front *p) {
     const int c = fl_ktok_punct(t);
     if (depth == 1 && !begun && c != '}') begun = 1, n = 1 + more_of_pack(p, k);
     depth += fl_ktok_depth(t);
+    k += fl_template_behind(p, k);
     if (c == ',' && depth == 1 && !fl_front_is_at(p, k + 1, '}')) n += 1 + more_of_pack(p, k + 1);
     if (!depth) break;
   }

@@ -1,5 +1,6 @@
 /*
-** Which function a call means, by C++'s ranks: exact, promoted, converted, by a function. A
+** Which function a call means, by C++'s ranks: exact, promoted, converted, to bool, by a function,
+** and last what C++ would not call (a T & of a value or of what is const, a T && of a variable). A
 ** candidate wins if it is no worse for any argument, and better for one or else preferred (a
 ** function to a template; prefer.c). If none wins, the call is refused.
 */
@@ -7,12 +8,18 @@
 #include "kernel/front/template.h"
 #include <string.h>
 
-enum { EXACT, PROMOTED, CONVERTED, BY_A_FUNCTION, MAX_ARGS = FL_K_MAX_GIVEN };
+enum { EXACT, PROMOTED, CONVERTED, TO_BOOL, BY_A_FUNCTION, LAST, MAX_ARGS = FL_K_MAX_GIVEN };
 
-static int rank_scalar(int to, int from) {
-  if (to == from) return EXACT;
+static int rank_scalar(const fl_ctype *t, const fl_ctype *of) {
+  const int to = t->scalar, from = of->scalar;
+  if (fl_ctype_like(t, of)) return EXACT;
+  if (fl_ctype_is_enum(t) || of->scoped) return BY_A_FUNCTION;      /* needs a cast */
+  if (fl_ctype_is_enum(of))
+    return fl_ctype_like(t, of->of) || (to == FL_KT_I32 && !t->other &&
+                                        fl_promote_type(of->of->scalar) == FL_KT_I32)
+           ? PROMOTED : CONVERTED;
   if (fl_kt_is_half(to) || fl_kt_is_half(from)) return BY_A_FUNCTION;
-  if (to == FL_KT_I32 && fl_promote_type(from) == FL_KT_I32) return PROMOTED;
+  if (to == FL_KT_I32 && from < FL_KT_I32 && fl_promote_type(from) == FL_KT_I32) return PROMOTED;
   return to == FL_KT_F64 && from == FL_KT_F32 ? PROMOTED : CONVERTED;
 }
 
@@ -25,13 +32,25 @@ static int rank_pointer(const fl_ctype *t, const fl_cvalue *v) {
   if (v->kind != FL_V_POINTER && !array && !place) return -1;
   if (v->null) return CONVERTED;
   const fl_ctype *of = array || place ? v->type->of : v->type;
-  if (!fl_ctype_same(t->of, of)) return fl_member_derives(of, t->of) ? CONVERTED : BY_A_FUNCTION;
+  if (!fl_ctype_same(t->of, of))
+    return fl_member_derives(of, t->of) || t->of == fl_ctype_void() ? CONVERTED : BY_A_FUNCTION;
+  if (!fl_ctype_like(t->of, of)) return BY_A_FUNCTION;
   if (t->of->is_volatile != of->is_volatile) return PROMOTED;
   return (place ? v->type->const_of : v->is_const) == t->const_of ? EXACT : PROMOTED;
 }
 
+/* Does C++ not bind v, a number or a struct, to the reference f of its type? */
+static int is_unfit(const fl_kformal *f, const fl_cvalue *v) {
+  const int place = v->kind == FL_V_PLACE && !v->rvalue && !v->moved,
+            lvalue = place || (v->kind != FL_V_LIST && (v->named || v->either));
+  if (!f->by_reference || !v->type || !fl_ctype_like(f->type, v->type) ||
+      (v->type->kind != FL_C_SCALAR && v->type->kind != FL_C_STRUCT)) return 0;
+  if (f->by_reference == 2) return lvalue;
+  return !f->is_const && (!lvalue || v->is_const);
+}
+
 /* How well argument v suits formal f; -1: it cannot be passed. */
-static int rank(fl_front *p, const fl_kformal *f, const fl_cvalue *v) {
+static int rank_any(fl_front *p, const fl_kformal *f, const fl_cvalue *v) {
   const fl_ctype *t = f->type;
   if (v->kind == FL_V_LIST) return t->kind == FL_C_STRUCT ? EXACT : -1;
   if (v->kind == FL_V_NONE || !v->type) return -1;
@@ -40,22 +59,28 @@ static int rank(fl_front *p, const fl_kformal *f, const fl_cvalue *v) {
            : t->kind == FL_C_POINTER && (t->of->kind == FL_C_VOID || fl_ctype_same(t->of, v->type))
              ? EXACT : -1;
   if (t->kind == FL_C_POINTER) return rank_pointer(t, v);
-  if (t->kind == FL_C_ARRAY) return v->kind == FL_V_PLACE && fl_ctype_same(t, v->type) ? EXACT : -1;
+  if (t->kind == FL_C_ARRAY)
+    return v->kind != FL_V_PLACE || !fl_ctype_same(t, v->type) ? -1
+           : fl_ctype_like(t, v->type) ? EXACT : BY_A_FUNCTION;
   if (v->kind == FL_V_POINTER || v->type->kind == FL_C_ARRAY || v->type->kind == FL_C_POINTER)
-    return t->kind == FL_C_SCALAR && t->scalar == FL_KT_BOOL && !f->by_reference ? CONVERTED : -1;
+    return t->kind == FL_C_SCALAR && t->scalar == FL_KT_BOOL && !f->by_reference ? TO_BOOL : -1;
   /* is it a reference that needs a variable of exactly that type? */
   const int own = f->by_reference == 1 && !f->is_const;
   if (t->kind == FL_C_STRUCT && fl_member_derives(v->type, t))
-    return fl_ctype_same(t, v->type) ? EXACT : CONVERTED;
+    return fl_ctype_like(t, v->type) ? EXACT : CONVERTED;
   if (t->kind == FL_C_STRUCT) return !own && fl_member_makes(p, t, v) ? BY_A_FUNCTION : -1;
   if (v->type->kind == FL_C_STRUCT) {
     const fl_kdevice *d = own || t->kind != FL_C_SCALAR ? NULL : fl_member_converts(v->type);
     return d && !d->is_explicit ? BY_A_FUNCTION : -1;
   }
   if (v->type->kind != FL_C_SCALAR) return -1;
-  const int exact = t->scalar == v->type->scalar;
-  if (own && !exact) return -1;
-  return rank_scalar(t->scalar, v->type->scalar);
+  if (own && !fl_ctype_like(t, v->type)) return -1;
+  return rank_scalar(t, v->type);
+}
+
+static int rank(fl_front *p, const fl_kformal *f, const fl_cvalue *v) {
+  const int r = rank_any(p, f, v);
+  return r >= 0 && is_unfit(f, v) ? LAST : r;
 }
 
 /* ranks[0]: rank of the object; then the ranks of the arguments. 0: the function cannot be called
@@ -95,12 +120,12 @@ fl_kdevice *fl_overload(fl_front *p, fl_kdevice *first, const fl_kcall *c, int *
     fl_kdevice *one = whole ? d : fl_template_instance(p, first, d, c);
     if (!one || !ranks_of(p, one, c, now)) continue;
     int wins = best ? better(now, top, c->n + 1) : 1;
+    if (!wins) wins = fl_reference_prefers(one, best, c);
     /* a pack comes after */
     if (!wins && best && !one->pack != !best->pack) wins = one->pack ? -1 : 1;
     if (!wins) wins = whole - plain;                        /* templates come after functions */
     if (!wins && best && (one->body < 0) != (best->body < 0) && fl_device_same(one, best))
       wins = one->body < 0 ? -1 : 1;                /* a template is declared, and defined later */
-    if (!wins) wins = fl_reference_prefers(one, best, c);
     if (!wins && !whole && !one->pack) wins = fl_template_prefers(p, d, general, c->n);
     if (!wins) tied = 1;
     if (wins <= 0) continue;

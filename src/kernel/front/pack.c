@@ -3,6 +3,7 @@
 ** time: the tokens before "..." are read again for each element; p->pack tells which. Element k of
 ** a pack v of parameters is a variable that is named "v k".
 */
+#include "kernel/front/number.h"
 #include "kernel/front/template.h"
 #include <string.h>
 
@@ -47,6 +48,7 @@ static int64_t clause_end(fl_front *p, int angle) {
     const int c = fl_ktok_punct(&p->toks.at[i]);
     if (!depth && (c == ',' || c == ')' || c == '}' || (angle && (c == '>' || c == FL_PU_SHR))))
       return i;
+    if (!angle) i += fl_template_behind(p, (int)(i - p->at));
     depth += fl_ktok_depth(&p->toks.at[i]);
   }
   return p->at;
@@ -193,5 +195,5 @@ fl_kexpr *fl_pack_size(fl_front *p) {
   const fl_symbol *s = pack_of(p, t);
   if (!s) fl_refuse(p, t->line, "sizeof... of what is no pack");
   fl_front_need(p, ')');
-  return s ? fl_kexpr_int(p->a, FL_KT_U64, s->n_inner) : NULL;
+  return s ? fl_val_size(p, s->n_inner) : NULL;
 }

@@ -8,82 +8,35 @@
 #include "kernel/front/template.h"
 #include <string.h>
 
-/* What stands beside the name of T in "const T", "T *", "const T &": n words. fixed: T itself is
-** const; ref: 1 for &, 2 for &&; name: the token T. */
-typedef struct around { int64_t name; int n, fixed, stars, ref; } around;
-
-static around read_around(const fl_front *p, int64_t from, int64_t end) {
-  around a = { .name = -1 };
-  for (int64_t i = from; i < end; i++) {
-    const fl_ktok *t = &p->toks.at[i];
-    const int c = fl_ktok_punct(t), is_const = fl_ktok_is(t, "const");
-    if (t->kind == FL_TOK_NAME && !is_const && a.name < 0) a.name = i;
-    a.fixed |= is_const && !a.stars;
-    a.stars += c == '*';
-    a.ref = c == '&' ? 1 : c == FL_PU_LAND ? 2 : a.ref;
-    a.n += is_const || c == '*' || c == '&' || c == FL_PU_LAND;
-  }
-  return a;
-}
-
-/* Deduces the parameter 'which' from the type 'arg', where a is what the pattern has beside the
-** parameter's name. */
-static void deduce_type(const fl_kdeduction *d, int which, const around *a, const fl_symbol *arg) {
-  const fl_ctype *t = arg->type;
-  int is_const = arg->is_const, ref = arg->ref;
-  if (a->ref && ref != a->ref) return;
-  if (a->ref) ref = 0;
-  if (a->stars && ref) return;
-  for (int k = 0; k < a->stars; k++) {
-    if (t->kind != FL_C_POINTER) return;
-    is_const = t->const_of, t = t->of;
-  }
-  if (a->fixed && (!is_const || ref)) return;
-  fl_deduce_type(d, which, t, is_const && !a->fixed, ref);
-}
-
-/* Deduces from one argument of the pattern, tokens 'from' to end - 1. */
-static void deduce(fl_front *p, const fl_kdeduction *d, int64_t from, int64_t end,
-                   const fl_symbol *arg) {
-  const around a = read_around(p, from, end);
-  const fl_ktok *t = &p->toks.at[a.name < 0 ? from : a.name];
-  const int which = fl_deduce_index(d, t), alone = end == from + 1 + a.n;
-  if (which >= 0 && alone && arg->kind == FL_SYM_TYPE) deduce_type(d, which, &a, arg);
-  if (which >= 0 && end == from + 1 && arg->kind == FL_SYM_CONSTANT && arg->v.e)
-    fl_deduce_value(p, d, which, arg->v.e->value.i);
-  const fl_symbol *s = which < 0 ? fl_front_named(p, t) : NULL;
-  if (s && s->kind == FL_SYM_TEMPLATE && arg->kind == FL_SYM_TYPE)
-    fl_deduce_struct(p, d, s->structs, a.name + 1, arg->type);
-}
-
-static int deduce_all(fl_front *p, const fl_kdeduction *d, int64_t open,
-                      const fl_symbol *args, int n) {
-  int depth = 1, arg = 0;
-  int64_t from = open + 1;
-  for (int64_t i = from; depth > 0 && i < p->toks.n; i++) {
-    const int c = fl_ktok_punct(&p->toks.at[i]);
-    depth += (c == '<' || c == '(') - (c == '>' || c == ')') - 2 * (c == FL_PU_SHR);
-    if (depth > 0 && !(c == ',' && depth == 1)) continue;
-    const int64_t end = i + (c == FL_PU_SHR && depth == 0);
-    if (arg == n) return 0;
-    deduce(p, d, from, end, &args[arg++]);
-    from = i + 1;
-  }
-  return arg == n;
-}
-
-static int fits(fl_front *p, const fl_ktemplate *t, const fl_kpattern *s, const fl_symbol *args,
-                fl_symbol *env) {
-  fl_symbol again[FL_K_MAX_TPARAMS];
-  const fl_kdeduction d = { s->tparams, s->n_tparams, env };
-  if (!deduce_all(p, &d, s->pattern, args, t->n_tparams)) return 0;
-  for (int i = 0; i < s->n_tparams; i++)
-    if (!env[i].name) return 0;
+/* Reads the arguments that pattern s has with 'env' as its parameters. 0: it can not be read. */
+static int instance_of(fl_front *p, const fl_ktemplate *t, const fl_kpattern *s,
+                       const fl_symbol *env, fl_symbol *out) {
   const fl_kbookmark back = fl_front_open(p, s->pattern, NULL);
   fl_front_push(p, env, s->n_tparams);
-  const int n = fl_template_args(p, again);
+  memset(out, 0, FL_K_MAX_TPARAMS * sizeof *out);
+  const int n = fl_template_args(p, out);
+  for (int i = 0; i < n && i < t->n_tparams; i++)
+    fl_template_give(&out[i], &t->tparams[i], &out[i]);
+  const int bound = !p->failed && n <= t->n_tparams &&
+                    fl_template_bind(p, t->tparams, t->n_tparams, out);
   fl_front_close(p, back);
-  return !p->failed && n == t->n_tparams && fl_template_same(again, args, n);
+  return !p->failed && bound;
+}
+
+/* Is 'args' what pattern s stands for, with 'env' as its parameters? */
+static int fits(fl_front *p, const fl_ktemplate *t, const fl_kpattern *s, const fl_symbol *args,
+                fl_symbol *env, int32_t line) {
+  fl_symbol again[FL_K_MAX_TPARAMS];
+  const fl_kdeduction d = { s->tparams, s->n_tparams, env, NULL, 0 };
+  const int is = fl_match_all(p, &d, s->pattern, args, t->n_tparams);
+  int known = is == FL_MATCH_YES;
+  if (is == FL_MATCH_NO) return 0;
+  for (int i = 0; i < s->n_tparams; i++) known &= env[i].name != NULL;
+  if (!known)
+    fl_refuse(p, line, "whether the partial specialisation of '%s' in line %d fits is not known "
+              "here" FL_DO ": write its arguments without types of functions and without other "
+              "names of templates", t->name, (int)p->toks.at[s->pattern].line);
+  return known && instance_of(p, t, s, env, again) && fl_template_same(again, args, t->n_tparams);
 }
 
 /* The index of the pattern's parameter that the token names; -1: none. */
@@ -97,16 +50,17 @@ static int is_same_token(const fl_ktok *a, const fl_ktok *b) {
   return a->kind == b->kind && a->n == b->n && !memcmp(a->text, b->text, (size_t)a->n);
 }
 
-/* Is pattern a that of b with more of const, '*' and '&', or with a name or number where b has a
-** parameter? Then a is the more special one. Not if b names a parameter twice: that would stand for
-** two parts of a. */
+/* Is pattern a that of b with more of const, volatile, '*' and '&', or with a name or number where
+** b has a parameter? Then a is the more special one. Not if b names a parameter twice: that would
+** stand for two parts of a. */
 static int narrows(const fl_front *p, const fl_kpattern *a, const fl_kpattern *b) {
   uint64_t seen = 0;
   int64_t j = b->pattern;
   if (b->n_tparams > 64) return 0;
   for (int64_t i = a->pattern; i < a->at; i++) {
     const fl_ktok *x = &p->toks.at[i], *y = &p->toks.at[j];
-    const int c = fl_ktok_punct(x), is_const = fl_ktok_is(x, "const");
+    const int c = fl_ktok_punct(x), is_const = fl_ktok_is(x, "const") ||
+                                             fl_ktok_is(x, "volatile");
     const int which = j < b->at ? param_of(b, y) : -1;
     const int same = j < b->at && (which >= 0 ? !c && !is_const : is_same_token(x, y));
     if (same && which >= 0 && seen >> which & 1) return 0;
@@ -117,40 +71,67 @@ static int narrows(const fl_front *p, const fl_kpattern *a, const fl_kpattern *b
   return j == b->at;
 }
 
-const fl_kpattern *fl_pattern_find(fl_front *p, const fl_ktemplate *t, const fl_symbol *args,
-                                   fl_symbol **env, int32_t line) {
-  const fl_kpattern *found = NULL;
-  int two = 0;
-  for (const fl_kpattern *s = t->patterns; s && !p->failed; s = s->next) {
-    fl_symbol *now = fl_karena_new(p->a, (FL_K_MAX_TPARAMS + 1) * sizeof *now);
-    if (!now || !fits(p, t, s, args, now)) continue;
-    const int less = found && narrows(p, found, s), more = found && narrows(p, s, found);
-    two |= found && less == more;
-    if (less) continue;
-    found = s;
-    *env = now;
+/* Does pattern b stand for what a is, with new types and numbers for the parameters of a? If
+** that can not be read, 0. */
+static int covers(fl_front *p, const fl_ktemplate *t, const fl_kpattern *b, const fl_kpattern *a) {
+  fl_symbol own[FL_K_MAX_TPARAMS], args[FL_K_MAX_TPARAMS], found[FL_K_MAX_TPARAMS + 1];
+  memset(own, 0, sizeof own);
+  memset(found, 0, sizeof found);
+  const fl_kdeduction d = { a->tparams, a->n_tparams, own, NULL, 0 };
+  for (int i = 0; i < a->n_tparams; i++) {
+    const fl_ktparam *q = &a->tparams[i];
+    if (q->type) fl_deduce_value(p, &d, i, fl_ctype_scalar(FL_KT_I32), 101 + i);
+    else fl_deduce_type(&d, i, fl_ctype_struct(p->a, "own", NULL, 0, 1), 0, 0);
   }
-  if (two) fl_refuse(p, line, "two partial specialisations of '%s' fit", t->name);
-  return p->failed ? NULL : found;
+  const fl_kattempt from = fl_front_try(p);
+  const int is = instance_of(p, t, a, own, args) && fits(p, t, b, args, found, 0);
+  fl_front_undo(p, &from);
+  return is;
 }
 
-/* Are a and b the same type, with pointees that are const in both or in neither? */
-static int same_type(const fl_ctype *a, const fl_ctype *b) {
-  if (!fl_ctype_same(a, b)) return 0;
-  for (; a->kind == FL_C_POINTER || a->kind == FL_C_ARRAY; a = a->of, b = b->of)
-    if (a->const_of != b->const_of) return 0;
-  return 1;
+/* Is a more special than b? */
+static int is_above(fl_front *p, const fl_ktemplate *t, const fl_kpattern *a,
+                    const fl_kpattern *b) {
+  const int less = narrows(p, b, a), more = narrows(p, a, b);
+  if (less != more) return more;
+  return covers(p, t, b, a) && !covers(p, t, a, b);
+}
+
+enum { MOST_FIT = 16 };
+
+const fl_kpattern *fl_pattern_find(fl_front *p, const fl_ktemplate *t, const fl_symbol *args,
+                                   fl_symbol **env, int32_t line) {
+  const fl_kpattern *list[MOST_FIT];
+  fl_symbol *of[MOST_FIT];
+  int n = 0, best = -1;
+  for (const fl_kpattern *s = t->patterns; s && !p->failed; s = s->next) {
+    fl_symbol *now = fl_karena_new(p->a, (FL_K_MAX_TPARAMS + 1) * sizeof *now);
+    if (!now || !fits(p, t, s, args, now, line)) continue;
+    if (!fl_front_room(p, n, MOST_FIT, "partial specialisations that fit")) break;
+    list[n] = s;
+    of[n++] = now;
+  }
+  for (int i = 0; i < n && best < 0 && !p->failed; i++) {
+    best = i;
+    for (int k = 0; k < n && best == i; k++)
+      if (k != i && !is_above(p, t, list[i], list[k])) best = -1;
+  }
+  if (n && best < 0) fl_refuse(p, line, "two partial specialisations of '%s' fit", t->name);
+  if (p->failed || best < 0) return NULL;
+  *env = of[best];
+  return list[best];
 }
 
 int fl_template_same(const fl_symbol *a, const fl_symbol *b, int n) {
   for (int i = 0; i < n; i++) {
     if (a[i].kind != b[i].kind) return 0;
     if (a[i].kind == FL_SYM_TYPE) {
-      if (!same_type(a[i].type, b[i].type) || a[i].ref != b[i].ref ||
+      if (!fl_ctype_equal(a[i].type, b[i].type) || a[i].ref != b[i].ref ||
           a[i].is_const != b[i].is_const) return 0;
     } else if (a[i].kind == FL_SYM_FUNCTION || a[i].kind == FL_SYM_TEMPLATE) {
       if (a[i].device != b[i].device || a[i].structs != b[i].structs) return 0;
-    } else if (!a[i].v.e || !b[i].v.e || a[i].v.e->value.i != b[i].v.e->value.i) {
+    } else if (!a[i].v.e || !b[i].v.e || a[i].v.e->value.i != b[i].v.e->value.i ||
+               !fl_ctype_like(a[i].v.type, b[i].v.type)) {
       return 0;
     }
   }

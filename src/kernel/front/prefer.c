@@ -1,14 +1,15 @@
 /*
 ** Which of two functions that fit a call equally well C++ prefers: of two templates the more
-** specialised one (its formals are instances of the other's, but not conversely); of two that
-** differ only in references the one to non-const if the argument may be changed, else the one to
-** const.
+** specialised one (its formals are instances of the other's, but not conversely; else it has "T &"
+** for "T &&", or const); of two that differ only in references the one "T &&" for a value, and the
+** one to non-const if the argument may be changed, else the one to const.
 */
 #include "kernel/front/template.h"
 #include <string.h>
 
 enum { MOST = 32 };
-typedef struct pattern { const fl_ktok *t[MOST]; int n; } pattern;      /* of one formal */
+/* One formal. ref: 1 for &, 2 for && */
+typedef struct pattern { const fl_ktok *t[MOST]; int n, ref, is_const; } pattern;
 typedef struct given { const fl_ktok *name; pattern is; } given;   /* a parameter, what it is */
 
 static int is_idle(const fl_ktok *t) {
@@ -20,8 +21,8 @@ static int is_idle(const fl_ktok *t) {
 
 /* Reads the type of formal i from token *at on, and moves *at past its ','. 0: not understood. */
 static int read_formal(fl_front *p, const fl_kdevice *d, int i, int64_t *at, pattern *out) {
-  int depth = 0, set = 0;
-  out->n = 0;
+  int depth = 0, set = 0, stars = 0;
+  out->n = out->ref = out->is_const = 0;
   for (;; (*at)++) {
     const fl_ktok *t = &p->toks.at[*at];
     const int c = fl_ktok_punct(t);
@@ -30,6 +31,9 @@ static int read_formal(fl_front *p, const fl_kdevice *d, int i, int64_t *at, pat
     depth += (c == '(' || c == '<' || c == '{') - (c == ')' || c == '>' || c == '}') -
              2 * (c == FL_PU_SHR);
     set |= c == '=';
+    if (!set && !depth && (c == '&' || c == FL_PU_LAND)) out->ref = c == '&' ? 1 : 2;
+    if (!set && !depth && !stars) out->is_const |= fl_ktok_is(t, "const");
+    stars |= c == '*';
     if (!set && !is_idle(t)) out->t[out->n++] = t;
   }
   (*at)++;
@@ -95,17 +99,37 @@ static int is_instance(fl_front *p, const fl_kdevice *a, const fl_kdevice *b, in
   return 1;
 }
 
+/* 1 if, formal by formal, a has "T &" where b has "T &&", or is const where b is not. */
+static int is_narrower(fl_front *p, const fl_kdevice *a, const fl_kdevice *b, int count) {
+  int64_t at = a->open + 1, other = b->open + 1;
+  int more = 0, less = 0;
+  for (int i = 0; i < count; i++) {
+    pattern x, y;
+    if (!read_formal(p, a, i, &at, &x) || !read_formal(p, b, i, &other, &y)) return 0;
+    if (!x.ref || !y.ref) continue;
+    more |= x.ref < y.ref || (x.ref == y.ref && x.is_const > y.is_const);
+    less |= x.ref > y.ref || (x.ref == y.ref && x.is_const < y.is_const);
+  }
+  return more && !less;
+}
+
 int fl_template_prefers(fl_front *p, const fl_kdevice *a, const fl_kdevice *b, int count) {
-  return is_instance(p, a, b, count) - is_instance(p, b, a, count);
+  const int is = is_instance(p, a, b, count), other = is_instance(p, b, a, count);
+  if (is != other || !is) return is - other;
+  return is_narrower(p, a, b, count) - is_narrower(p, b, a, count);
 }
 
 int fl_reference_prefers(const fl_kdevice *a, const fl_kdevice *b, const fl_kcall *c) {
   int wins = 0, losses = 0;
   for (int i = 0; i < c->n; i++) {
     const fl_cvalue *v = &c->args[i];
-    const int value = v->kind != FL_V_PLACE && (v->kind == FL_V_LIST || !v->either);
-    const int fixed = value || v->rvalue || v->is_const;
+    const int value = v->kind != FL_V_PLACE && (v->kind == FL_V_LIST || !(v->either || v->named));
+    const int fixed = value || v->rvalue || v->moved || v->is_const;
     const fl_kformal *x = &a->params[i], *y = &b->params[i];
+    if (x->by_reference && y->by_reference && x->by_reference != y->by_reference) {
+      wins += x->by_reference == 2;                   /* ranked last for a variable (overload.c) */
+      losses += y->by_reference == 2;
+    }
     if (x->by_reference != 1 || y->by_reference != 1 || x->is_const == y->is_const) continue;
     wins += x->is_const == fixed;
     losses += y->is_const == fixed;

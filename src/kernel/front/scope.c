@@ -84,7 +84,7 @@ void fl_scope_tell_apart(fl_front *p, int64_t from) {
     for (int64_t k = 0; k < from && (kinds >> s->kind & 1); k++) {
       fl_symbol *o = &p->syms.at[k];
       if (o->n != s->n || strcmp(o->name, s->name) || !(kinds >> o->kind & 1)) continue;
-      if (s->kind == FL_SYM_TYPE && o->kind == FL_SYM_TYPE && fl_ctype_same(s->type, o->type))
+      if (s->kind == FL_SYM_TYPE && o->kind == FL_SYM_TYPE && fl_ctype_like(s->type, o->type))
         continue;
       o->kind = s->kind = FL_SYM_WRONG;
       o->why = s->why = "is defined in two namespaces, which are not told apart";

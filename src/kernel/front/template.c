@@ -3,6 +3,7 @@
 ** structs whose arguments are written out. An instance reads the tokens of its template again, with
 ** the parameters as names of types and constants.
 */
+#include "kernel/front/number.h"
 #include "kernel/front/template.h"
 #include <string.h>
 
@@ -32,6 +33,16 @@ static int angle_at(fl_front *p, int k, int *depth_out) {
 int fl_template_angle(fl_front *p, int k) {
   int depth;
   return angle_at(p, k, &depth);
+}
+
+int fl_template_behind(fl_front *p, int k) {
+  static const char *const casts[] = { "static_cast", "reinterpret_cast", "const_cast" };
+  const fl_ktok *t = fl_front_ahead(p, k);
+  if (t->kind != FL_TOK_NAME || !fl_front_is_at(p, k + 1, '<')) return 0;
+  const fl_symbol *s = fl_front_named(p, t);
+  const int is = fl_ktok_among(t, casts, 3) >= 0 || fl_scope_is_template(s) ||
+                 (s && (s->kind == FL_SYM_TEMPLATE || s->kind == FL_SYM_FUNCTION));
+  return is ? fl_template_angle(p, k + 1) : 0;
 }
 
 int fl_template_splits(fl_front *p, int k) {
@@ -72,9 +83,8 @@ static void template_param(fl_front *p, fl_ktparam *list, int n) {
     t->type = fl_ctype_void();
   } else if (fl_front_word(p, "typename") || fl_front_word(p, "class")) {
     t->type = NULL;
-  } else if (known) {       /* the type is an earlier parameter, as in <class T, T N>: the value is
-                            ** used as given */
-    p->at++;
+  } else if (known) {                  /* the type is an earlier parameter, as in <class T, T N> */
+    t->typed = p->at++;
     t->type = fl_ctype_void();
   } else if (fl_front_word(p, "template")) {
     p->at += fl_template_angle(p, 0) + 1;          /* "template <…> class Op": used as given */
@@ -138,14 +148,34 @@ static int named_arg(fl_front *p, fl_symbol *out) {
   return 1;
 }
 
+/* Is the argument "V<…>::type"? */
+static int names_type(fl_front *p) {
+  const fl_symbol *inner = NULL;
+  int64_t n = 0;
+  const fl_kattempt from = fl_front_try(p);
+  int k = 0;
+  while (fl_front_is_at(p, k + 1, FL_PU_SCOPE) && fl_front_ahead(p, k)->kind == FL_TOK_NAME) k += 2;
+  const int angle = fl_scope_is_template(fl_front_named(p, fl_front_ahead(p, k))) &&
+                    fl_front_is_at(p, k + 1, '<') ? fl_template_angle(p, k + 1) : 0;
+  if (!angle || !fl_front_is_at(p, k + 1 + angle, FL_PU_SCOPE)) return 0;
+  const int among = fl_scope_prefix(p, &inner, &n);
+  const fl_ktok *t = fl_front_tok(p);
+  const fl_symbol *s = among && t->kind == FL_TOK_NAME ? fl_front_among(inner, n, t->text, t->n)
+                                                       : NULL;
+  fl_front_undo(p, &from);
+  return s && s->kind == FL_SYM_TYPE && !p->failed;
+}
+
 static void template_arg(fl_front *p, fl_symbol *out) {
   const int32_t line = fl_front_tok(p)->line;
   memset(out, 0, sizeof *out);
   out->offset = -1;
   fl_front_take(p, '&');
   if (named_arg(p, out)) return;
-  if (fl_decl_starts(p, 0) &&
-      (!fl_front_is_at(p, 1, '(') || fl_ktok_is(fl_front_tok(p), "decltype"))) {
+  const int value = fl_front_is_at(p, 1, '(') && !fl_front_is_at(p, 2, '*') &&
+                    !fl_front_is_at(p, 2, '&');                /* "int(x)", not "int (*)[4]" */
+  if ((fl_decl_starts(p, 0) && (!value || fl_ktok_is(fl_front_tok(p), "decltype"))) ||
+      names_type(p)) {
     out->kind = FL_SYM_TYPE;
     out->type = fl_decl_type_name(p);
     out->is_const = p->type_const;
@@ -196,9 +226,15 @@ static int holds(fl_front *p, const fl_ktparam *t, const fl_symbol *env, int n) 
   return !drops;
 }
 
-/* Fills in the defaults of parameters. 0: the arguments do not fit: one is missing or of another
-** kind than its parameter, or an enable_if has no type. */
-static int bind(fl_front *p, const fl_ktparam *t, int n, fl_symbol *env) {
+/* The type of parameter i, a constant, which may be an earlier parameter. */
+static const fl_ctype *type_of(fl_front *p, const fl_ktparam *t, int i, const fl_symbol *env) {
+  for (int k = 0; k < i && t[i].typed; k++)
+    if (fl_ktok_is(&p->toks.at[t[i].typed], t[k].name))
+      return env[k].kind == FL_SYM_TYPE ? env[k].type : NULL;
+  return t[i].type;
+}
+
+int fl_template_bind(fl_front *p, const fl_ktparam *t, int n, fl_symbol *env) {
   for (int i = 0; i < n && !p->failed; i++) {
     if (t[i].check && !holds(p, &t[i], env, i)) return 0;
     if (!env[i].name && t[i].init < 0) {           /* the default of an enable_if is nullptr: a
@@ -226,8 +262,9 @@ static int bind(fl_front *p, const fl_ktparam *t, int n, fl_symbol *env) {
                 "arguments, is outside the language" FL_DO ": name it in <…>", t[i].name);
     if ((env[i].kind == FL_SYM_TEMPLATE) != t[i].is_template) return 0;
     if (!env[i].name || (env[i].kind == FL_SYM_TYPE) != !t[i].type) return 0;
-    if (t[i].type && t[i].type->kind == FL_C_SCALAR && env[i].v.e)
-      env[i].v = fl_val_expr(fl_val_convert(p, env[i].v.e, t[i].type->scalar));
+    const fl_ctype *own = type_of(p, t, i, env);
+    if (own && own->kind == FL_C_SCALAR && env[i].v.e)
+      env[i].v = fl_val_expr(fl_val_to(p, env[i].v.e, own));
   }
   return !p->failed;
 }
@@ -273,7 +310,7 @@ static int same_types(const fl_kdevice *a, const fl_kdevice *b) {
   int same = a->n_params == b->n_params;
   for (int i = 0; i < a->n_params && same; i++)
     same = a->params[i].type && b->params[i].type &&
-           fl_ctype_same(a->params[i].type, b->params[i].type);
+           fl_ctype_like(a->params[i].type, b->params[i].type);
   return same;
 }
 
@@ -295,13 +332,14 @@ fl_kdevice *fl_template_instance(fl_front *p, fl_kdevice *first, fl_kdevice *d, 
     fl_template_give(&env[i], &d->tparams[i], &c->given[i]);
   if (packs && c->n_given > plain)
     fl_template_give_pack(p, &env[plain], &d->tparams[plain], c->given + plain, c->n_given - plain);
-  const fl_kdeduction found = { d->tparams, n, env };
+  int conflict = 0;
+  const fl_kdeduction found = { d->tparams, n, env, &conflict, c->n_given };
   if (n) {
     const fl_kbookmark back = fl_front_open(p, p->at, d->scope);
     if (d->owner) fl_front_push(p, d->owner->s->members->inner, d->owner->s->members->n_inner);
     fl_template_deduce(p, &found, d, c);
     fl_front_close(p, back);
-    if (!bind(p, d->tparams, n, env)) return NULL;
+    if (conflict || !fl_template_bind(p, d->tparams, n, env)) return NULL;
   }
   if (d->n_env) memcpy(env + n, d->env, (size_t)d->n_env * sizeof *env);
   *one = *d;
@@ -395,7 +433,7 @@ const fl_ctype *fl_template_struct(fl_front *p, fl_ktemplate *t) {
   if (n > t->n_tparams)
     fl_refuse(p, line, "'%s' takes %d argument%s", t->name, t->n_tparams, FL_S(t->n_tparams));
   for (int i = 0; i < n && !p->failed; i++) fl_template_give(&args[i], &t->tparams[i], &args[i]);
-  if (!p->failed && !bind(p, t->tparams, t->n_tparams, args))
+  if (!p->failed && !fl_template_bind(p, t->tparams, t->n_tparams, args))
     fl_refuse(p, line, "wrong arguments for the template '%s'", t->name);
   struct fl_kinstance *one = p->failed ? NULL : instance_of(p, t, args);
   if (one && !one->type && one->busy)
@@ -436,7 +474,7 @@ fl_cvalue fl_template_value(fl_front *p, const fl_ktemplate *t) {
   const int n = fl_template_args(p, args);
   for (int i = 0; i < n && i < t->n_tparams; i++)
     fl_template_give(&args[i], &t->tparams[i], &args[i]);
-  if (!p->failed && (n > t->n_tparams || !bind(p, t->tparams, t->n_tparams, args)))
+  if (!p->failed && (n > t->n_tparams || !fl_template_bind(p, t->tparams, t->n_tparams, args)))
     fl_refuse(p, line, "wrong arguments for the template '%s'", t->name);
   if (p->failed || !fl_front_enter(p)) return fl_val_none();
   int ref;
@@ -448,7 +486,7 @@ fl_cvalue fl_template_value(fl_front *p, const fl_ktemplate *t) {
   fl_front_name(p);
   fl_front_need(p, '=');
   fl_kexpr *e = fl_parse_scalar(p);
-  if (e && type && !s.is_auto && type->kind == FL_C_SCALAR) e = fl_val_convert(p, e, type->scalar);
+  if (e && type && !s.is_auto && type->kind == FL_C_SCALAR) e = fl_val_to(p, e, type);
   if (e && e->kind != FL_KX_CONST) fl_refuse(p, line, "'%s<…>' is no constant number", t->name);
   fl_front_into(p, into);
   fl_front_close(p, back);
@@ -480,7 +518,7 @@ void fl_template_special(fl_front *p, fl_kdevice *d, int32_t line) {
   for (fl_kdevice *o = s ? s->device : NULL; o && !p->failed; o = o->next) {
     const int like = o->n_tparams && !o->tparams[o->n_tparams - 1].is_pack;
     fl_kdevice *one = like ? fl_template_instance(p, s->device, o, &c) : NULL;
-    const int returns = one && one->result && d->result && fl_ctype_same(one->result, d->result);
+    const int returns = one && one->result && d->result && fl_ctype_like(one->result, d->result);
     if (!returns || !same_types(one, d)) continue;
     d->special = one->env;
     d->n_special = o->n_tparams;

@@ -19,20 +19,32 @@ fl_cvalue fl_template_value(fl_front *p, const fl_ktemplate *t);      /* at '<':
 ** is that instance, or another one. */
 const fl_ctype *fl_template_again(fl_front *p, const fl_ctype *type);
 int fl_template_angle(fl_front *p, int k);                 /* tokens of <…> at + k; 0: not closed */
+/* Tokens of the <…> after the name at + k, if that is a template's, a function's or a cast; 0: it
+** is not. */
+int fl_template_behind(fl_front *p, int k);
 int fl_template_splits(fl_front *p, int k);        /* does the <…> end in the first half of '>>'? */
 
 /* prefer.c: compares the formals of a call. 1: a is preferred to b; -1: b to a; 0: neither. */
 int fl_template_prefers(fl_front *p, const fl_kdevice *a, const fl_kdevice *b, int count);
 int fl_reference_prefers(const fl_kdevice *a, const fl_kdevice *b, const fl_kcall *c);
 
-/* env[i].name NULL: not deduced yet */
-typedef struct fl_kdeduction { const fl_ktparam *t; int n; fl_symbol *env; } fl_kdeduction;
+/* env[i].name NULL: not deduced yet. The first 'given' are written in the call. *conflict is set if
+** two arguments say different things of one parameter. */
+typedef struct fl_kdeduction {
+  const fl_ktparam *t;
+  int n;
+  fl_symbol *env;
+  int *conflict, given;
+} fl_kdeduction;
 
 /* fl_template_give: sets symbol 'to' for parameter t to 'from'. fl_template_give_pack: all elements
 ** of a pack are types or constants, as t says. */
 void fl_template_give(fl_symbol *to, const fl_ktparam *t, const fl_symbol *from);
 void fl_template_give_pack(fl_front *p, fl_symbol *to, const fl_ktparam *t, const fl_symbol *from,
                            int n);
+/* Fills in the defaults of parameters. 0: the arguments do not fit: one is missing or of another
+** kind than its parameter, or an enable_if has no type. */
+int fl_template_bind(fl_front *p, const fl_ktparam *t, int n, fl_symbol *env);
 /* Deduces parameters from the arguments of call c, and from the type that f is to return. */
 void fl_template_deduce(fl_front *p, const fl_kdeduction *d, const fl_kdevice *f,
                         const fl_kcall *c);
@@ -42,11 +54,21 @@ void fl_template_deduce(fl_front *p, const fl_kdeduction *d, const fl_kdevice *f
 const fl_ctype *fl_deduce_meet(fl_front *p, const fl_cvalue *v, int pointer, int array, int ref);
 /* index of the parameter of that name, or -1 */
 int fl_deduce_index(const fl_kdeduction *d, const fl_ktok *t);
-void fl_deduce_type(const fl_kdeduction *d, int i, const fl_ctype *type, int is_const, int ref);
-void fl_deduce_value(fl_front *p, const fl_kdeduction *d, int i, int64_t value);
-/* Deduces from "Vec<T, N>" at token i and the struct that is the argument's type. */
-void fl_deduce_struct(fl_front *p, const fl_kdeduction *d, const fl_ktemplate *of, int64_t i,
-                      const fl_ctype *type);
+
+/* ---- match.c: types as templates write them. UNKNOWN: it can not be told here. ---- */
+
+enum { FL_MATCH_NO, FL_MATCH_YES, FL_MATCH_UNKNOWN };
+/* Sets parameter i. NO: it has another value already, or is of another kind. */
+int fl_deduce_type(const fl_kdeduction *d, int i, const fl_ctype *type, int is_const, int ref);
+int fl_deduce_value(fl_front *p, const fl_kdeduction *d, int i, const fl_ctype *type,
+                    int64_t value);
+/* Matches "<…>" at token 'open' with the n arguments, which must be what is written there. */
+int fl_match_all(fl_front *p, const fl_kdeduction *d, int64_t open, const fl_symbol *args, int n);
+/* Matches a formal, tokens 'from' to end - 1, with the type of an argument as far as it goes. */
+void fl_match_formal(fl_front *p, const fl_kdeduction *d, int64_t from, int64_t end,
+                     const fl_symbol *arg);
+/* Is the formal a reference? 2: "T &&" of a parameter T, which is T & for an lvalue. */
+int fl_match_reference(fl_front *p, const fl_kdeduction *d, int64_t from, int64_t end);
 #define FL_K_NAME_TEMPLATE "a kernel that is a template is named with its arguments, " \
                            "as in entry = \"name<float, 16>\""
 int fl_template_same(const fl_symbol *a, const fl_symbol *b, int n);
@@ -83,6 +105,7 @@ int64_t fl_front_end(fl_front *p, int64_t from);
 ** from 'from' to here: they can be named behind "class::". *list is in the arena; returns how
 ** many. */
 int64_t fl_front_unread_types(fl_front *p, int64_t from, fl_symbol **list);
+int fl_decl_is_word(const fl_ktok *t);       /* decl.c: is it a part of "unsigned long"? */
 int fl_device_attribute(const fl_ktok *t);       /* device.c: "alignas" and others with (…) */
 int fl_device_skip_attribute(fl_front *p);     /* takes one, or "noexcept"; 0: there is none */
 const char *fl_member_class(const fl_ctype *t);    /* member.c: its name, without arguments */

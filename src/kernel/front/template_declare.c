@@ -10,10 +10,11 @@ static void special_struct(fl_front *p, fl_ktemplate *t) {
   fl_symbol *args = fl_karena_new(p->a, FL_K_MAX_TPARAMS * sizeof *args);
   struct fl_kinstance *one = fl_karena_new(p->a, sizeof *one);
   if (!args || !one) return;
-  if (fl_template_args(p, args) != t->n_tparams && !p->failed)
-    fl_refuse(p, fl_front_tok(p)->line, "wrong arguments for the template '%s'", t->name);
-  for (int i = 0; i < t->n_tparams && !p->failed; i++)
+  const int n = fl_template_args(p, args);
+  for (int i = 0; i < n && i < t->n_tparams; i++)
     fl_template_give(&args[i], &t->tparams[i], &args[i]);
+  if (!p->failed && (n > t->n_tparams || !fl_template_bind(p, t->tparams, t->n_tparams, args)))
+    fl_refuse(p, fl_front_tok(p)->line, "wrong arguments for the template '%s'", t->name);
   one->args = args;
   one->at = p->at;
   one->next = t->instances;

@@ -14,6 +14,17 @@ static const fl_ctype scalars[FL_KT_COUNT] = {
 };
 
 const fl_ctype *fl_ctype_scalar(int type) { return &scalars[type]; }
+
+static const fl_ctype a_char = { .kind = FL_C_SCALAR, .scalar = FL_KT_I8, .other = "char" },
+  longs[] = { { .kind = FL_C_SCALAR, .scalar = FL_KT_I64, .other = "long" },
+              { .kind = FL_C_SCALAR, .scalar = FL_KT_U64, .other = "unsigned long" } };
+
+const fl_ctype *fl_ctype_char(void) { return &a_char; }
+const fl_ctype *fl_ctype_long(int is_unsigned) { return &longs[is_unsigned != 0]; }
+int fl_ctype_is_long(const fl_ctype *t) {
+  return t->other && (t->other == longs[0].other || t->other == longs[1].other);
+}
+int fl_ctype_is_enum(const fl_ctype *t) { return t->kind == FL_C_SCALAR && t->of; }
 const fl_ctype *fl_ctype_void(void) { return &scalars[FL_KT_VOID]; }
 
 const fl_ctype *fl_ctype_function(void) {
@@ -44,10 +55,23 @@ fl_ctype *fl_ctype_array(fl_karena *a, const fl_ctype *of, int64_t count) {
                              .count = count });
 }
 
+fl_ctype *fl_ctype_enum(fl_karena *a, const char *name, const fl_ctype *of) {
+  fl_ctype *t = made(a, (fl_ctype){ .kind = FL_C_SCALAR, .scalar = of->scalar, .of = of,
+                                    .other = fl_karena_str(a, name, strlen(name)) });
+  return t && t->other ? t : NULL;
+}
+
 const fl_ctype *fl_ctype_volatile(fl_karena *a, const fl_ctype *t) {
   if (t->is_volatile || (t->kind != FL_C_SCALAR && t->kind != FL_C_STRUCT)) return t;
   fl_ctype *v = made(a, *t);
   if (v) v->is_volatile = 1;
+  return v;
+}
+
+const fl_ctype *fl_ctype_plain(fl_karena *a, const fl_ctype *t) {
+  if (!t->is_volatile) return t;
+  fl_ctype *v = made(a, *t);
+  if (v) v->is_volatile = 0;
   return v;
 }
 
@@ -97,6 +121,20 @@ int fl_ctype_same(const fl_ctype *a, const fl_ctype *b) {
     if (a->kind != FL_C_ARRAY && a->kind != FL_C_POINTER) return a->scalar == b->scalar;
   }
   return 1;
+}
+
+int fl_ctype_like(const fl_ctype *a, const fl_ctype *b) {
+  if (!fl_ctype_same(a, b)) return 0;
+  for (; a->kind == FL_C_POINTER || a->kind == FL_C_ARRAY; a = a->of, b = b->of) continue;
+  if (a->kind != FL_C_STRUCT || a->s == b->s) return a->other == b->other;
+  return fl_kt_is_half(a->s->element) || !strcmp(a->s->name, b->s->name);      /* vectors */
+}
+
+int fl_ctype_equal(const fl_ctype *a, const fl_ctype *b) {
+  if (!fl_ctype_like(a, b)) return 0;
+  for (; a->kind == FL_C_POINTER || a->kind == FL_C_ARRAY; a = a->of, b = b->of)
+    if (a->const_of != b->const_of) return 0;
+  return a->is_volatile == b->is_volatile;
 }
 
 int fl_ctype_has_array(const fl_ctype *t) {
@@ -164,14 +202,15 @@ const fl_cfield *fl_cstruct_field(const fl_cstruct *s, const char *name, int32_t
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
+enum { LONG = FL_KT_COUNT, ULONG };                     /* beside fl_ktype */
 static const struct { const char *name; uint8_t type; } words[] = {
   { "float", FL_KT_F32 }, { "double", FL_KT_F64 }, { "half", FL_KT_F16 }, { "__half", FL_KT_F16 },
   { "__nv_bfloat16", FL_KT_BF16 }, { "nv_bfloat16", FL_KT_BF16 }, { "bfloat16", FL_KT_BF16 },
   { "bf16", FL_KT_BF16 }, { "bool", FL_KT_BOOL }, { "int8_t", FL_KT_I8 }, { "uint8_t", FL_KT_U8 },
   { "int16_t", FL_KT_I16 }, { "uint16_t", FL_KT_U16 }, { "int32_t", FL_KT_I32 },
   { "uint32_t", FL_KT_U32 }, { "int64_t", FL_KT_I64 }, { "uint64_t", FL_KT_U64 },
-  { "size_t", FL_KT_U64 }, { "ptrdiff_t", FL_KT_I64 }, { "ssize_t", FL_KT_I64 },
-  { "uchar", FL_KT_U8 }, { "ushort", FL_KT_U16 }, { "uint", FL_KT_U32 }, { "ulong", FL_KT_U64 },
+  { "size_t", ULONG }, { "ptrdiff_t", LONG }, { "ssize_t", LONG },
+  { "uchar", FL_KT_U8 }, { "ushort", FL_KT_U16 }, { "uint", FL_KT_U32 }, { "ulong", ULONG },
   { "intptr_t", FL_KT_I64 }, { "uintptr_t", FL_KT_U64 },
   { "cudaStream_t", FL_KT_U64 }, { "cudaEvent_t", FL_KT_U64 },      /* members that no one reads */
 };
@@ -179,19 +218,23 @@ static const struct { const char *name; uint8_t type; } words[] = {
 static const struct { const char *name; uint8_t type; } families[] = {
   { "float", FL_KT_F32 }, { "double", FL_KT_F64 }, { "int", FL_KT_I32 }, { "uint", FL_KT_U32 },
   { "char", FL_KT_I8 }, { "uchar", FL_KT_U8 }, { "short", FL_KT_I16 }, { "ushort", FL_KT_U16 },
-  { "long", FL_KT_I64 }, { "ulong", FL_KT_U64 }, { "longlong", FL_KT_I64 },
+  { "long", LONG }, { "ulong", ULONG }, { "longlong", FL_KT_I64 },
   { "ulonglong", FL_KT_U64 }, { "__half", FL_KT_F16 }, { "half", FL_KT_F16 },
   { "__nv_bfloat16", FL_KT_BF16 }, { "nv_bfloat16", FL_KT_BF16 },
 };
+
+static const fl_ctype *number(int type) {
+  return type >= LONG ? fl_ctype_long(type == ULONG) : fl_ctype_scalar(type);
+}
 
 static const fl_ctype *vector(fl_karena *a, const char *name, int type, int width) {
   static const char *const parts[] = { "x", "y", "z", "w" };
   fl_cfield *f = fl_karena_new(a, (size_t)width * sizeof *f);
   for (int i = 0; f && i < width; i++) {
     f[i].name = parts[i];
-    f[i].type = fl_ctype_scalar(type);
+    f[i].type = number(type);
   }
-  const int64_t bytes = width * fl_kt_size(type);
+  const int64_t bytes = width * fl_ctype_size(number(type));
   fl_ctype *t = f ? fl_ctype_struct(a, name, f, width, width == 3 || width == 1 ? 1 : bytes > 16
                                     ? 16 : bytes)
                   : NULL;
@@ -202,7 +245,7 @@ static const fl_ctype *vector(fl_karena *a, const char *name, int type, int widt
 const fl_ctype *fl_ctype_named(fl_karena *a, const char *name, int32_t n) {
   for (size_t i = 0; i < sizeof words / sizeof *words; i++)
     if (strlen(words[i].name) == (size_t)n && !memcmp(words[i].name, name, (size_t)n))
-      return fl_ctype_scalar(words[i].type);
+      return number(words[i].type);
   if (n == 19 && !memcmp(name, "cudaTextureObject_t", 19)) return fl_ctype_texture();
   if (n == 4 && !memcmp(name, "dim3", 4)) return vector(a, "dim3", FL_KT_U32, 3);
   const int width = name[n - 1] - '0';
@@ -210,7 +253,7 @@ const fl_ctype *fl_ctype_named(fl_karena *a, const char *name, int32_t n) {
   for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
     const size_t k = strlen(families[i].name);
     if (k + 1 != (size_t)n || memcmp(families[i].name, name, k)) continue;
-    if (fl_kt_size(families[i].type) == 2 && fl_kt_is_float(families[i].type) && width != 2)
+    if (families[i].type < LONG && fl_kt_is_half(families[i].type) && width != 2)
       return NULL;
     return vector(a, fl_karena_str(a, name, (size_t)n), families[i].type, width);
   }
@@ -261,7 +304,7 @@ int fl_ctype_fields(fl_karena *a, const fl_ctype *t, const char *prefix, fl_kfie
 
 const char *fl_ctype_text(fl_karena *a, const fl_ctype *t) {
   switch (t->kind) {
-    case FL_C_SCALAR: return fl_ktypes[t->scalar].c;
+    case FL_C_SCALAR: return t->other ? t->other : fl_ktypes[t->scalar].c;
     /* the prefix of the library's names is left out (library.c) */
     case FL_C_STRUCT: return strncmp(t->s->name, "fl_cg_", 6) ? t->s->name : t->s->name + 6;
     case FL_C_POINTER: {

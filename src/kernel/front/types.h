@@ -14,7 +14,11 @@ typedef struct fl_ctype {
   uint8_t const_of;              /* POINTER: the pointee is const */
   uint8_t is_volatile;           /* SCALAR, STRUCT: stores to it are visible immediately */
   uint16_t depth;                /* 1 + depth of the deepest part; bounded by fl_decl_depth */
-  const struct fl_ctype *of;     /* POINTER, ARRAY */
+  const struct fl_ctype *of;     /* POINTER, ARRAY; of an enumeration: what it is promoted to */
+  const char *other;             /* SCALAR: the name, at its own address, of another type than the
+                                 ** usual one with these numbers: char (else signed char), long
+                                 ** (long long), unsigned long, an enumeration; NULL: the usual */
+  uint8_t scoped;                /* an enum class */
   int64_t count;                 /* ARRAY: elements; 0: not given ([]) */
   struct fl_cstruct *s;          /* STRUCT */
 } fl_ctype;
@@ -43,12 +47,19 @@ typedef struct fl_cstruct {      /* vectors too */
 } fl_cstruct;
 
 const fl_ctype *fl_ctype_scalar(int type);                     /* static */
+const fl_ctype *fl_ctype_char(void);
+const fl_ctype *fl_ctype_long(int is_unsigned);         /* size_t is unsigned long */
+int fl_ctype_is_long(const fl_ctype *t);
+int fl_ctype_is_enum(const fl_ctype *t);
+/* 'name' is copied; the caller sets the numbers it has. */
+fl_ctype *fl_ctype_enum(fl_karena *a, const char *name, const fl_ctype *of);
 const fl_ctype *fl_ctype_void(void);
 const fl_ctype *fl_ctype_texture(void);        /* cudaTextureObject_t: a pointer (texture.c) */
 const fl_ctype *fl_ctype_function(void);       /* all pointers to functions have this type */
 fl_ctype *fl_ctype_pointer(fl_karena *a, const fl_ctype *of, int const_of);
 fl_ctype *fl_ctype_array(fl_karena *a, const fl_ctype *of, int64_t count);
 const fl_ctype *fl_ctype_volatile(fl_karena *a, const fl_ctype *t);     /* numbers and structs */
+const fl_ctype *fl_ctype_plain(fl_karena *a, const fl_ctype *t);        /* not volatile */
 /* The caller gives the fields' names and types; the rest is filled in. NULL: no memory, or too
 ** large. */
 fl_ctype *fl_ctype_struct(fl_karena *a, const char *name, fl_cfield *fields, int n, int64_t align);
@@ -63,6 +74,10 @@ int fl_ctype_leaves(const fl_ctype *t);
 ** VOID: it is not. */
 int fl_ctype_element(const fl_ctype *t, int64_t *n);
 int fl_ctype_same(const fl_ctype *a, const fl_ctype *b);       /* constness aside */
+/* fl_ctype_same, and not of different names: are they one type but for const and volatile? */
+int fl_ctype_like(const fl_ctype *a, const fl_ctype *b);
+/* Are a and b one type for templates, with what they point to? */
+int fl_ctype_equal(const fl_ctype *a, const fl_ctype *b);
 /* does t hold an array or a pointer? */
 int fl_ctype_has_array(const fl_ctype *t);
 const fl_cfield *fl_cstruct_field(const fl_cstruct *s, const char *name, int32_t n);

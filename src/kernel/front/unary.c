@@ -1,5 +1,6 @@
 /* Unary, postfix and primary expressions, casts. */
 #include "kernel/front/forms.h"
+#include "kernel/front/number.h"
 #include "kernel/front/template.h"
 #include <math.h>
 #include <string.h>
@@ -132,14 +133,12 @@ fl_cvalue fl_cast_to(fl_front *p, const fl_ctype *t, fl_cvalue v, int32_t line) 
   if (fl_kt_is_int(t->scalar) && t->kind == FL_C_SCALAR && v.kind == FL_V_POINTER && !v.null &&
       v.linear && is_alignment(p)) {
     const int64_t unit = v.unit ? v.unit : fl_kt_size(p->f->vars[v.var].type);
-    return fl_val_expr(fl_val_convert(p, fl_val_with(p, FL_KO_MUL, fl_val_at(p, &v), unit),
-                                      t->scalar));
+    return fl_val_expr(fl_val_to(p, fl_val_with(p, FL_KO_MUL, fl_val_at(p, &v), unit), t));
   }
   if (t->kind == FL_C_SCALAR) {
     fl_kexpr *e =
         t->scalar == FL_KT_BOOL ? fl_val_truth(p, v, line) : fl_val_scalar(p, v, line);
-    fl_kexpr *r = e ? fl_val_convert(p, e, t->scalar) : NULL;
-    return fl_val_expr(r);
+    return fl_val_expr(e ? fl_val_to(p, e, t) : NULL);
   }
   if (fl_member_derives(v.type, t)) return copied(p, t, v, line);
   if (!fl_member_has_maker(t)) fl_refuse(p, line, "a cast to '%s'", fl_ctype_text(p->a, t));
@@ -275,7 +274,11 @@ static fl_cvalue constructed(fl_front *p) {
 static fl_cvalue cast_reference(fl_front *p, const fl_ctype *t, fl_cvalue v, int moved,
                                 int32_t line) {
   v.moved = (uint8_t)moved;
-  if (p->failed || !t || !v.type || fl_ctype_same(v.type, t)) return v;
+  if (p->failed || !t || !v.type) return v;
+  if (fl_ctype_same(v.type, t)) {
+    if (!fl_ctype_like(v.type, t)) v.type = t;
+    return v;
+  }
   if (fl_member_derives(v.type, t)) return fl_member_as(p, v, t, line);
   const fl_cvalue at = fl_val_address(p, v, line);
   return p->failed ? at : fl_val_deref(p, cast_pointer(p, t, at.is_const, at, line), line);
@@ -360,7 +363,9 @@ static fl_cvalue primary(fl_front *p) {
   fl_kexpr *e = NULL;
   switch (t->kind) {
     case FL_TOK_INT: case FL_TOK_CHAR:
-      e = fl_kexpr_int(p->a, t->type, t->value.i);
+      e = fl_val_as(p, fl_kexpr_int(p->a, t->type, t->value.i),
+                    t->kind == FL_TOK_CHAR ? fl_ctype_char()
+                    : t->is_long ? fl_ctype_long(t->type == FL_KT_U64) : fl_ctype_scalar(t->type));
       break;
     case FL_TOK_FLOAT:
       e = fl_kexpr_float(p->a, t->bare && p->bare ? p->bare : t->type, t->value.d);
@@ -464,14 +469,14 @@ static fl_cvalue size_of(fl_front *p) {
     else if (v.type) size = fl_ctype_size(v.type);
     if (v.kind == FL_V_NONE) fl_refuse(p, line, "sizeof of nothing");
   }
-  return fl_val_expr(fl_kexpr_int(p->a, FL_KT_U64, size));
+  return fl_val_expr(fl_val_size(p, size));
 }
 
 static fl_cvalue align_of(fl_front *p) {
   p->at += 2;
   const fl_ctype *t = fl_decl_type_name(p);
   fl_front_need(p, ')');
-  return fl_val_expr(t ? fl_kexpr_int(p->a, FL_KT_U64, fl_ctype_align(t)) : NULL);
+  return fl_val_expr(t ? fl_val_size(p, fl_ctype_align(t)) : NULL);
 }
 
 /* 1: the object has operator 'op', *out is its result; or the text is refused. 0: it converts to a
@@ -496,10 +501,11 @@ static fl_cvalue unary_op(fl_front *p, int op, int32_t line) {
   if (!e) return fl_val_none();
   if (op == '~' && fl_kt_is_float(e->type))
     return fl_val_refuse(p, line, "'~' of a floating-point number");
+  const fl_kexpr *const x = e;
   e = fl_val_convert(p, e, fl_promote_type(e->type));
-  if (op == '+') return fl_val_expr(e);
-  return fl_val_expr(
-      fl_front_check(p, fl_kexpr_unary(p->a, op == '-' ? FL_KO_NEG : FL_KO_INVERT, e)));
+  if (op != '+')
+    e = fl_front_check(p, fl_kexpr_unary(p->a, op == '-' ? FL_KO_NEG : FL_KO_INVERT, e));
+  return fl_val_expr(fl_val_mixed(p, e, x, NULL));
 }
 
 static fl_cvalue c_cast(fl_front *p) {

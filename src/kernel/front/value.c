@@ -3,6 +3,7 @@
 ** structs and vectors become scalars (see fl_cvalue). Index arithmetic is I64.
 */
 #include "kernel/front/forms.h"
+#include "kernel/front/number.h"
 #include <assert.h>
 #include <string.h>
 
@@ -12,7 +13,7 @@ fl_cvalue fl_val_none(void) {
 
 fl_cvalue fl_val_expr(fl_kexpr *e) {
   if (!e) return fl_val_none();
-  return (fl_cvalue){ .kind = FL_V_EXPR, .type = fl_ctype_scalar(e->type), .e = e };
+  return (fl_cvalue){ .kind = FL_V_EXPR, .type = fl_val_type(e), .e = e };
 }
 
 fl_cvalue fl_val_in_parts(fl_front *p, const fl_ctype *t) {
@@ -85,7 +86,7 @@ static fl_kexpr *read_place(fl_front *p, fl_cvalue v, int32_t line) {
     e = fl_view_read(p, &v, line);
   }
   if (e) e->line = line;
-  return fl_front_check(p, e);
+  return fl_front_check(p, fl_val_as(p, e, v.type));
 }
 
 fl_kexpr *fl_val_scalar(fl_front *p, fl_cvalue v, int32_t line) {
@@ -200,7 +201,7 @@ fl_cvalue fl_val_member(fl_front *p, fl_cvalue v, const char *name, int32_t n,
   if (v.kind == FL_V_PARTS) {
     assert(v.parts);
     v.parts += f->leaf;
-    return f->type->kind == FL_C_SCALAR ? fl_val_expr(v.parts[0]) : v;
+    return f->type->kind == FL_C_SCALAR ? fl_val_expr(fl_val_as(p, v.parts[0], f->type)) : v;
   }
   if (!v.linear) v.var += f->leaf;
   else v.idx = add64(p, v.idx, fl_kexpr_int(p->a, FL_KT_I64, fl_view_units_in(p, &v, f->offset)));
@@ -354,7 +355,7 @@ fl_kexpr *fl_val_stable(fl_front *p, fl_kexpr *e) {
   const int t = fl_front_temp(p, e->type, e->line);
   if (t < 0 || !fl_kstmt_assign(p->f, p->b, t, e)) return NULL;
   fl_kexpr *r = fl_kexpr_var(p->f, t);
-  if (r) r->line = e->line;
+  if (r) r->line = e->line, r->as = e->as;
   return r;
 }
 
@@ -401,7 +402,8 @@ void fl_val_store(fl_front *p, fl_cvalue to, fl_kexpr *e, int accumulate, int32_
   if (step) {
     if (accumulate) e = fl_arith(p, FL_KO_ADD, read_place(p, to, line), e, line);
     e = in_step(p, &to, fl_val_convert(p, e, to.type->scalar), line);
-    to.type = fl_ctype_scalar(to.type->scalar);
+    to.type = fl_ctype_plain(p->a, to.type);
+    if (!to.type) return;
     fl_val_store(p, to, e, 0, line);
     fl_emit_here(p, line);
     return;

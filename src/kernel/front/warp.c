@@ -3,6 +3,7 @@
 ** intrinsics, which are conversions and arithmetic.
 */
 #include "kernel/front/forms.h"
+#include "kernel/front/number.h"
 #include <assert.h>
 #include <string.h>
 
@@ -172,11 +173,13 @@ static fl_cvalue shuffle_one(fl_front *p, const fl_ktok *t, int op, fl_kexpr **x
   if (!x[1]) return fl_val_none();                                            /* memory is out */
   const int lane = op == FL_KSH_UP || op == FL_KSH_DOWN ? FL_KT_U32 : FL_KT_I32;
   const int type = fl_promote_type(x[1]->type);
+  const fl_kexpr *const of = x[1];
   x[0] = fl_val_convert(p, x[0], FL_KT_U32);
   x[1] = fl_val_convert(p, x[1], type);
   x[2] = fl_val_convert(p, x[2], lane);
   x[3] = x[3] ? fl_val_convert(p, x[3], FL_KT_I32) : fl_kexpr_int(p->a, FL_KT_I32, 32);
-  return of_warp(p, FL_KS_SHUFFLE, op, type, x, 4, t->line);
+  fl_cvalue v = of_warp(p, FL_KS_SHUFFLE, op, type, x, 4, t->line);
+  return v.e ? fl_val_expr(fl_val_mixed(p, v.e, of, NULL)) : v;
 }
 
 /* Reads a shuffle. In functions of the library, such as those of cooperative groups, the value may

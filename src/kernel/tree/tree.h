@@ -167,6 +167,8 @@ typedef struct fl_kexpr {
   int32_t var;               /* VAR, LOAD */
   int32_t site;              /* LOAD: number of this access in the function, from 0; else -1 */
   fl_kvalue value;           /* CONST */
+  const struct fl_ctype *as; /* its type in the source, where that is not the usual one of 'type'
+                             ** (front/types.h), while the source is read; else NULL */
   struct fl_kexpr *x[FL_K_MAX_ARGS];
 } fl_kexpr;
 
