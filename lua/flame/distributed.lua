@@ -236,8 +236,8 @@ local function need_parts(op, x)
   end
 end
 
---- Sums x over all ranks; rank r gets part r along the first axis. sizes: the number of rows for
---- each rank, if they differ.
+--- Reduces x over all ranks, as all_reduce; rank r gets part r of the result along the first axis.
+--- sizes: the number of rows that each rank gets, if they differ.
 put(distributed, "distributed.reduce_scatter(x: T, reduce: " .. REDUCE .. ", sizes?: int[]) -> T",
   function(x, reduce, sizes)
     local op = "reduce_scatter"

@@ -4569,8 +4569,8 @@ function distributed.receive(x, from) end
 ---@field reduce? "sum"|"mean"|"max"|"min"  "sum"
 ---@field sizes? integer[]
 
---- Sums x over all ranks; rank r gets part r along the first axis. sizes: the number of rows for
---- each rank, if they differ.
+--- Reduces x over all ranks, as all_reduce; rank r gets part r of the result along the first axis.
+--- sizes: the number of rows that each rank gets, if they differ.
 ---@param x flame.Tensor
 ---@param reduce? "sum"|"mean"|"max"|"min"|flame.options.distributed.reduce_scatter  "sum"
 ---@param sizes? integer[]|flame.options.distributed.reduce_scatter

@@ -10,7 +10,7 @@
 -- optimiser for all nets or one each, with or without a closure, by hand, in place, by a user
 -- kernel), in what follows it (averages, schedules, clamping), in which values are kept, and in
 -- what a script does between two steps. They do not have: groups of processes, nets with shared
--- parameters, user kernels with faults of their own.
+-- parameters, faults of user kernels.
 --
 -- An error has the number of the round whose index is bad, so that a script can do again what
 -- raised because of an earlier round, as a user would.
@@ -81,7 +81,9 @@ function M.show(program)
     elseif v then t[#t + 1] = name end
   end
   for _, key in ipairs { "how", "rule", "micro", "meanwhile", "closure", "clips", "clamps",
-    "average", "schedule", "keeps", "waits", "joint", "two", "crosses" } do add(key, program[key]) end
+    "average", "schedule", "keeps", "waits", "joint", "two", "crosses" } do
+    add(key, program[key])
+  end
   for i, net in ipairs(program.nets) do
     add("\n  net", i)
     for _, key in ipairs { "words", "rows", "elements", "targets", "norm", "drops", "kernel",

@@ -129,9 +129,10 @@ static int lay_out(flame_context *c, run *r) {
   return 1;
 }
 
-/* Is the value of x, which is in the buffer of a home (where a write ends), needed after the run? A
-** handle or a gradient rule may read it; uses by the program, and by writes that this run decides,
-** do not count if the whole window runs. */
+/* Is the value of x, which is in the buffer of a home (where a write ends), needed after the run?
+** Yes if a handle or a gradient rule may read it. If only a part of the window runs, also if it has
+** any use, or if a write that may fail would fall back to it (guards). If the whole window runs,
+** only uses outside the program count: it is known then which writes have failed. */
 static int survives(const run *r, const fl_node *x, int whole) {
   if (x->held > 0 || (x->entry && x->entry->reads_out && x->grefs > 0)) return 1;
   if (!whole) return x->uses > 0 || x->guards > 0;

@@ -32,13 +32,15 @@ static int open_module(lua_State *L) {
   return 1;
 }
 
-/* Opens the module with the options, which are removed even after an error, so that a later opening
-** of the module does not get them. */
+/* Opens the module with the options. They are removed from the registry even after an error, so
+** that a later opening of the module does not read them. */
 static int opened(lua_State *L, const flame_options *o) {
   fl_lua_start start = { .options = o };
   lua_pushcfunction(L, open_module);
   lua_pushlightuserdata(L, &start);
   const int status = lua_pcall(L, 1, 1, 0);
+  lua_pushnil(L);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &fl_key_options);
   fl_lua *b = fl_hook_of(L);
   if (b != NULL) fl_heap_tell(L, b, status);
   return status;

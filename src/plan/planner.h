@@ -111,7 +111,8 @@ typedef struct fl_access {
 typedef struct fl_group {
   uint8_t kind;            /* fl_kernel_kind, or FL_G_* */
   uint8_t nd, full;   /* number of dims; full: the group stores values at each point of the space */
-  uint8_t faulty, closed;  /* closed: no cell joins it, and only a fill gets a later stage */
+  uint8_t faulty, closed;  /* closed: no cell joins it, and its stage stays once it is placed,
+                           ** except that of a fill (fl_plan_delay_fills) */
   uint32_t red;            /* bit d: dim d is reduced */
   int32_t fault;           /* CALL, SCATTER: index of its report in the plan; -1: none */
   int32_t stage, limit, cell, sibling;   /* sibling: next older group whose space (sizes of dims)

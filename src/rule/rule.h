@@ -200,7 +200,8 @@ flame_status fl_kcall_adjoint(fl_kcall *k, int n, const uint8_t *active, fl_node
 ** tangent kernel, which must be released, and where its arguments come from. */
 typedef struct fl_ktangent {
   fl_kcall *call;
-  /* per parameter of the original: its index in the tangent kernel; -1: none */
+  /* by parameter of the original: the tangent kernel's parameter with its value (-1: none, or a
+  ** struct), and the one that receives the tangent of an output (-1: it is no such output) */
   int8_t of_value[FL_KP_MAX_ARGS];
   int8_t of_tangent[FL_KP_MAX_ARGS];
 } fl_ktangent;

@@ -64,7 +64,7 @@ local function line(p, ...) print(show.cut(p, (...):format(select(2, ...)), (p.s
 
 -- ---- help ---------------------------------------------------------------------------------------
 
--- The text broken at spaces into lines that fit the terminal, each with the indent of the first.
+-- The text, with lines that are too long broken at spaces; what continues a line has its indent.
 local function wrapped(text, columns)
   local out = {}
   for row in (text .. "\n"):gmatch("(.-)\n") do

@@ -152,10 +152,11 @@ flame_status fl_cuda_wait_out(fl_cuda *s, fl_cu_event e);
 flame_status fl_cuda_wait_all(fl_cuda *s);
 /* Reads a run's fault record. The caller has waited for its copy. */
 void fl_cuda_fault(fl_cuda *s, fl_fault *fault);
-/* Late reports of calls whose plans are not waited for; the next read or sync raises them. Of
-** several the lowest counts. A report has, from the top bit down: 1 bit, set if the weights of a
-** row are all 0; the 0-based position of the bad weight, or the row (47 bits; only the highest of
-** them set: it is the only row); the site, which stands for a line of the script (16 bits). */
+/* Late reports: faults in the weights of draws (kernels/weights.cu), of plans that are not waited
+** for; the next read or sync raises them. Of several the lowest number is kept. Top bit 0: a weight
+** is negative, infinite or NaN, and the next 47 bits are its position, from 0. Top bit 1: all
+** weights of a row are 0, and these bits are the row, from 0, or 2^46 if there is only one row. The
+** low 16 bits are the site, which stands for a line of the script. */
 #define FL_LATE_NONE UINT64_MAX
 flame_status fl_cuda_expect_late(fl_cuda *s);      /* after such a call */
 /* Allocates device memory; NO_MEMORY with an error if there is none. */

@@ -40,7 +40,8 @@ typedef struct text_form {
   /* MAP, ROW: elements of a vector; COL: columns of a thread. MAP: vectors in flight; COL, once
   ** planned: rows in flight */
   int vector, unroll;
-  int runs;                             /* MAP: what the vectors of a run share is computed once */
+  int runs;              /* MAP, flag: what does not change along the innermost dim is computed once
+                         ** for all vectors of a thread whose outer coordinates are the same */
   int lanes, steps, persist;  /* ROW: threads of a row; vectors of each; rows stay in registers */
   int threads;                              /* ROW, COL: threads per block, once planned */
   int blocks;                          /* blocks that a multiprocessor should hold; 0: any number */

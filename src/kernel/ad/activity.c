@@ -195,8 +195,9 @@ static int mark_block(marker *m, const fl_kblock *b) {
   return marks;
 }
 
-/* Sets the marks of the statements of b and 'other', where the values of the set s are needed, and
-** adds to s what marked statements read, until nothing new is found. */
+/* Given that the values in s are needed: marks the statements of b and 'other' that compute them
+** (FORWARD) or pass derivatives on (REVERSE), and adds to s the values that these need. Repeated
+** until s no longer grows. */
 static void mark_all(fl_kad_state *d, fl_kset s, const fl_kblock *b, const fl_kblock *other) {
   marker m = {d, s};
   fl_kset before = fl_kset_new(d);

@@ -8,11 +8,12 @@
 #include "kernel/facts/form.h"
 
 enum { FL_KC_GUARDS = 12 };
-/* The polynomials here have symbols of the launch (GLOBAL + axis where blockIdx * blockDim and
-** threadIdx are joined), COUNTER + k: counter k (loops[k]), and VAR + v: variable v, an integer
-** parameter as it was given. None is 'unsure', so the magnitudes of a polynomial's terms sum to a
-** bound for all steps of computing it; if it is 'narrow' (computed in 32 bits) that bound must stay
-** below 2^31. */
+/* The symbols of the polynomials here are those of the launch (GLOBAL + axis for blockIdx *
+** blockDim + threadIdx), COUNTER + k for the counter of loops[k], and VAR + v for variable v, an
+** integer parameter with the value that was given. Polynomials of which terms have cancelled, or
+** with an unsigned step that may be below 0 ('unsure'), are not kept. So no step of computing one
+** exceeds the sum of the magnitudes of its terms, which must fit the type: 32 bits if it is
+** 'narrow', less FL_KC_ROOM for the one exception: */
 enum { FL_KC_ROOM = 1 << 15 };   /* in a guard p + 1 a constant of p may have cancelled that the
                                  ** kernel computes with; it is at most this large */
 typedef struct fl_kc_guard { const fl_kpoly *a, *b; } fl_kc_guard;      /* a < b */

@@ -1,5 +1,5 @@
 /*
-** Enumerations: each is a type of its own for templates and overloads, whose numbers are those of
+** Enumerations: each is a separate type for templates and overloads, whose numbers are those of
 ** the type that it is held in.
 */
 #include "kernel/front/forms.h"
