@@ -5,12 +5,12 @@
 -- They vary in the nets (one or two, on one GPU or on two, whose updates depend on one check or on
 -- several), in their layers (embedding, linear, batch norm, dropout, a user kernel, a checkpoint),
 -- in what is checked (classes, rows, words, elements, targets of a scatter), in the dtype (f32,
--- f64, bf16, autocast to bf16, autocast to f16 with a scaler that may overflow), in the
--- number of backward calls before an update and in what comes between them, in the update (an
+-- f64, bf16, autocast to bf16, autocast to f16 with a scaler, of which a scale may overflow), in
+-- the number of backward calls before an update and in what comes between them, in the update (an
 -- optimiser for all nets or one each, with or without a closure, by hand, in place, by a user
 -- kernel), in what follows it (averages, schedules, clamping), in which values are kept, and in
 -- what a script does between two steps. They do not have: groups of processes, nets with shared
--- parameters, faults of user kernels.
+-- parameters, user kernels that fail, calls that fail (Cholesky).
 --
 -- An error has the number of the round whose index is bad, so that a script can do again what
 -- raised because of an earlier round, as a user would.
@@ -320,8 +320,9 @@ end
 --- One update of what 'part' has: an optimiser or none, parameters, nets.
 function Script:update(part)
   local opt, scaler = part.opt, self.scaler
-  local unscales = scaler and opt and self.program.clips
-  if unscales then self:redo(opt, false, scaler.unscale, scaler, opt) end
+  if scaler and opt and self.program.clips then
+    self:redo(opt, false, scaler.unscale, scaler, opt)
+  end
   if self.program.clips then try(nn.utils.clip_grad_norm_, part.params, 1) end
   if not opt then return self:by_hand(part.params) end
   if scaler then self:redo(opt, false, scaler.step, scaler, opt)

@@ -124,8 +124,8 @@ local right = {
     "{ int j = t + 1; s[j] = s[j - 1] * s[j]; } for (int t = 0; t < n; ++t) out[t] = s[t]; }" },
 }
 
--- kernels without a derivative: a thread uses elements of others, a loop may write an element twice,
--- or its guard depends on what the loop rewrites
+-- kernels without a derivative: a thread uses elements of others, a loop may write an element
+-- twice, or its guard depends on what the loop rewrites
 local refused = {
   { "all threads write all elements", "for (int t = 0; t < n; ++t) s[t] = row[t]; __syncthreads(); for (int t = 0; t < n; ++t) s[t] " ..
     "= exp(s[t]); " ..
