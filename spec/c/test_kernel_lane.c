@@ -306,25 +306,25 @@ static void test_memory(void) {
 
 static const char struct_text[] =
   "struct Particle { float3 at; float mass; int kind[2]; };\n"
-  "struct Params { Particle p; const float *weight; float scale; };\n"
-  "__global__ void move(Params q, float4 c, float4 *out, int n) {\n"
+  "struct Params { Particle p; float scale; };\n"
+  "__global__ void move(Params q, const float *weight, float4 c, float4 *out, int n) {\n"
   "  int i = threadIdx.x;\n"
   "  if (i >= n) return;\n"
   "  Particle p = q.p; float4 v = out[i];\n"
   "  p.at.x += c.x * (float)i; p.kind[i & 1] += i;\n"
-  "  v.x = p.at.x + p.at.y; v.y = p.mass * q.scale; v.z = (float)p.kind[0]; v.w += q.weight[i] + c.w;\n"
+  "  v.x = p.at.x + p.at.y; v.y = p.mass * q.scale; v.z = (float)p.kind[0]; v.w += weight[i] + c.w;\n"
   "  out[i] = v;\n"
   "}\n";
 
 static void test_structs(void) {
-  struct { float at[3], mass; int kind[2]; const float *weight; float scale; } q =
-    { { 1, 2, 3 }, 4, { 50, 60 }, NULL, 0.5f };
+  struct { float at[3], mass; int kind[2]; float scale; } q =
+    { { 1, 2, 3 }, 4, { 50, 60 }, 0.5f };
   const float c[4] = { 0.25f, 0, 0, 7 };
   const int n = 40;
   float out[160], weight[40];
   for (int k = 0; k < 160; k++) out[k] = (float)k;
   for (int k = 0; k < 40; k++) weight[k] = (float)(k * k);
-  RUNS(.text = struct_text, .block = { 64 }, .value = { &q, c, 0, &n },
+  RUNS(.text = struct_text, .block = { 64 }, .value = { &q, 0, c, 0, &n },
        .memory = { MEM(weight), MEM(out) });
   int bad = 0;
   for (int i = 0; i < 40; i++) {

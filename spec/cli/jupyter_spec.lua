@@ -69,7 +69,7 @@ describe("flame-lua --jupyter", function()
       { "is_complete_request", '{"code": "x = 1\\nx"}' },
       { "is_complete_request", '{"code": "x = = 1"}' }, { "history_request", "{}" } }
     assert.matches('"cursor_end": 15, "cursor_start": 10, "matches": %[ "cumsum" %]', out)
-    has("The k largest along an axis", out)
+    has("The k largest (or smallest) along an axis", out)
     has('"status": "incomplete"', out)
     has('"status": "complete"', out)
     has('"status": "invalid"', out)

@@ -519,4 +519,29 @@ end]], ("FLAME_CACHE_DIR=off FAKE_CUDA_KEEP=1 TMPDIR=%s"):format(keep))
       assert.equal(dtype == "bf16" and 4 or 5, tonumber(pipe:read "a"))
     end)
   end
+
+  case("puts the shared arrays of a derivative into dynamic memory, if the device has it", function()
+    local script = [=[
+local k = flame.kernel { block = 64, grid = 1, shape = { 64 }, source = [[
+__global__ void k(const float *x, float *y, int n) {
+  __shared__ float s[4096], u[4096];
+  for (int e = threadIdx.x; e < 4096; e += 64) { s[e] = x[e]; u[e] = x[4095 - e]; }
+  __syncthreads();
+  float v = 0;
+  for (int e = 0; e < n; ++e) v += s[(e * 67 + threadIdx.x) % 4096] * u[e];
+  y[threadIdx.x] = v;
+}]] }
+local grads = {}
+for i, device in ipairs { "cpu", "cuda" } do
+  flame.seed(5)
+  local x = flame.randn({ 4096 }):to(device):requires_grad_()
+  local ok, why = pcall(function() k(x, 300):sum():backward() grads[i] = x.grad:cpu() flame.eval(grads[i]) end)
+  if not ok then return print(why) end
+end
+print((grads[1] - grads[2]):abs():amax():item() < 1e-4)]=]
+    assert.truthy(run(script):find "^true")
+    local less = run(script, "FAKE_CUDA=\"computes=1 shared=50000\"")
+    assert.matches("k_vjp: a block needs %d+ bytes of shared memory and this device gives it 50000: ",
+      less)
+  end)
 end)

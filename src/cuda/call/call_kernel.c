@@ -73,6 +73,14 @@ static flame_status launch_parts(fl_cuda *s, fl_cu_function f, const fl_call *c,
   return e;
 }
 
+/* Fails if a block needs more shared memory than this device gives one. */
+static flame_status check_shared(fl_cuda *s, const fl_kfunction *k, unsigned bytes) {
+  if (bytes <= (unsigned)s->shared) return FLAME_OK;
+  return FL_FAIL(s->ctx, FLAME_NOT_SUPPORTED, "kernel", "%s: a block needs %u bytes of shared "
+                 "memory and this device gives it %d" FL_DO ": make its tiles smaller", k->f->name,
+                 bytes, s->shared);
+}
+
 /* Runs a call that is no batch (also one element of a batch), or a whole batch by k->batched, the
 ** kernel made for batches. */
 static flame_status run_one(fl_cuda *s, const fl_call_run *r) {
@@ -88,7 +96,8 @@ static flame_status run_one(fl_cuda *s, const fl_call_run *r) {
     x.grid[i] = (unsigned)c->p[FL_KP_GRID + i];
     x.block[i] = (unsigned)c->p[FL_KP_BLOCK + i];
   }
-  flame_status e = fl_cuda_user_entry(s, batched ? k->batched : k, &f);
+  flame_status e = check_shared(s, k, x.shared);
+  if (e == FLAME_OK) e = fl_cuda_user_entry(s, batched ? k->batched : k, &f);
   if (e == FLAME_OK && k->sums) e = fl_ordered_begin(s, k, r);
   for (int pass = k->sums ? 0 : 1; pass < 2 && e == FLAME_OK; pass++) {
     param[n] = &pass;
