@@ -258,7 +258,7 @@ static int read_files(lua_State *L, flame_context *c, fl_kfiles *files, fl_kfile
     lua_pop(L, 5);
   }
   *list = at;
-  *files = (fl_kfiles){ at, at ? n : 0, 0 };
+  *files = (fl_kfiles){ .at = at, .n = at ? n : 0, .named = lua_istable(L, 8) };
   return !n || at;
 }
 

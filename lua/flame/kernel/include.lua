@@ -45,8 +45,8 @@ end
 
 --- The files that 'source' and what it includes may include, whatever their #ifs say, as a list of
 --- {number of the including file (0: the source), name, number of the file, its text} for
---- kernel_new. Headers of the toolkit are left out. nil: there are none, or more than one would
---- read on a CPU; a GPU's compiler finds them by itself.
+--- kernel_new. Headers of the toolkit are left out. nil: the script names no folders, or there are
+--- more than one would read on a CPU; a GPU's compiler finds them by itself.
 local function files_of(source, include)
   local folders, texts, numbers = {}, {}, {}
   for i, folder in ipairs(include or {}) do folders[i] = plain(folder) end
@@ -64,7 +64,7 @@ local function files_of(source, include)
       if path then list[#list + 1] = { of.number, name, numbers[path], text } end
     end
   end
-  return #list > 0 and list or nil
+  return list
 end
 
 return files_of

@@ -186,6 +186,15 @@ describe("a file that a kernel includes", function()
     assert(ok, y)
     assert.same({ 4, 8, 15, 23 }, y)
   end)
+  it("is told if no folder has it, where a compiler would look for it", function()
+    local ok, why = pcall(kernel, '#include "math.h"\n#include "lost.h"' .. KERNEL, { "top" })
+    local told = "line 2.*#include \"lost.h\": no folder of 'include' has that file"
+    assert(not ok and tostring(why):find(told), tostring(why))
+    for _, text in ipairs { '#if 0\n#include "lost.h"\n#endif\n', '#include "math.h"\n',
+      "#include <vector>\n" } do
+      assert.is_nil(kernel(text .. KERNEL, { "top" }):report().refusal)
+    end
+  end)
   it("is not read from outside of the folders", function()
     local READ <const> = "#ifdef OUT\n#error read\n#endif"
     for _, name in ipairs { "../out/o.h", folder .. "/out/o.h", "sub/../../out/o.h" } do

@@ -23,7 +23,7 @@ static const char *const headers[] = {
 
 /* Is s a path of words of letters, digits, '_' and '-' separated by '/', shorter than 200 bytes,
 ** the last word perhaps with an extension? */
-static int is_plain(const char *s, size_t n) {
+int fl_kincludes_plain(const char *s, size_t n) {
   int dots = 0;
   for (size_t i = 0; i < n; i++) {
     const int word = isalnum((unsigned char)s[i]) || s[i] == '_' || s[i] == '-';
@@ -37,7 +37,7 @@ static int is_plain(const char *s, size_t n) {
 }
 
 int fl_kincludes_known(const char *name, size_t n) {
-  for (size_t i = 0; is_plain(name, n) && i < sizeof headers / sizeof *headers; i++) {
+  for (size_t i = 0; fl_kincludes_plain(name, n) && i < sizeof headers / sizeof *headers; i++) {
     const size_t m = strlen(headers[i]);
     if (headers[i][m - 1] == '/' ? n > m && !memcmp(name, headers[i], m)
                                  : n == m && !memcmp(name, headers[i], m))
@@ -116,7 +116,7 @@ static size_t operand(const char *s, int folders) {
   const char close = *s == '<' ? '>' : '"';
   const size_t n = strcspn(s + 1, close == '>' ? ">\r\n" : "\"\r\n");
   if (s[n + 1] != close) return 0;
-  return fl_kincludes_known(s + 1, n) || (folders && is_plain(s + 1, n)) ? n + 2 : 0;
+  return fl_kincludes_known(s + 1, n) || (folders && fl_kincludes_plain(s + 1, n)) ? n + 2 : 0;
 }
 
 /* Replaces the text of a dropped directive with its newlines, so that lines keep their numbers. */

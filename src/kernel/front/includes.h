@@ -14,6 +14,8 @@
 void fl_kincludes_put(fl_text *t, const char *text, int folders);
 /* Is <name> a header of the toolkit, which a text may always include? */
 int fl_kincludes_known(const char *name, size_t n);
+/* Is it a relative path without '.' and '..', which a folder may have? */
+int fl_kincludes_plain(const char *name, size_t n);
 /* Could a macro (of the text or of a header) paste the name of an include directive from words of
 ** the text (as written by fl_kincludes_put) and the options? Called before the text goes to a
 ** device's compiler. */

@@ -46,7 +46,10 @@ typedef struct fl_kfile {
 typedef struct fl_kfiles {
   const fl_kfile *at;
   int32_t n;
+  int named;                 /* the caller named folders, in which these files lie */
   int read;                  /* set if one was read */
+  const char *missing;       /* set to the first '#include "name"' that is none of them, and to */
+  int32_t line;              /* its line */
 } fl_kfiles;
 
 /* The tokens of 'text' after preprocessing. given: directives that are read before it ("" or the

@@ -4,6 +4,7 @@
 ** macro bomb is an error and not an outage.
 */
 #include "kernel/front/front.h"
+#include "kernel/front/includes.h"
 #include "kernel/tree/fold.h"
 #include <assert.h>
 #include <stdio.h>
@@ -433,7 +434,7 @@ static void error(pre *p, int32_t line, span rest) {
 static void run(pre *p, const fl_ktok *t);
 
 /* The file of an #include with the words 'rest', "name" or <name>; NULL: there is none. */
-static const fl_kfile *included(const pre *p, span rest) {
+static const fl_kfile *included(const pre *p, int32_t line, span rest) {
   if (!p->files || rest.at >= rest.end) return NULL;
   const fl_ktok *t = rest.at, *last = t;
   while (fl_is_punct(t, '<') && last < rest.end && !fl_is_punct(last, '>')) last++;
@@ -445,6 +446,10 @@ static const fl_kfile *included(const pre *p, span rest) {
     if (f->from == (p->now ? p->now->file : 0) && f->n_name == n && !memcmp(f->name, name, n))
       return f;
   }
+  const int lost = t == last && fl_kincludes_plain(name, n) && !fl_kincludes_known(name, n);
+  if (!lost || p->files->missing) return NULL;
+  p->files->missing = fl_karena_str(p->a, name, n);
+  p->files->line = line;
   return NULL;
 }
 
@@ -476,7 +481,7 @@ static void directive(pre *p, const fl_ktok *d, span rest) {
   if (conditional(p, d, rest) || !p->live) return;
   if (p->now && fl_ktok_is(d, "pragma") && rest.at < rest.end && fl_ktok_is(rest.at, "once"))
     p->now->once = 1;
-  if (fl_ktok_is(d, "include")) include(p, d->line, included(p, rest));
+  if (fl_ktok_is(d, "include")) include(p, d->line, included(p, d->line, rest));
   else if (fl_ktok_is(d, "define")) define(p, d->line, rest);
   else if (fl_ktok_is(d, "undef")) {
     macro *m = is_named(p, d->line, rest) ? find(p, rest.at) : NULL;

@@ -464,6 +464,20 @@ fl_ksource *fl_ksource_parse(fl_mem *m, fl_error *e, const char *text, size_t n)
   return fl_ksource_parse_until(m, e, text, n, NULL, 0, NULL, NULL, NULL);
 }
 
+/* Ends the text where it includes a file that a device's compiler, which gets the text, would not
+** find. If a file was read, it gets what was read instead, without its directives. */
+static void refuse_missing(fl_karena *a, const fl_kfiles *files, fl_ktoks *toks) {
+  if (!files || !files->named || files->read || !files->missing) return;
+  const char *why = fl_karena_printf(a, "#include \"%s\": no folder of 'include' has that file"
+                                     FL_DO ": name its folder too, or leave the line out",
+                                     files->missing);
+  fl_ktok *last = why ? FL_PUSH(a->mem, toks) : NULL;
+  if (!last) { a->failed = 1; return; }
+  *last = last[-1];                                                                      /* END */
+  last[-1] = (fl_ktok){ .kind = FL_TOK_BAD, .type = 1, .line = files->line, .text = why,
+                        .n = (int32_t)strlen(why) };
+}
+
 fl_ksource *fl_ksource_parse_until(fl_mem *m, fl_error *e, const char *text, size_t n,
                                    const char *const *option, int n_options, fl_kfiles *files,
                                    const char *forms, const atomic_int *stop) {
@@ -484,8 +498,10 @@ fl_ksource *fl_ksource_parse_until(fl_mem *m, fl_error *e, const char *text, siz
   r.p.end.kind = FL_TOK_END;
   r.p.statement_call = -1;
   const char *given = fl_kpreprocess_options(&s->arena, option, n_options);
-  if (s->text && given && fl_kpreprocess(&s->arena, s->text, n, given, files, &r.p.toks)
-      && fl_klibrary_add(&s->arena, &r.p.toks)) read_all(&r);
+  int is = s->text && given && fl_kpreprocess(&s->arena, s->text, n, given, files, &r.p.toks);
+  if (is) refuse_missing(&s->arena, files, &r.p.toks);
+  is = is && !s->arena.failed && fl_klibrary_add(&s->arena, &r.p.toks);
+  if (is) read_all(&r);
   s->included = files && files->read;
   FL_DROP(m, &r.p.toks);
   FL_DROP(m, &r.p.syms);
