@@ -317,6 +317,7 @@ describe("templates and overloads", function()
     template <class T> struct K<W<W<T>>> { static constexpr int v = 60 + K<T>::v; };
     template <class T, int M> struct K<Arr<T, M>> { static constexpr int v = 400 + 10 * M + K<T>::v; };
     template <class A, class B> struct K<P2<W<A>, B>> { static constexpr int v = 500 + 10 * K<A>::v + K<B>::v; };
+    template <class T> struct Id { using type = T; };
     template <class T, class E = void> struct E2 { static constexpr int v = 1; };
     template <class T> struct E2<T *> { static constexpr int v = 2; };
     template <int N> struct VI { static constexpr int v = 0; };
@@ -350,6 +351,9 @@ describe("templates and overloads", function()
     __device__ int pq(double, double) { return 2; }
     template <class T> __device__ int rv(const T &) { return 1; }
     template <class T> __device__ int rv(T &&) { return 2; }
+    template <class T> __device__ int cp_(T *) { return 1; }
+    template <class T> __device__ int cp_(const T *) { return 2; }
+    template <class T> __device__ int cp_(T) { return 3; }
     template <class T> __device__ int lr(T &) { return 1; }
     template <class T> __device__ int lr(T &&) { return 2; }
     __device__ int cr(const int &) { return 1; }
@@ -383,6 +387,9 @@ describe("templates and overloads", function()
     "pq(1, 2), pq(1.f, 2), pq(1.f, 2.f), pq(1l, 2), pq(1u, 2)",
     "rv(i), rv(ci), rv(1), lr(i), lr(1)",
     "cr(i), cr(ci), cr(1), cr(ai[0]), cr(cai[0])",
+    "sizeof(Id<char>::type), K<Id<long>::type>::v, K<Id<const int &>::type>::v",
+    "std::numeric_limits<char>::max(), std::numeric_limits<char>::digits, std::is_integral<U>::value, std::is_same<std::make_unsigned<long>::type, unsigned long>::value, std::is_same<std::remove_cv<const volatile int>::type, int>::value",
+    "cp_(p), cp_(cp), cp_(cai), cp_(1), fwd(W<int>{1})",
     "pb(p), pb(ai), pb(true), pb(i), rv(d)",
     "E2<int *>::v, E2<int>::v, VI<-1>::v, VI<97>::v, VI<1>::v",
     "VA<1>::v, VA<true>::v, VA<'a'>::v, VA<97>::v, VA<1l>::v",

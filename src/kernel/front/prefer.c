@@ -1,15 +1,15 @@
 /*
 ** Which of two functions that fit a call equally well C++ prefers: of two templates the more
 ** specialised one (its formals are instances of the other's, but not conversely; else it has "T &"
-** for "T &&", or const); of two that differ only in references the one "T &&" for a value, and the
-** one to non-const if the argument may be changed, else the one to const.
+** for "T &&", or refers or points to const); of two that differ only in references the one "T &&"
+** for a value, and the one to non-const if the argument may be changed, else the one to const.
 */
 #include "kernel/front/template.h"
 #include <string.h>
 
 enum { MOST = 32 };
-/* One formal. ref: 1 for &, 2 for && */
-typedef struct pattern { const fl_ktok *t[MOST]; int n, ref, is_const; } pattern;
+/* One formal. ref: 1 for &, 2 for &&; is_const: what it refers or points to is */
+typedef struct pattern { const fl_ktok *t[MOST]; int n, ref, is_const, points; } pattern;
 typedef struct given { const fl_ktok *name; pattern is; } given;   /* a parameter, what it is */
 
 static int is_idle(const fl_ktok *t) {
@@ -34,6 +34,7 @@ static int read_formal(fl_front *p, const fl_kdevice *d, int i, int64_t *at, pat
     if (!set && !depth && (c == '&' || c == FL_PU_LAND)) out->ref = c == '&' ? 1 : 2;
     if (!set && !depth && !stars) out->is_const |= fl_ktok_is(t, "const");
     stars |= c == '*';
+    out->points = stars;
     if (!set && !is_idle(t)) out->t[out->n++] = t;
   }
   (*at)++;
@@ -99,14 +100,14 @@ static int is_instance(fl_front *p, const fl_kdevice *a, const fl_kdevice *b, in
   return 1;
 }
 
-/* 1 if, formal by formal, a has "T &" where b has "T &&", or is const where b is not. */
+/* 1 if, formal by formal, a has "T &" where b has "T &&", or "const T *" where b has "T *". */
 static int is_narrower(fl_front *p, const fl_kdevice *a, const fl_kdevice *b, int count) {
   int64_t at = a->open + 1, other = b->open + 1;
   int more = 0, less = 0;
   for (int i = 0; i < count; i++) {
     pattern x, y;
     if (!read_formal(p, a, i, &at, &x) || !read_formal(p, b, i, &other, &y)) return 0;
-    if (!x.ref || !y.ref) continue;
+    if (!x.ref != !y.ref || (!x.ref && !(x.points && y.points))) continue;
     more |= x.ref < y.ref || (x.ref == y.ref && x.is_const > y.is_const);
     less |= x.ref > y.ref || (x.ref == y.ref && x.is_const < y.is_const);
   }

@@ -148,8 +148,7 @@ static int named_arg(fl_front *p, fl_symbol *out) {
   return 1;
 }
 
-/* Is the argument "V<…>::type"? */
-static int names_type(fl_front *p) {
+int fl_template_names_type(fl_front *p) {
   const fl_symbol *inner = NULL;
   int64_t n = 0;
   const fl_kattempt from = fl_front_try(p);
@@ -175,7 +174,7 @@ static void template_arg(fl_front *p, fl_symbol *out) {
   const int value = fl_front_is_at(p, 1, '(') && !fl_front_is_at(p, 2, '*') &&
                     !fl_front_is_at(p, 2, '&');                /* "int(x)", not "int (*)[4]" */
   if ((fl_decl_starts(p, 0) && (!value || fl_ktok_is(fl_front_tok(p), "decltype"))) ||
-      names_type(p)) {
+      fl_template_names_type(p)) {
     out->kind = FL_SYM_TYPE;
     out->type = fl_decl_type_name(p);
     out->is_const = p->type_const;

@@ -22,6 +22,7 @@ int fl_template_angle(fl_front *p, int k);                 /* tokens of <…> at
 /* Tokens of the <…> after the name at + k, if that is a template's, a function's or a cast; 0: it
 ** is not. */
 int fl_template_behind(fl_front *p, int k);
+int fl_template_names_type(fl_front *p);               /* is "V<…>::type", a type, at the tokens? */
 int fl_template_splits(fl_front *p, int k);        /* does the <…> end in the first half of '>>'? */
 
 /* prefer.c: compares the formals of a call. 1: a is preferred to b; -1: b to a; 0: neither. */

@@ -246,7 +246,11 @@ static fl_cvalue constructed(fl_front *p) {
   const fl_specifiers s = fl_decl_specifiers(p);
   if (!s.type || p->failed) return fl_val_none();
   if (fl_front_is(p, '{')) {
-    if (s.type->kind == FL_C_STRUCT) return fl_decl_list(p, s.type, line);
+    if (s.type->kind == FL_C_STRUCT) {
+      fl_cvalue made = fl_decl_list(p, s.type, line);
+      made.rvalue |= made.kind == FL_V_PLACE;
+      return made;
+    }
     fl_front_take(p, '{');
     fl_cvalue v = fl_front_is(p, '}') ? fl_val_expr(fl_kexpr_int(p->a, FL_KT_I32, 0))
                                      : fl_parse_assign(p);
@@ -455,8 +459,10 @@ static fl_cvalue size_of(fl_front *p) {
   int64_t size = 0;
   const int32_t line = fl_front_next(p)->line;
   if (fl_front_take(p, FL_PU_ELLIPSIS)) return fl_val_expr(fl_pack_size(p));
-  if (fl_front_is(p, '(') && fl_decl_starts(p, 1)) {
-    fl_front_next(p);
+  const int round = fl_front_take(p, '('),
+            named = round && (fl_decl_starts(p, 0) || fl_template_names_type(p));
+  p->at -= round && !named && !p->failed;
+  if (named) {
     const fl_ctype *t = fl_decl_type_name(p);
     fl_front_need(p, ')');
     if (t) size = fl_ctype_size(t);
