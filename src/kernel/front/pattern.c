@@ -83,6 +83,7 @@ static int covers(fl_front *p, const fl_ktemplate *t, const fl_kpattern *b, cons
     if (q->type) fl_deduce_value(p, &d, i, fl_ctype_scalar(FL_KT_I32), 101 + i);
     else fl_deduce_type(&d, i, fl_ctype_struct(p->a, "own", NULL, 0, 1), 0, 0);
   }
+  if (p->a->failed) return 0;
   const fl_kattempt from = fl_front_try(p);
   const int is = instance_of(p, t, a, own, args) && fits(p, t, b, args, found, 0);
   fl_front_undo(p, &from);
