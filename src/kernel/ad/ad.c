@@ -103,7 +103,7 @@ void fl_kad_variables(fl_kad_state *d) {
 
 /* Kernels with more statements are refused: each statement is compared with the others that may
 ** access the same element, so the time grows with the square of the number of statements. */
-enum { MUCH_KEPT = 256, MOST_WRITTEN = 1000, MOST_STATEMENTS = 10000 };
+enum { MUCH_KEPT = 1024, MOST_WRITTEN = 1000, MOST_STATEMENTS = 10000 };
 
 /* 0: f is refused, or memory is out (see finish). */
 static int set_up(fl_kad_state *d, const fl_kfunc *f) {
