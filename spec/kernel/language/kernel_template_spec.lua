@@ -407,3 +407,45 @@ describe("templates and overloads", function()
     end)
   end
 end)
+
+describe("a declaration before or after the definition", function()
+  local judged = dofile("spec/kernel/kernel_judged.lua")
+  for what, case in pairs {
+    ["gives defaults"] = { [[__device__ int f(int a, int b = 3);
+      __device__ int f(int a = 7, int b);
+      __device__ int f(int a, int b) { return a * 10 + b; }]], "f(), f(1), f(1, 2)" },
+    ["gives calls after it defaults"] = { [[__device__ int f(int a, int b) { return a * 10 + b; }
+      __device__ int g(int a) { return f(a, 9); }
+      __device__ int f(int a = 5, int b = 4);]], "f(), f(1), g(2)" },
+    ["of a function template gives defaults"] = { [[
+      template <class T, int M = 5> __device__ inline int f(const T &a, int = 3);
+      template <class T> __device__ int f(T *a, int b = 1);
+      template <class T, int M> __device__ int f(const T &a, int b) { return a * 100 + b * 10 + M; }
+      template <class T> __device__ int f(T *a, int b) { return b; }
+      template <class T> __device__ int g(T a) { return a + 1; }
+      template <class T> __device__ int g(T a);]], "f(1), f(1, 2), f<int, 6>(2), f(&i), g(4)" },
+    ["of a struct template gives defaults"] = { [[
+      template <class T, int M = 5> struct V;
+      template <class T, int M> struct V { static constexpr int v = sizeof(T) * 10 + M; };
+      template <class T, int M = 5> struct X;
+      template <class T, int M> struct X;]], "V<char>::v, V<char, 2>::v" },
+    ["leaves specialisations between them"] = { [[
+      template <class T> struct V;
+      template <> struct V<int> { static constexpr int v = 1; };
+      template <class T> struct V<T *> { static constexpr int v = 2; };
+      template <class T> struct V { static constexpr int v = 3; };
+      template <class T> struct V;]], "V<int>::v, V<char *>::v, V<char>::v" },
+  } do
+    it(what, function()
+      local source = case[1] .. "\n__global__ void k(const double *from, double *y, int n) {\n" ..
+        "if (threadIdx.x) return;\nint b[5] = {0}, i = 0; i += b[0];\n" ..
+        "int c[] = { " .. case[2] .. " };\n" ..
+        "for (int j = 0; j < (int)(sizeof c / sizeof *c); j++) b[j] = c[j];\n" ..
+        "for (int j = 0; j < n; ++j) y[j] = b[j];\n}\n"
+      local right = judged.values(source, { "x" }, "double x[5] = {0};\n")
+      local k = flame.kernel { source = source, grid = { 1 }, block = { 32 }, shape = { judged.N } }
+      if right then judged.near(k(judged.row(5, 0), judged.N):totable(), right[1], what) end
+      judged.compiles(k)
+    end)
+  end
+end)

@@ -283,6 +283,11 @@ void fl_device_list(fl_front *p, fl_kdevice *d, int64_t from) {
     if (o->body >= 0 && d->body >= 0 && o->line)
       o->why = p->spaces ? "is defined in two namespaces, which are not told apart"
                          : "is defined twice";
+    for (int i = 0; o->body >= 0 && d->body < 0 && i < d->n_params; i++)
+      if (!o->params[i].init && d->params[i].init) {          /* it is declared once more */
+        o->params[i].init = d->params[i].init;
+        o->params[i].late = 1;
+      }
     if (o->body < 0) {                               /* it was a prototype, perhaps with defaults */
       for (int i = 0; i < d->n_params; i++)
         if (!d->params[i].init) d->params[i].init = o->params[i].init;

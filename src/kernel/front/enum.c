@@ -1,6 +1,6 @@
 /*
-** Enumerations: each is a separate type for templates and overloads, whose numbers are those of
-** the type that it is held in.
+** Enumerations: templates and overloads tell them apart from each other and from numbers. Their
+** values are those of the type that they are held in.
 */
 #include "kernel/front/forms.h"
 #include "kernel/front/number.h"
@@ -64,7 +64,7 @@ static void list_enumerators(fl_front *p, int64_t own, int64_t first) {
   p->syms.at[own].n_inner = p->n_enumerators;
 }
 
-/* Takes ": type" and returns that type, or that of an enum class; NULL: it is not given. */
+/* Takes ": type" and returns that type, or the one of an enum class; NULL: it is not given. */
 static const fl_ctype *given_type(fl_front *p, int scoped) {
   if (!fl_front_take(p, ':')) return scoped ? fl_ctype_scalar(FL_KT_I32) : NULL;
   const fl_ctype *t = fl_decl_specifiers(p).type;

@@ -85,7 +85,7 @@ static void read_parts(fl_front *p, int64_t i, int64_t end, written *w) {
   const int first = w->n;
   for (; i < end && fl_is_punct(&p->toks.at[i], '['); i = fl_front_end(p, i))
     add(w, '[', fl_is_punct(&p->toks.at[i + 1], ']') ? 0 : i + 1);
-  for (int k = first, last = w->n - 1; k < last; k++, last--) {     /* the last one is innermost */
+  for (int k = first, last = w->n - 1; k < last; k++, last--) {   /* the last size is innermost */
     const part x = w->parts[k];
     w->parts[k] = w->parts[last];
     w->parts[last] = x;

@@ -24,16 +24,19 @@ template <bool b, class T = void> using enable_if_t = typename enable_if<b, T>::
 #define FL_FROM(name, from, to) FL_T1 struct name<from> { using type = to; };
 FL_TO(remove_pointer) FL_FROM(remove_pointer, T *, T)
 FL_TO(remove_const) FL_FROM(remove_const, const T, T)
-FL_TO(remove_cv) FL_FROM(remove_cv, const T, T)
+FL_TO(remove_volatile) FL_FROM(remove_volatile, volatile T, T)
+FL_TO(remove_cv) FL_FROM(remove_cv, const T, T) FL_FROM(remove_cv, volatile T, T)
+FL_FROM(remove_cv, const volatile T, T)
 FL_TO(remove_reference) FL_FROM(remove_reference, T &, T) FL_FROM(remove_reference, T &&, T)
 FL_TO(decay) FL_FROM(decay, const T, T) FL_FROM(decay, T &, T) FL_FROM(decay, const T &, T)
-FL_FROM(decay, T &&, T)
+FL_FROM(decay, T &&, T) FL_FROM(decay, volatile T, T) FL_FROM(decay, volatile T &, T)
 #define FL_IS(name, is) \
   FL_T1 struct name : bool_constant<is> {}; FL_T1 constexpr bool name##_v = name<T>::value;
 #define FL_S(U) is_same<typename remove_cv<T>::type, U>::value
 #define FL_U(I) (FL_S(I) || FL_S(unsigned I))
 FL_T1 struct is_pointer : false_type {};
 FL_T1 struct is_pointer<T *> : true_type {};
+FL_T1 struct is_pointer<T *const> : true_type {};
 FL_T1 constexpr bool is_pointer_v = is_pointer<T>::value;
 FL_T1 struct is_const : false_type {};
 FL_T1 struct is_const<const T> : true_type {};
@@ -53,7 +56,8 @@ FL_IS(is_arithmetic, (is_integral<T>::value || is_floating_point<T>::value))
 FL_IS(is_signed, (is_arithmetic<T>::value && !is_unsigned<T>::value))
 #undef FL_FROM
 #define FL_FROM(U) template <> struct make_unsigned<U> { using type = unsigned U; };
-FL_TO(make_unsigned) FL_FROM(char) FL_FROM(short) FL_FROM(int) FL_FROM(long long)
+FL_TO(make_unsigned) FL_FROM(char) FL_FROM(short) FL_FROM(int) FL_FROM(long) FL_FROM(long long)
+template <> struct make_unsigned<signed char> { using type = unsigned char; };
 
 #if defined(FL_STD_ALL) || defined(FL_STD_aligned_storage)
 template <unsigned long n, unsigned long a = 8> struct aligned_storage {};
@@ -93,6 +97,7 @@ FL_LIMITS(float, 1.175494351e-38f, -3.402823466e+38f, 3.402823466e+38f, 1.192092
 FL_LIMITS(double, 2.2250738585072014e-308, -1.7976931348623157e+308, 1.7976931348623157e+308,
           2.2204460492503131e-16, 53, (double)FL_HUGE, (double)FL_NAN)
 FL_WHOLE(bool, false, true, 1)
+FL_WHOLE(char, (char(-1) < 0 ? -128 : 0), (char(-1) < 0 ? 127 : 255), (char(-1) < 0 ? 7 : 8))
 FL_BOTH(signed char, char, 127, 7) FL_BOTH(short, short, 32767, 15)
 FL_BOTH(int, int, 2147483647, 31)
 FL_BOTH(long, long, 9223372036854775807l, 63)

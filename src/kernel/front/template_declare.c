@@ -23,6 +23,25 @@ static void special_struct(fl_front *p, fl_ktemplate *t) {
   fl_front_need(p, ';');
 }
 
+/* Gives the parameters 'to' the defaults that 'from' has. */
+static void take_defaults(fl_ktparam *to, const fl_ktparam *from, int n) {
+  for (int i = 0; i < n; i++)
+    if (!to[i].init) to[i].init = from[i].init;
+}
+
+/* Takes the rest of a declaration or the definition of template t, which is declared already and
+** may have specialisations. */
+static void declare_again(fl_front *p, fl_ktemplate *t, fl_ktparam *params, int64_t align) {
+  if (fl_front_take(p, ';')) { take_defaults(t->tparams, params, t->n_tparams); return; }
+  take_defaults(params, t->tparams, t->n_tparams);
+  t->tparams = params;
+  t->at = p->at;
+  t->align = align;
+  fl_front_seek(p, '{', '{');
+  fl_front_skip(p);
+  fl_front_need(p, ';');
+}
+
 static void declare_struct(fl_front *p, fl_ktparam *params, int n) {
   const int32_t line = fl_front_tok(p)->line;
   const int aligned = fl_ktok_is(fl_front_tok(p), "alignas") ||
@@ -41,6 +60,10 @@ static void declare_struct(fl_front *p, fl_ktparam *params, int n) {
   }
   if (!t) t = fl_karena_new(p->a, sizeof *t);
   if (!t) return;
+  if (t->n_tparams == n && p->toks.at[t->at].line) {
+    declare_again(p, t, params, align);
+    return;
+  }
   *t = (fl_ktemplate){ .name = name, .tparams = params, .n_tparams = n, .at = p->at,
                        .align = align };
   if (!s) {
@@ -98,6 +121,85 @@ static int declare_value(fl_front *p, fl_ktparam *params, int n) {
   return 1;
 }
 
+/* ---- function templates that are declared and defined --------------------------------------- */
+
+static int is_same(const fl_ktok *a, const fl_ktok *b) {
+  return a->kind == b->kind && a->n == b->n && !memcmp(a->text, b->text, (size_t)a->n);
+}
+
+/* A formal: its tokens without its name and its default, and the ',' or ')' behind it. */
+typedef struct clause { int64_t from, to, end; } clause;
+
+static clause read_clause(fl_front *p, int64_t from) {
+  static const char *const before_types[] = { "const", "typename", "volatile", "unsigned" };
+  clause c = { from, 0, from };
+  for (int depth = 0; p->toks.at[c.end].kind != FL_TOK_END; c.end++) {
+    const int q = fl_ktok_punct(&p->toks.at[c.end]);
+    if (!depth && (q == ',' || q == ')')) break;
+    if (!depth && q == '=' && !c.to) c.to = c.end;
+    depth += (q == '<' || q == '(' || q == '{') - (q == '>' || q == ')' || q == '}') -
+             2 * (q == FL_PU_SHR);
+  }
+  if (!c.to) c.to = c.end;
+  const fl_ktok *last = &p->toks.at[c.to - 1];
+  c.to -= c.to - from > 1 && last->kind == FL_TOK_NAME && !fl_is_punct(last - 1, FL_PU_SCOPE) &&
+          fl_ktok_among(last - 1, before_types, 4) < 0;
+  return c;
+}
+
+static int same_formals(fl_front *p, int64_t i, int64_t k) {
+  for (;;) {
+    const clause a = read_clause(p, i + 1), b = read_clause(p, k + 1);
+    int is = a.to - a.from == b.to - b.from &&
+             is_same(&p->toks.at[a.end], &p->toks.at[b.end]);
+    for (int64_t j = 0; is && j < a.to - a.from; j++)
+      is = is_same(&p->toks.at[a.from + j], &p->toks.at[b.from + j]);
+    if (!is || !fl_is_punct(&p->toks.at[a.end], ',')) return is;
+    i = a.end, k = b.end;
+  }
+}
+
+/* The next token of d before its '(' that tells what it returns, from *i on; NULL: none. */
+static const fl_ktok *next_of_head(fl_front *p, const fl_kdevice *d, int64_t *i) {
+  static const char *const idle[] = { "__device__", "__host__", "inline", "static", "extern",
+                                      "__forceinline__", "__inline__", "__noinline__" };
+  while (*i < d->open && fl_ktok_among(&p->toks.at[*i], idle, 8) >= 0) *i += 1;
+  return *i < d->open ? &p->toks.at[(*i)++] : NULL;
+}
+
+/* Do a and b, of one name, declare one template, with the same names of its parameters? */
+static int same_template(fl_front *p, const fl_kdevice *a, const fl_kdevice *b) {
+  int is = a->n_tparams == b->n_tparams && a->n_tparams && !a->n_special && !b->n_special;
+  for (int i = 0; is && i < a->n_tparams; i++)
+    is = !strcmp(a->tparams[i].name, b->tparams[i].name) && !a->tparams[i].check &&
+         !b->tparams[i].check && !a->tparams[i].type == !b->tparams[i].type &&
+         a->tparams[i].is_pack == b->tparams[i].is_pack;
+  for (int64_t i = a->head, k = b->head; is;) {
+    const fl_ktok *x = next_of_head(p, a, &i), *y = next_of_head(p, b, &k);
+    is = !x == !y && (!x || is_same(x, y));
+    if (!x) break;
+  }
+  return is && same_formals(p, a->open, b->open);
+}
+
+/* Joins d with an earlier declaration of it: the definition gets the defaults of both. 1: d is
+** nothing else than a declaration of a template that is there. */
+static int join(fl_front *p, fl_kdevice *d) {
+  fl_symbol *s = fl_front_find(p, d->name, (int32_t)strlen(d->name));
+  if (!s || s->kind != FL_SYM_FUNCTION) return 0;
+  for (fl_kdevice **at = &s->device; *at; at = &(*at)->next) {
+    fl_kdevice *o = *at;
+    if ((o->body >= 0 && d->body >= 0) || !o->line || !same_template(p, o, d)) continue;
+    fl_kdevice *const to = d->body >= 0 ? d : o, *const from = d->body >= 0 ? o : d;
+    take_defaults(to->tparams, from->tparams, d->n_tparams);
+    if (!to->declared) to->declared = from->declared ? from->declared : from->open;
+    if (to == o) return 1;
+    *at = o->next;
+    return 0;
+  }
+  return 0;
+}
+
 void fl_template_declare(fl_front *p) {
   fl_ktparam *params = NULL;
   const int32_t line = fl_front_tok(p)->line;
@@ -131,6 +233,7 @@ void fl_template_declare(fl_front *p) {
   if (!d || p->failed) return;
   d->tparams = params;
   d->n_tparams = n;
+  if (join(p, d)) return;
   p->src->host |= line > 0 && !d->on_device && !fl_ktok_is(kind, "constexpr");
   fl_device_list(p, d, 0);
 }
