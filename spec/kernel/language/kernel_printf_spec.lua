@@ -57,6 +57,19 @@ local k = flame.kernel [=[__global__ void say(float *y, int n) {
 k:with { shape = { 4 } }(4):sum():item()]]):format(long, long))
     assert.equal(long .. long .. "end!\n", out)
   end)
+  it("writes lines of any length, and takes widths and precisions from arguments", function()
+    local long = ("x"):rep(450)
+    local out = output("", ([[
+local flame = require "flame"
+local k = flame.kernel [=[__global__ void say(float *y, int n) {
+  if (threadIdx.x == 0) printf("%s" "%s" "%s" "%%600d|\n", 7);
+  if (threadIdx.x == 0) printf("%%*d|%%-*d|%%.*f|%%*.*f|%%.*f|%%d\n", 5, 42, 4, 7, 2, 3.14159, 8, 1, 2.25, -1, 1.5, 9);
+  if (threadIdx.x < n) y[threadIdx.x] = 1;
+}]=]
+k:with { shape = { 4 } }(4):sum():item()]]):format(long, long, long))
+    assert.equal(long .. long .. long .. (" "):rep(599) .. "7|\n"
+      .. "   42|7   |3.14|     2.2|1.500000|9\n", out)
+  end)
   it("is limited as what the script writes, and goes where that goes", function()
     local out = output("", [[
 local flame = require "flame"

@@ -120,12 +120,25 @@ int fl_lane_do_vote(fl_lane_state *s, const fl_lane_ins *p) {
 
 /* ---- printf -------------------------------------------------------------------------- */
 
-typedef struct line { char at[1024]; size_t n; } line;
+enum { MOST_TEXT = 1024 };           /* of one value: its width or precision is below that */
+
+/* What a thread prints. It is handed over when the buffer is full, and at the end. */
+typedef struct line { const fl_lane_launch *to; size_t n; char at[MOST_TEXT]; } line;
+
+static void hand_over(line *t) {
+  if (t->n) t->to->print(t->to->print_arg, t->at, t->n);
+  t->n = 0;
+}
 
 static void put(line *t, const char *s, size_t n) {
-  if (n > sizeof t->at - 1 - t->n) n = sizeof t->at - 1 - t->n;
-  memcpy(t->at + t->n, s, n);
-  t->n += n;
+  while (n) {
+    if (t->n == sizeof t->at) hand_over(t);
+    const size_t room = sizeof t->at - t->n, k = n < room ? n : room;
+    memcpy(t->at + t->n, s, k);
+    t->n += k;
+    s += k;
+    n -= k;
+  }
 }
 
 /* A value as C's printf expects it for its type. */
@@ -145,14 +158,14 @@ static fl_kvalue slot_value(const fl_lane_state *s, int32_t reg, int type, int64
 
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"   /* checked by 'format' */
-/* Writes one conversion: 'spec' is "%-8.3" and 'letter' the conversion; the length modifier is
-** chosen here. */
-static void convert(line *t, const char *spec, size_t n, char letter, fl_kvalue v, int type) {
-  char fmt[40], text[512];
+enum { MOST_SPEC = 40 };
+
+/* Writes one conversion: 'fmt' is "%-8.3", n characters, with room for 4 more, and 'letter' the
+** conversion; the length modifier is chosen here. */
+static void convert(line *t, char fmt[MOST_SPEC], size_t n, char letter, fl_kvalue v, int type) {
+  char text[MOST_TEXT];
   const int is_float = fl_kt_is_float(type);
   int k = 0;
-  if (n > sizeof fmt - 4) n = sizeof fmt - 4;
-  memcpy(fmt, spec, n);
   if (strchr("aAeEfFgG", letter)) {
     fmt[n] = letter;
     fmt[n + 1] = 0;
@@ -173,6 +186,28 @@ static void convert(line *t, const char *spec, size_t n, char letter, fl_kvalue 
 }
 #pragma GCC diagnostic pop
 
+/* The value of argument 'arg' of a printf. */
+static fl_kvalue argument(const fl_lane_state *s, const fl_lane_ins *p, int arg, int64_t lane) {
+  const int type = s->code->texts.at[p->x]->args[arg]->type;
+  return slot_value(s, s->code->operands.at[p->m + arg], type, lane);
+}
+
+/* Copies the flags, width and precision behind the '%' at f to 'spec' (n characters), a '*' as the
+** number that argument *arg is; returns how long they are in the format. */
+static size_t read_spec(const fl_lane_state *s, const fl_lane_ins *p, int64_t lane, const char *f,
+                        int *arg, char spec[MOST_SPEC], size_t *n) {
+  size_t k = 1;
+  spec[0] = '%';
+  for (*n = 1; f[k] && strchr("-+ #0123456789.*", f[k]); k++) {
+    if (*n > MOST_SPEC - 18) continue;
+    if (f[k] != '*') { spec[(*n)++] = f[k]; continue; }
+    const int w = *arg < -1 - p->a ? (int)argument(s, p, (*arg)++, lane).i : 0;
+    if (w < 0 && spec[*n - 1] == '.') *n -= 1;                 /* as if there were no precision */
+    else *n += (size_t)snprintf(spec + *n, 13, "%d", w);
+  }
+  return k;
+}
+
 static void format(const fl_lane_state *s, const fl_lane_ins *p, int64_t lane, line *t) {
   const fl_kstmt *st = s->code->texts.at[p->x];
   const int n_args = -1 - p->a;
@@ -182,14 +217,15 @@ static void format(const fl_lane_state *s, const fl_lane_ins *p, int64_t lane, l
     if (!end) { put(t, f, strlen(f)); return; }
     put(t, f, (size_t)(end - f));
     if (end[1] == '%') { put(t, "%", 1); f = end + 2; continue; }
-    size_t n = 1 + strspn(end + 1, "-+ #0123456789.");
-    const size_t length = strspn(end + n, "hlLjzt");
+    char spec[MOST_SPEC];
+    size_t k;
+    const size_t n = read_spec(s, p, lane, end, &arg, spec, &k),
+                 length = strspn(end + n, "hlLjzt");
     const char letter = end[n + length];
     if (!letter || !strchr("diuoxXcaAeEfFgGp", letter) || arg >= n_args) {
       put(t, end, n + length + (letter != 0));           /* as it stands */
     } else {
-      const int type = st->args[arg]->type;
-      convert(t, end, n, letter, slot_value(s, s->code->operands.at[p->m + arg], type, lane), type);
+      convert(t, spec, k, letter, argument(s, p, arg, lane), st->args[arg]->type);
       arg++;
     }
     f = end + n + length + (letter != 0);
@@ -200,9 +236,11 @@ int fl_lane_do_printf(fl_lane_state *s, const fl_lane_ins *p) {
   if (!s->launch->print) return 1;
   for (int64_t i = 0; i < s->n; i++) {
     if (!s->now.at[i]) continue;
-    line t = { .n = 0 };
+    line t;
+    t.to = s->launch;
+    t.n = 0;
     format(s, p, i, &t);
-    s->launch->print(s->launch->print_arg, t.at, t.n);
+    hand_over(&t);
   }
   return 1;
 }
