@@ -448,4 +448,13 @@ describe("a declaration before or after the definition", function()
       judged.compiles(k)
     end)
   end
+  it("of a type outside the language is told where the template is used", function()
+    local k = flame.kernel { source = [[
+      template <class T> struct K { static constexpr int v = 1; };
+      template <> struct K<long double> { static constexpr int v = 2; };
+      __global__ void k(const float *x, float *y, int n) {
+        if (threadIdx.x < n) y[threadIdx.x] = x[threadIdx.x] + K<int>::v;
+      }]], block = { 32 } }
+    assert(k:report().refusal:find("long double is outside the language", 1, true))
+  end)
 end)

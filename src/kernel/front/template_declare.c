@@ -15,6 +15,7 @@ static void special_struct(fl_front *p, fl_ktemplate *t) {
     fl_template_give(&args[i], &t->tparams[i], &args[i]);
   if (!p->failed && (n > t->n_tparams || !fl_template_bind(p, t->tparams, t->n_tparams, args)))
     fl_refuse(p, fl_front_tok(p)->line, "wrong arguments for the template '%s'", t->name);
+  if (p->failed) return;
   one->args = args;
   one->at = p->at;
   one->next = t->instances;
