@@ -207,7 +207,7 @@ __global__ void k(const double *x, double *y, int n) {
         "a reference to one 'int' or",
       ["double *t2 = c ? a > 0 ? s : t : s; (d ? t2[int(b += 1)] : a) = 1; y[i] = a;"] =
         "have effects.-write if",
-      ["(c ? P{a, b += 1}.x : a) = 1; y[i] = a;"] = "have effects.-write if",
+      ["(c ? P{a, b += 1}.x : a) = 1; y[i] = a;"] = "cannot be assigned to",
       ["double *p = s, *q = t; (c ? p : q) = t; y[i] = *p;"] = "cannot be assigned to.-write if",
       ["const double e = x[0]; (c ? a : e) = 1; y[i] = a;"] = "is const",
       ["float e = 1; double &r = c ? a : e; y[i] = r;"] = "needs a variable of its type",
