@@ -280,7 +280,7 @@ static int eval_list(lua_State *L) {
       if (n && n->state == FL_PENDING) evaluate_too(b->c, n);
     }
     else if (!x || !node_of(b, x)) e = b->c->err.code;
-    else if (n->state != FL_STORED && !b->c->trace) e = fl_evaluate_later(b->c, n);
+    else if (n && n->state != FL_STORED && !b->c->trace) e = fl_evaluate_later(b->c, n);
     lua_settop(L, 1);
   }
   leave(L, b, m, e);

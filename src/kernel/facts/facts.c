@@ -49,6 +49,7 @@ static int see_load(void *arg, fl_kexpr *x) {
 static void classify_block(classify *c, const fl_kblock *b) {
   const fl_kvisitor loads = {NULL, see_load, c};
   const fl_kstmt *last = NULL;
+  assert(c->x);
   for (fl_kstmt *s = b->first; s; s = s->next) {
     const int outermost = s->kind == FL_KS_LOOP && !c->loop;
     c->s = s;

@@ -119,7 +119,7 @@ fl_cvalue fl_call_math(fl_front *p, const fl_ktok *name, fl_kexpr *const *x, int
   if (v.e && rule == FL_KBR_INT && (name->text[0] != 'l' || fl_ktok_is(name, "labs")) &&
       name->text[0] != 'u')                                 /* llmin and so on are of long long */
     v = fl_val_expr(fl_val_mixed(p, v.e, x[0], n > 1 ? x[1] : NULL));
-  if (half && v.kind == FL_V_EXPR && v.e->type != FL_KT_BOOL)
+  if (half && v.kind == FL_V_EXPR && v.e && v.e->type != FL_KT_BOOL)
     v = fl_val_expr(fl_val_convert(p, v.e, half));
   return v;
 }

@@ -559,8 +559,8 @@ static void join_strings(fl_karena *a, fl_ktoks *out) {
     fl_ktok *last = n ? &out->at[n - 1] : NULL;
     if (last && last->kind == FL_TOK_STRING && t->kind == FL_TOK_STRING) {
       char *text = fl_karena_new(a, (size_t)(last->n + t->n) + 1);       /* with zeros in it */
-      if (text) memcpy(text, last->text, (size_t)last->n);
-      if (text) memcpy(text + last->n, t->text, (size_t)t->n);
+      if (text && last->n) memcpy(text, last->text, (size_t)last->n);
+      if (text && t->n) memcpy(text + last->n, t->text, (size_t)t->n);
       last->text = text;
       last->n = text ? last->n + t->n : 0;
     } else {
