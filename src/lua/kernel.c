@@ -213,6 +213,15 @@ static void need_understood(lua_State *L, const fl_lua *b, const fl_kfunction *k
               lists ? "a call with a list of tensors" : "a context with limits", text);
 }
 
+/* As need_understood. The caller has a reference to the unit u of k, which is released if this
+** raises. */
+static void need_understood_of(lua_State *L, const fl_lua *b, fl_kunit *u, const fl_kfunction *k) {
+  if (!k) return;
+  fl_kunit_release(u);                                                 /* k has another reference */
+  need_understood(L, b, k);
+  u->refs++;
+}
+
 enum { MOST_OPTIONS = 16 };
 
 /* Reads the strings of the list at 3, which stay on the stack. Returns how many there are. */
@@ -307,7 +316,7 @@ static int kernel_new(lua_State *L) {
     FL_FAIL(b->c, FLAME_NO_MEMORY, "kernel", "no host memory");
   fl_scope_end(b->c, m);
   if (!parsed) { fl_kunit_release(u); return fl_lua_raise(L, b); }
-  need_understood(L, b, k->k);
+  need_understood_of(L, b, u, k->k);
   if (s->too_large) return source_error(L, u, s->too_large_line, s->too_large);
   if (s->error) return source_error(L, u, s->error_line, s->error);
   if (!k->k) return source_error(L, u, 0, "there is no __global__ function in the source");
