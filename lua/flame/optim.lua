@@ -178,7 +178,10 @@ local function make_class(text, update, check, whole, run)
       fail("%s: param_groups can not be assigned\1: use add_param_group, or change its groups",
         name)
     end
-    if key == "steps" then return rawset(self, "made", value) end
+    if key == "steps" then
+      refused.steps_of(self)                 -- a step that failed is not taken off "value" later
+      return rawset(self, "made", value)
+    end
     if key ~= "lr" then return set(self, key, value) end
     number(name, "lr", value, 0)
     for _, group in ipairs(self.groups) do group.lr = value end
@@ -403,7 +406,6 @@ end
 
 --- Restores what state_dict gave; there must be equally many groups and parameters.
 put(Optimizer, "Optimizer:load_state_dict(state: table)", function(self, saved)
-  self.unsure = false
   if type(saved.param_groups) ~= "table" or type(saved.state) ~= "table" then
     fail("load_state_dict: need what an optimiser's state_dict() gave")
   end
@@ -422,6 +424,7 @@ put(Optimizer, "Optimizer:load_state_dict(state: table)", function(self, saved)
       end
     end
   end
+  self.unsure = false
   self.made = saved.steps or 0
   self.state = {}
   for k, group in ipairs(self.groups) do

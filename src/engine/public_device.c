@@ -21,7 +21,7 @@ flame_status flame_synchronize(flame_context *c) {
   fl_engine *g = c->engine;
   FL_ENTER(c);
   flame_status e = c->up->evaluate_all(c);
-  if (e == FLAME_OK && (e = fl_flight_land(c)) != FLAME_OK) fl_tell_untold(c);
+  if (e == FLAME_OK) e = fl_flight_tell(c);
   for (int i = 0; e == FLAME_OK && i < FL_MAX_DEVICES; i++) {
     fl_fault fault = { .site = -1 };
     if (g->open[i]) e = g->device[i].table->sync(&g->device[i], &fault);

@@ -105,7 +105,7 @@ static int x_eval(lua_State *L) {
 static void wait_for_all(lua_State *L, fl_lua *b) {
   const int64_t m = fl_lua_enter(L, b);
   flame_status e = b->c->up->evaluate_all(b->c);
-  if (e == FLAME_OK && (e = fl_flight_land(b->c)) != FLAME_OK) fl_tell_untold(b->c);
+  if (e == FLAME_OK) e = fl_flight_tell(b->c);
   fl_engine *g = (fl_engine *)b->c->engine;
   for (int i = 0; e == FLAME_OK && i < FL_MAX_DEVICES; i++) {
     fl_fault fault = { .site = -1 };

@@ -318,3 +318,33 @@ print(x.grad[4]:item())]==]
     assert.truthy(said:find("\n2.0\n", 1, true), said)
   end)
 end)
+
+-- An element has one thread only if the index is exact: not where an unsigned sum wraps, or a cast
+-- drops bits. The threads that meet here would lose sums.
+describe("planes of n elements whose index is not exact", function()
+  for title, c in pairs {
+    ["as an unsigned offset wraps"] = { "unsigned n", "i > 1", "n + i", 0xffffffff,
+      { 0, 1, 3, 3, 3, 3, 3, 2 } },
+    ["as a size_t wraps below a guard"] = { "size_t n", "i > 1 && i < n", "i + n", -1,
+      { 0, 1, 3, 3, 3, 3, 3, 2 } },
+    ["as a cast drops bits"] = { "long long n", "i < n && i < 7", "(int)n + i", (1 << 32) + 1,
+      { 2, 3, 3, 3, 3, 3, 3, 1 } },
+    ["as a cast of a local drops bits"] = { "long long n", "i < n && i < 7",
+      "m + i", (1 << 32) + 1, { 2, 3, 3, 3, 3, 3, 3, 1 } },
+  } do
+    it(title .. " have sums of all threads", function()
+      local k = flame.kernel { block = 8, grid = 1, shape = { 8 }, source = ([[
+__global__ void k(const double *x, double *y, %s) {
+  int i = threadIdx.x;
+  const int m = (int)n;
+  __syncthreads();
+  double v = 0;
+  if (%s) v = x[i] * x[i] * x[%s];
+  y[i] = v;
+}]]):format(c[1], c[2], c[3]) }
+      local x = flame.ones({ 8 }, { dtype = "f64" }):requires_grad_()
+      k(x, c[4]):sum():backward()
+      assert.same(c[5], x.grad:totable())
+    end)
+  end
+end)

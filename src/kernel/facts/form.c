@@ -39,6 +39,8 @@ static void take_flags(fl_kpoly *a, const fl_kpoly *b) {
   a->bad |= b->bad;
   a->narrow |= b->narrow;
   a->unsure |= b->unsure;
+  a->wraps |= b->wraps;
+  a->cut |= b->cut;
 }
 
 /* a = a + sign * b */
@@ -339,6 +341,21 @@ static fl_kpoly read_const(const fl_kexpr *x) {
   return p;
 }
 
+/* Has p a symbol that is not bounded by the launch? */
+static int varies(const fl_kpoly *p) {
+  for (int i = 0; i < p->n; i++)
+    for (int j = 0; j < p->t[i].n; j++) if (p->t[i].s[j] >= FL_KSYM_VAR) return 1;
+  return 0;
+}
+
+/* Has the integer type 'to' all values of 'from'? */
+static int holds(int to, int from) {
+  const int more = fl_kt_size(to) > fl_kt_size(from);
+  if (fl_ktypes[from].is_signed)
+    return fl_ktypes[to].is_signed && fl_kt_size(to) >= fl_kt_size(from);
+  return more || (fl_kt_size(to) == fl_kt_size(from) && !fl_ktypes[to].is_signed);
+}
+
 static fl_kpoly read_exact(const fl_kreader *r, const fl_kexpr *x, int depth) {
   fl_kpoly p = { 0 };
   switch (x->kind) {
@@ -359,6 +376,10 @@ static fl_kpoly read_exact(const fl_kreader *r, const fl_kexpr *x, int depth) {
       break;
     }
     default: return bad();
+  }
+  if (!p.bad && varies(&p)) {
+    p.wraps |= !fl_ktypes[x->type].is_signed && x->kind != FL_KX_VAR && x->kind != FL_KX_CAST;
+    p.cut |= x->kind == FL_KX_CAST && !holds(x->type, x->x[0]->type);
   }
   p.narrow |= fl_kt_size(x->type) < 8;
   p.unsure |= !fl_ktypes[x->type].is_signed && fl_kpoly_has_negative(&p);

@@ -28,11 +28,14 @@ typedef struct fl_kterm {
 } fl_kterm;                                 /* c * product; the symbols are sorted */
 
 /* narrow: some step was made in 32 bits. unsure: an unsigned step may have been below 0, or terms
-** have cancelled, so that the sum of magnitudes of the remaining terms does not bound all steps. */
+** have cancelled, so that the sum of magnitudes of the remaining terms does not bound all steps.
+** wraps: an unsigned sum or product of variables may have wrapped; cut: a variable was cast to
+** fewer bits, or to another sign. Then the value may be another one than the polynomial's. */
 typedef struct fl_kpoly {
   int n;
   uint8_t bad, narrow, unsure;      /* bad: the expression is not such a polynomial, or has too many
                                     ** terms */
+  uint8_t wraps, cut;
   fl_kterm t[FL_KPOLY_TERMS];
 } fl_kpoly;
 

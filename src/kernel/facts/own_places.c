@@ -241,8 +241,9 @@ static fl_krow found(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *in
   fl_krow row = { 0 }, of_launch = { 0 };
   if (!fl_kroute_is_place(&w.r)) return row;
   const fl_kpoly p = fl_kpoly_of(k, &w.r.at, index);
-  if (p.bad || !find(&w, &p, NULL, &row)) row = (fl_krow){ 0 };
-  if (p.bad || row.owned & FL_KI_OWNED_IN_GRID || !k->launched) return row;
+  const int unknown = p.bad || p.cut || (p.wraps && find == find_column);
+  if (unknown || !find(&w, &p, NULL, &row)) row = (fl_krow){ 0 };
+  if (unknown || row.owned & FL_KI_OWNED_IN_GRID || !k->launched) return row;
   fl_klimits more = *k->used;
   if (!find(&w, &p, &more, &of_launch) || of_launch.owned == row.owned) return row;
   *k->used = more;

@@ -278,6 +278,12 @@ static fl_cvalue choose_object(fl_front *p, fl_kexpr *c, fl_cvalue x, fl_cvalue 
   return r;
 }
 
+/* The type of "c ? a : b": char and signed char, or two enumerations, are not one type. */
+static int chosen_type(const fl_kexpr *a, const fl_kexpr *b) {
+  const int same = a->type == b->type && fl_ctype_like(fl_val_type(a), fl_val_type(b));
+  return same ? a->type : fl_arith_type(a->type, b->type);
+}
+
 /* Makes ?: an IF, for arms with effects (or of type void). */
 static fl_cvalue choose_if(fl_front *p, fl_kexpr *c, fl_cvalue x, fl_cvalue y,
                           fl_kblock *sides, int32_t line) {
@@ -296,8 +302,7 @@ static fl_cvalue choose_if(fl_front *p, fl_kexpr *c, fl_cvalue x, fl_cvalue y,
     b = fl_val_scalar(p, y, line);
   }
   if (p->failed) return r;
-  const int type =
-      a && b ? a->type == b->type ? a->type : fl_arith_type(a->type, b->type) : 0;
+  const int type = a && b ? chosen_type(a, b) : 0;
   if (a && b) r = fl_view_chosen(p, type, line);
   fl_kstmt *s = fl_kstmt_if(p->f, p->b, c);
   if (!s) return r;
@@ -325,7 +330,7 @@ static fl_cvalue choose(fl_front *p, fl_kexpr *c, fl_cvalue a, fl_cvalue b, fl_k
     return choose_other(p, c, a, b, line);
   fl_kexpr *u = fl_val_scalar(p, a, line), *v = fl_val_scalar(p, b, line);
   if (!u || !v) return fl_val_none();
-  const int type = u->type == v->type ? u->type : fl_arith_type(u->type, v->type);
+  const int type = chosen_type(u, v);
   fl_kexpr *e =
       fl_kexpr_select(p->a, c, fl_val_convert(p, u, type), fl_val_convert(p, v, type));
   return fl_val_expr(fl_front_check(p, fl_val_either(p, e, u, v)));

@@ -112,7 +112,8 @@ static int match_args(const matching *m, int64_t open, const fl_symbol *args, in
   int64_t from = open + 1;
   for (int64_t i = from; depth > 0 && i < m->p->toks.n; i++) {
     const int c = fl_ktok_punct(&m->p->toks.at[i]);
-    depth += (c == '<' || c == '(') - (c == '>' || c == ')') - 2 * (c == FL_PU_SHR);
+    if (c == '(') { i = fl_front_end(m->p, i) - 1; continue; }      /* with comparisons in it */
+    depth += (c == '<') - (c == '>') - 2 * (c == FL_PU_SHR);
     if (depth > 0 && !(c == ',' && depth == 1)) continue;
     const int64_t end = i + (c == FL_PU_SHR && depth == 0);
     if (arg == n) return FL_MATCH_NO;
