@@ -10,34 +10,7 @@ local N = tonumber(arg and arg[1])
   or (flame.default_device():sub(1, 4) == "cuda" and 1 << 24 or 1 << 18)
 local REPEAT = 15
 
---- The seconds of a call of f, the mean of 'calls' calls in a row.
-local function seconds(f, calls)
-  flame.synchronize()
-  local t = flame.timer()
-  for _ = 1, calls do flame.eval(f()) end
-  flame.synchronize()
-  return t() / calls
-end
-
---- Measures the candidates, a list of { name =, f = }, in turns, and prints a line of medians.
-local function compare(title, candidates)
-  local times = {}
-  for i, c in ipairs(candidates) do
-    times[i] = {}
-    seconds(c.f, 3)
-    c.calls = math.max(1, math.min(100, math.ceil(4e-3 / seconds(c.f, 3))))
-  end
-  for r = 1, REPEAT do
-    for i, c in ipairs(candidates) do times[i][r] = seconds(c.f, c.calls) end
-  end
-  local line = {}
-  for i, c in ipairs(candidates) do
-    table.sort(times[i])
-    c.median = times[i][REPEAT // 2 + 1]
-    line[i] = ("%s %.0f us (%.2f)"):format(c.name, c.median * 1e6, c.median / candidates[1].median)
-  end
-  print(("%-14s %s"):format(title, table.concat(line, ", ")))
-end
+local compare = dofile "bench/turns.lua"(REPEAT, 14)
 
 local CHAIN = flame.kernel [[
 __global__ void chain(const float *x, float *y, int n) {

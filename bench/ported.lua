@@ -21,41 +21,14 @@ local function size(large, little) return small and little or large end
 --- The number of blocks of so many threads that hold n.
 local function blocks(n, threads) return (n + threads - 1) // threads end
 
-local folder = arg[0]:match "^(.*)%.lua$"
 for _, name in ipairs { "attention", "matrices", "greatest", "cell", "splats", "bodies",
   "particles", "relaxation", "cycle" } do
-  assert(loadfile(("%s/%s.lua"):format(folder, name)))(flame, size, blocks, cases)
+  assert(loadfile("bench/ported/" .. name .. ".lua"))(flame, size, blocks, cases)
 end
 
 -- ---- measuring ----
 
---- The seconds of a call of f, the mean of 'calls' calls in a row.
-local function seconds(f, calls)
-  flame.synchronize()
-  local t = flame.timer()
-  for _ = 1, calls do flame.eval(f()) end
-  flame.synchronize()
-  return t() / calls
-end
-
---- Measures the candidates, a list of { name =, f = }, in turns, and prints a line of medians.
-local function compare(title, candidates)
-  local times = {}
-  for i, c in ipairs(candidates) do
-    times[i] = {}
-    c.calls = small and 1 or math.max(1, math.min(100, math.ceil(4e-3 / seconds(c.f, 3))))
-  end
-  for r = 1, REPEAT do
-    for i, c in ipairs(candidates) do times[i][r] = seconds(c.f, c.calls) end
-  end
-  local line = {}
-  for i, c in ipairs(candidates) do
-    table.sort(times[i])
-    c.median = times[i][REPEAT // 2 + 1]
-    line[i] = ("%s %.0f us (%.2f)"):format(c.name, c.median * 1e6, c.median / candidates[1].median)
-  end
-  print(("%-20s %s"):format(title, table.concat(line, ", ")))
-end
+local compare = dofile "bench/turns.lua"(REPEAT, 20)
 
 local function with_mode(mode, f)
   return function()

@@ -122,8 +122,10 @@ function M.run(program)
   return out
 end
 
---- What differs between two results: a text, or nil.
-function M.difference(a, b)
+--- What differs between two results: a text, or nil. is_near(u, v): are two numbers equal enough?
+-- Without it they are within 1e-3, and NaN is a difference.
+function M.difference(a, b, is_near)
+  is_near = is_near or function(u, v) return math.abs(u - v) <= 1e-3 * (1 + math.abs(u)) end
   local function look(u, v, path)
     if type(u) ~= type(v) then return ("%s: %s, expected %s"):format(path, v, u) end
     if type(u) == "table" then
@@ -132,7 +134,7 @@ function M.difference(a, b)
         if d then return d end
       end
     elseif type(u) == "number" then
-      if not (math.abs(u - v) <= 1e-3 * (1 + math.abs(u))) then
+      if not is_near(u, v) then
         return ("%s: %.6g, expected %.6g"):format(path, v, u)
       end
     elseif u ~= v then

@@ -17,6 +17,7 @@
 local flame = require "flame"
 local nn, optim = require "flame.nn", require "flame.optim"
 local T = dofile("spec/support/program_draw.lua")
+local late = dofile("spec/support/late.lua")
 local M = {}
 local ROWS <const>, COLUMNS <const>, CLASSES <const>, WORDS <const> = 6, 5, 4, 7
 M.rounds = 9
@@ -572,21 +573,9 @@ end
 --- What differs between two results: a text, or nil.
 function M.difference(program, a, b)
   local most = tolerance(program)
-  local function look(u, v, path)
-    if type(u) ~= type(v) then return ("%s: %s, expected %s"):format(path, v, u) end
-    if type(u) == "table" then
-      for k = 1, math.max(#u, #v) do
-        local d = look(u[k], v[k], path .. "[" .. k .. "]")
-        if d then return d end
-      end
-    elseif type(u) == "number" then
-      local same = u == v or u ~= u and v ~= v or math.abs(u - v) <= most * (1 + math.abs(u))
-      if not same then return ("%s: %.6g, expected %.6g"):format(path, v, u) end
-    elseif u ~= v then
-      return ("%s: %s, expected %s"):format(path, v, u)
-    end
-  end
-  return look(a, b, "")
+  return late.difference(a, b, function(u, v)
+    return u == v or u ~= u and v ~= v or math.abs(u - v) <= most * (1 + math.abs(u))
+  end)
 end
 
 return M

@@ -53,8 +53,18 @@ local function bytes_of(info, threads)
   return n
 end
 
+--- A copy of a list of numbers or of lists, so that later changes of the list change no kernel.
+local function copied(list)
+  local own = {}
+  for i, v in ipairs(list) do own[i] = type(v) == "table" and copied(v) or v end
+  return own
+end
+
 --- The kernel with this configuration.
 local function configured(k, config)
+  if type(config.shape) == "table" and not (getmetatable(config.shape) or {}).__call then
+    config.shape = copied(config.shape)
+  end
   local info = internal.kernel_info(k)
   local shared, block = config.shared, config.block
   if config.grid ~= nil and config.threads ~= nil then

@@ -11,6 +11,15 @@ local SCALE = text([[
 template <typename T, int BY = 2> __global__ void __launch_bounds__(128)
 scale(const T *__restrict__ x, T *y, int n)]], "y[i] = x[i] * T(BY);")
 
+--- Compares what kernel k of the text stores with what g++ says; NVRTC compiles the text.
+local function as_judged(source, title)
+  local judged = dofile("spec/kernel/kernel_judged.lua")
+  local right = judged.values(source, { "x" }, "double x[5] = {0};\n")
+  local k = flame.kernel { source = source, grid = { 1 }, block = { 32 }, shape = { judged.N } }
+  if right then judged.near(k(judged.row(5, 0), judged.N):totable(), right[1], title) end
+  judged.compiles(k)
+end
+
 describe("a kernel that is a template", function()
   it("runs as the instance of its arguments' dtypes, in each of them", function()
     local k = flame.kernel(SCALE)
@@ -282,7 +291,6 @@ describe("a type that is const or a reference", function()
 end)
 
 describe("templates and overloads", function()
-  local judged = dofile("spec/kernel/kernel_judged.lua")
   local KINDS = [[
     struct S { int a; }; struct D : S { int b; };
     enum U { U0, U1, U2 = 7 }; enum class Z { A, B = 5 }; enum B8 : unsigned char { b0 = 200, b1 };
@@ -400,16 +408,12 @@ describe("templates and overloads", function()
       local source = KINDS .. "int c[] = { " .. list .. " };\n" ..
         "for (int j = 0; j < (int)(sizeof c / sizeof *c); j++) b[j] = c[j];\n" ..
         "      for (int j = 0; j < n; ++j) y[j] = b[j];\n    }\n"
-      local right = judged.values(source, { "x" }, "double x[5] = {0};\n")
-      local k = flame.kernel { source = source, grid = { 1 }, block = { 32 }, shape = { judged.N } }
-      if right then judged.near(k(judged.row(5, 0), judged.N):totable(), right[1], list) end
-      judged.compiles(k)
+      as_judged(source, list)
     end)
   end
 end)
 
 describe("a declaration before or after the definition", function()
-  local judged = dofile("spec/kernel/kernel_judged.lua")
   for what, case in pairs {
     ["gives defaults"] = { [[__device__ int f(int a, int b = 3);
       __device__ int f(int a = 7, int b);
@@ -442,10 +446,7 @@ describe("a declaration before or after the definition", function()
         "int c[] = { " .. case[2] .. " };\n" ..
         "for (int j = 0; j < (int)(sizeof c / sizeof *c); j++) b[j] = c[j];\n" ..
         "for (int j = 0; j < n; ++j) y[j] = b[j];\n}\n"
-      local right = judged.values(source, { "x" }, "double x[5] = {0};\n")
-      local k = flame.kernel { source = source, grid = { 1 }, block = { 32 }, shape = { judged.N } }
-      if right then judged.near(k(judged.row(5, 0), judged.N):totable(), right[1], what) end
-      judged.compiles(k)
+      as_judged(source, what)
     end)
   end
   it("of a type outside the language is told where the template is used", function()

@@ -91,13 +91,14 @@ static flame_status run_one(fl_cuda *s, const fl_call_run *r) {
   void *param[FL_KP_MAX_ARGS + 3];
   shape x = { .shared = (unsigned)(c->p[FL_KP_SHARED] + fl_kfunc_moved(k->f)) };
   fl_cu_function f;
+  flame_status e = check_shared(s, k, x.shared);
+  if (e != FLAME_OK) return e;
   if (c->p[FL_KP_CHECKS] && k->checked) return fl_cuda_call_checked(s, k, r);
   for (int i = 0; i < 3; i++) {
     x.grid[i] = (unsigned)c->p[FL_KP_GRID + i];
     x.block[i] = (unsigned)c->p[FL_KP_BLOCK + i];
   }
-  flame_status e = check_shared(s, k, x.shared);
-  if (e == FLAME_OK) e = fl_cuda_user_entry(s, batched ? k->batched : k, &f);
+  e = fl_cuda_user_entry(s, batched ? k->batched : k, &f);
   if (e == FLAME_OK && k->sums) e = fl_ordered_begin(s, k, r);
   for (int pass = k->sums ? 0 : 1; pass < 2 && e == FLAME_OK; pass++) {
     param[n] = &pass;

@@ -165,6 +165,18 @@ static void find_bounds(const search *w, fl_kpoly e, const fl_kterm *m, fl_krow 
   if (by < 0 && c + from < row->most) row->most = c + from;
 }
 
+/* Proves that index 'unit' of the thread determines the thread; 'key' stands for the row or column.
+** Sets row->owned and row->number. */
+static int own_by(const search *w, int32_t unit, const fl_kpoly *key, fl_klimits *used,
+                  fl_krow *row) {
+  search u = { .r = w->r };
+  u.r.n = 0;
+  const fl_kpoly one = fl_kpoly_symbol(unit);
+  row->owned = fl_kown_prove_sum(&u, &one, used);
+  row->number = row->owned ? fl_kpolys_number(w->r.k->seen, key) : 0;
+  return row->number != 0;
+}
+
 static int find_row(search *w, const fl_kpoly *p, fl_klimits *used, fl_krow *row) {
   fl_kpoly e = *p;
   fl_kterm m;
@@ -176,12 +188,7 @@ static int find_row(search *w, const fl_kpoly *p, fl_klimits *used, fl_krow *row
   fl_kterm_drop(&m, unit);
   if (m.c < 1 || !fl_kown_is_nonzero(w, &m) || !stays_in_row(w, e, &m)) return 0;
   find_bounds(w, e, &m, row);
-  search u = { .r = w->r };
-  u.r.n = 0;
-  const fl_kpoly one = fl_kpoly_symbol(unit);
-  row->owned = fl_kown_prove_sum(&u, &one, used);
-  row->number = row->owned ? fl_kpolys_number(w->r.k->seen, &head) : 0;
-  return row->number != 0;
+  return own_by(w, unit, &head, used, row);
 }
 
 /* ---- columns ---------------------------------------------------------------------------- */
@@ -224,18 +231,15 @@ static int find_column(search *w, const fl_kpoly *p, fl_klimits *used, fl_krow *
   column->most = constant ? at : INT64_MAX;
   fl_kpoly_add(&key, head);
   fl_kpoly_add(&key, (fl_kterm){ 1, 1, { size } });
-  search u = { .r = w->r };
-  u.r.n = 0;
-  const fl_kpoly one = fl_kpoly_symbol(unit);
-  column->owned = fl_kown_prove_sum(&u, &one, used);
-  column->number = column->owned ? fl_kpolys_number(w->r.k->seen, &key) : 0;
-  return column->number != 0;
+  return own_by(w, unit, &key, used, column);
 }
 
 /* ---- the answers ------------------------------------------------------------------------ */
 
 typedef int finder(search *w, const fl_kpoly *p, fl_klimits *used, fl_krow *row);
 
+/* The row or column that 'find' proves. A cast that drops bits makes the index another number than
+** its polynomial; an unsigned sum that wraps does so for columns, whose sizes are parameters. */
 static fl_krow found(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *index, finder *find) {
   search w = { .r = { .k = k, .goal = s } };
   fl_krow row = { 0 }, of_launch = { 0 };
