@@ -363,12 +363,19 @@ static int see_polygamma(void *arg, fl_kexpr *x) {
   return 1;
 }
 
-static void put_prelude(fl_text *t, const fl_kfunc *f) {
+static int is_warp_sum(const void *none, const fl_kstmt *s) {
+  (void)none;
+  return s->kind == FL_KS_ATOMIC && s->mode == FL_KM_WARP;
+}
+
+/* saved: for a text that is read again, in which sums are known by name. */
+static void put_prelude(fl_text *t, const fl_kfunc *f, int saved) {
   int asked = 0;
   const fl_kvisitor see = { NULL, see_polygamma, &asked };
   fl_ktext_prelude(t);
   fl_kwalk_block(&see, f->body);
   if (asked) fl_text_puts(t, fl_polygamma_text);
+  if (!saved && fl_kblock_any(f->body, is_warp_sum, NULL)) fl_ktext_warp(t);
   if (f->uses_grid) fl_ktext_grid(t);
 }
 
@@ -378,7 +385,7 @@ static void put_prelude(fl_text *t, const fl_kfunc *f) {
 static void put_tree(const fl_kunit *u, fl_text *t, const fl_kfunc *f, const uint8_t *slot,
                      int batch) {
   const int mapped = u && u->first_line > 0 && fl_nvtx_on();
-  put_prelude(t, f);
+  put_prelude(t, f, 0);
   fl_ktext_as(t, f, &(fl_ktext_form){ .slot = slot, .batch = (uint8_t)batch,
                                       .file = mapped ? u->label : NULL,
                                       .line = mapped ? u->first_line : 0 });
@@ -475,9 +482,15 @@ static int is_formed(const fl_kfunc *f) {
   return n;
 }
 
+/* Is s a sum of a derived kernel, with a mode (fl_kmode)? */
+static int is_sum(const void *none, const fl_kstmt *s) {
+  (void)none;
+  return s->kind == FL_KS_ATOMIC && s->mode != FL_KM_FREE;
+}
+
 void fl_kfunction_save(const fl_kfunction *k, fl_text *t) {
-  if (k->sums) {
-    put_prelude(t, k->f);
+  if (k->ad && fl_kblock_any(k->f->body, is_sum, NULL)) {
+    put_prelude(t, k->f, 1);
     fl_ktext_saved(t, k->f);
   } else if (k->ad) {
     fl_text_add(t, k->text, k->text_bytes);
@@ -488,17 +501,13 @@ void fl_kfunction_save(const fl_kfunction *k, fl_text *t) {
   }
 }
 
-static int is_sum(const void *none, const fl_kstmt *s) {
-  (void)none;
-  return s->kind == FL_KS_ATOMIC && s->mode != FL_KM_FREE;
-}
-
 fl_kfunction *fl_kfunction_saved(fl_kunit *u, fl_kfunc *f) {
   if (!f->has_body || !fl_kblock_any(f->body, is_sum, NULL)) return fl_kfunction_given(u, f);
   fl_kad *ad = fl_karena_new(&u->source->arena, sizeof *ad);
   if (!ad) return NULL;
   ad->func = f;
   ad->n_params = f->n_params;
+  fl_kad_sum_lanes(&u->source->arena, f, -1);
   return fl_kfunction_derived(u, ad, 1);
 }
 

@@ -376,6 +376,8 @@ static void tidy(fl_kad_state *d) {
   fl_kad_tidy(d);
   fl_kad_last_cotangents(d);
   fl_kad_roles(d, d->source->n_params, 0);
+  fl_kad_free_orders(d);
+  fl_kad_sum_lanes(d->a, d->f, fl_kad_beyond(d));
 }
 
 /* Derives f: runs each pass once. in_thread: by variable: 1: an array of which each thread keeps in
@@ -425,7 +427,7 @@ static int64_t kept_bytes(const fl_kad *ad) {
   return n;
 }
 
-/* The adjoint of f with its short loops written out, if that keeps less than half of what 'first'
+/* The adjoint of f with its short loops written out, if that moves at most half of what 'first'
 ** does; else 'first'. A loop that rewrites a private array keeps whole copies of it, where the
 ** rounds written out keep single elements, which an index that is a number lets be registers. */
 static fl_kad *written_out(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r,
@@ -435,7 +437,7 @@ static fl_kad *written_out(fl_karena *a, const fl_kfunc *f, const fl_kad_request
   const fl_kfunc *g = fl_kunroll(a, f, MOST_WRITTEN);
   fl_kad *second = g ? settled(a, g, r) : NULL;
   if (a->failed == FL_KARENA_DEEP || a->failed == FL_KARENA_LARGE) a->failed = 0;
-  const int better = second && second->func && kept_bytes(second) * 2 <= kept;
+  const int better = second && second->func && second->moved * 2 <= first->moved;
   return better ? second : first;
 }
 

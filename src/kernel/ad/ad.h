@@ -111,6 +111,8 @@ typedef struct fl_kad {
   ** the bytes of all further loops. */
   struct fl_kad_kept { int32_t line, bytes; } kept[8];
   int32_t n_kept;
+  int64_t moved;           /* a measure of what loops move to snapshots and back: their bytes, for
+                           ** each loop around them times 16 */
   int32_t n_plain, n_block, n_atomic;   /* number of statements that add to a gradient: with +=; one
                                         ** sum over the threads of a block; with an atomic */
   struct fl_kad_sum { int32_t line, param; } *gathered;   /* gather: the inverted sums */
@@ -132,6 +134,13 @@ typedef struct fl_kad {
 ** share nothing with it but strings in its arena, which must stay open. */
 fl_kad *fl_kad_tangent(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r);
 fl_kad *fl_kad_adjoint(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r);
+
+/* Finds the sums of a derived kernel that lanes of a warp make together, and loops of lanes that
+** should be at one round: sets the fields of statements that say so (FL_KM_WARP, 'joined',
+** FL_KLOOP_DOWN) and moves such sums to one place. No value changes but by the order of sums.
+** beyond: the variable of its parameter of role FL_KAD_SHARED; -1: there is none, or it is not
+** known. */
+void fl_kad_sum_lanes(fl_karena *a, fl_kfunc *f, int32_t beyond);
 
 /* Sums of an adjoint (of f, made for r) into arrays whose elements are read at "index of the thread
 ** + a number that all threads share" need no atomics: gather->func computes each element of these

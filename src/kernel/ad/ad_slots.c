@@ -127,8 +127,22 @@ static void measure_state(fl_kloop *l, fl_kset keep, int64_t *bytes, int64_t *sh
   }
 }
 
-static void note_kept(fl_kad *ad, int32_t line, int32_t bytes) {
-  const int most = sizeof ad->kept / sizeof *ad->kept;
+/* The number of loops around 'goal' in b. */
+static int loops_around(const fl_kblock *b, const fl_kstmt *goal) {
+  for (const fl_kstmt *s = b->first; s; s = s->next)
+    if (s != goal && fl_kloop_holds(s, goal))
+      return (s->kind == FL_KS_LOOP) + (fl_kblock_holds(s->body, goal)
+                                            ? loops_around(&s->body, goal)
+                                            : loops_around(&s->other, goal));
+  return 0;
+}
+
+static void note_kept(const fl_kloop *l, int32_t bytes) {
+  enum { MOST_DEEP = 6 };
+  fl_kad *ad = l->d->res;
+  const int most = sizeof ad->kept / sizeof *ad->kept, line = l->s->line;
+  const int deep = loops_around(&l->d->body, l->s);
+  ad->moved += (int64_t)bytes << 4 * (deep < MOST_DEEP ? deep : MOST_DEEP);
   struct fl_kad_kept *x = &ad->kept[ad->n_kept < most ? ad->n_kept++ : most - 1];
   if (!x->line) x->line = line;
   x->bytes += bytes;
@@ -174,8 +188,7 @@ static void make_slots(fl_kloop *l, fl_kset keep) {
     fl_kad_refuse(d, l->s->line, "a loop that keeps so much in shared memory");
     return;
   }
-  note_kept(d->res, l->s->line,
-            (int32_t)(l->slots * (bytes + (l->whole ? 0 : fl_kt_size(l->type)))));
+  note_kept(l, (int32_t)(l->slots * (bytes + (l->whole ? 0 : fl_kt_size(l->type)))));
   for (int v = 0; v < d->n0; v++)
     if (fl_kset_has(l->state, v))
       l->of[v].snap = fl_kloop_room(d, v, "slots_", l->slots, &l->of[v].snap_region);

@@ -270,6 +270,10 @@ void fl_kad_loop(fl_kad_state *d, fl_kstmt *s, fl_kset keep, fl_kblock *forward,
                  fl_kblock *reverse);
 /* ad_sums.c: sums that a loop adds to one element are collected in a register */
 void fl_kad_sum_loops(fl_kad_state *d);
+/* ad_orders.c: sums into gradients that depend on an order of threads in any case need none */
+void fl_kad_free_orders(fl_kad_state *d);
+int32_t fl_kad_beyond(const fl_kad_state *d);      /* the variable of the FL_KAD_SHARED parameter of
+                                                   ** the derived kernel; -1: none */
 /* ad_tidy.c: drops unused code, renumbers variables and accesses */
 void fl_kad_tidy(fl_kad_state *d);
 

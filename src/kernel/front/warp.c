@@ -36,7 +36,8 @@ static int atomic_type_ok(int op, int type) {
 
 /* The functions that sum in a fixed order in the text of derived kernels (gradients), as it is
 ** written to saved programs (text.h). */
-static const char *const sums[] = { [FL_KM_ORDERED] = "fl_ordered_add",
+static const char *const sums[] = { [FL_KM_WARP] = "fl_warp_add",
+                                    [FL_KM_ORDERED] = "fl_ordered_add",
                                     [FL_KM_BLOCK] = "fl_ordered_block_add" };
 enum { SUMS = sizeof sums / sizeof *sums };
 

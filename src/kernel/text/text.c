@@ -23,7 +23,7 @@ static void put_value(fl_kwriter *w, int var, const fl_kexpr *x) {
   if (convert) fl_text_puts(w->t, ")");
 }
 
-static void put_element(fl_kwriter *w, const fl_kstmt *s) {
+void fl_kput_element(fl_kwriter *w, const fl_kstmt *s) {
   fl_kput_var(w, s->var);
   fl_text_puts(w->t, "[");
   if (w->index) fl_text_puts(w->t, w->index);
@@ -49,7 +49,7 @@ static void put_stored(fl_kwriter *w, const fl_kstmt *s) {
 static void put_store(fl_kwriter *w, const fl_kstmt *s) {
   const fl_kvar *v = &w->f->vars[s->var];
   if (w->check) { fl_kcheck_store(w, s, put_stored); return; }
-  put_element(w, s);
+  fl_kput_element(w, s);
   if (s->accumulate && v->type == s->x[1]->type && !fl_kt_is_half(v->type)) {
     fl_text_puts(w->t, " += ");
     fl_kput_expr(w, s->x[1]);
@@ -60,10 +60,10 @@ static void put_store(fl_kwriter *w, const fl_kstmt *s) {
 }
 
 /* Must s be the same in any order of the threads (exact)? An atomic addition of f32 or f64 to an
-** array that is a parameter must, if its result is not used and its mode is not FREE. */
+** array that is a parameter must, if its result is not used and its mode is ORDERED or BLOCK. */
 static int is_ordered(const fl_kfunc *f, const fl_kstmt *s) {
   const fl_kvar *v = s->kind == FL_KS_ATOMIC ? &f->vars[s->var] : NULL;
-  return v && s->op == FL_KA_ADD && s->mode != FL_KM_FREE && s->result < 0 &&
+  return v && s->op == FL_KA_ADD && s->mode > FL_KM_WARP && s->result < 0 &&
          v->kind == FL_KV_POINTER && v->param >= 0 &&
          (v->type == FL_KT_F32 || v->type == FL_KT_F64);
 }
@@ -119,14 +119,15 @@ static void put_atomic(fl_kwriter *w, const fl_kstmt *s) {
                    as_u64 ? "(long long)" : "");
   }
   if (fl_kt_is_half(type)) fl_text_printf(w->t, "fl_atomic_%s(&", fl_kput_half(type));
-  else if (w->saved && s->mode != FL_KM_FREE)
+  else if (w->saved && s->mode > FL_KM_WARP)
     fl_text_printf(w->t, "fl_ordered_%sadd(&", s->mode == FL_KM_BLOCK ? "block_" : "");
   else if (s->mode == FL_KM_BLOCK && !w->check) fl_text_puts(w->t, "fl_block_add(&");
+  else if (s->mode == FL_KM_WARP && !w->check) fl_text_puts(w->t, "fl_warp_add(&");
   else if (s->as && !as_u64)
     fl_text_printf(w->t, "%s((%s *)&", fl_katomic_text[s->op], fl_ktypes[type].c);
   else
     fl_text_printf(w->t, "%s(%s&", fl_katomic_text[s->op], as_u64 ? "(unsigned long long *)" : "");
-  put_element(w, s);
+  fl_kput_element(w, s);
   for (int i = 2; i > 0; i--) {
     if (!s->x[i]) continue;
     fl_text_printf(w->t, ", %s%s", as_u64 ? "(unsigned long long)" : "",
@@ -137,20 +138,6 @@ static void put_atomic(fl_kwriter *w, const fl_kstmt *s) {
   if (as_bits && s->result >= 0) fl_text_puts(w->t, ")");
   fl_text_puts(w->t, w->check ? "); }" : ")");
   w->index = NULL;
-}
-
-static void put_warp(fl_kwriter *w, const fl_kstmt *s) {
-  static const char *const shuffles[] = { "__shfl_sync", "__shfl_up_sync",
-                                          "__shfl_down_sync", "__shfl_xor_sync" };
-  static const char *const votes[] = { "__ballot_sync", "__any_sync", "__all_sync",
-                                       "__activemask" };
-  if (w->check) { fl_kcheck_warp(w, s); return; }
-  fl_kput_var(w, s->result);
-  fl_text_printf(w->t, " = %s(",
-                 s->kind == FL_KS_SHUFFLE ? shuffles[s->op] : votes[s->op]);
-  int n = 0;
-  while (n < 4 && s->x[n]) n++;
-  fl_kput_list(w, s->x, n);
 }
 
 static void put_string(fl_kwriter *w, const char *s) {
@@ -171,18 +158,6 @@ static void put_printf(fl_kwriter *w, const fl_kstmt *s) {
   fl_kput_list(w, s->args, s->n_args);
 }
 
-static void put_barrier(fl_kwriter *w, const fl_kstmt *s) {
-  if (w->check && s->op != FL_KBAR_FENCE) fl_kcheck_barrier(w, s);
-  else if (s->op == FL_KBAR_BLOCK)
-    fl_text_puts(w->t, s->mode ? "fl_sync_grid()" : "__syncthreads()");
-  else if (s->op == FL_KBAR_FENCE) fl_text_puts(w->t, "__threadfence()");
-  else if (s->op == FL_KBAR_HERE) fl_text_puts(w->t, "__syncwarp(__activemask())");
-  else {
-    fl_text_puts(w->t, "__syncwarp(");
-    fl_kput_list(w, s->x, s->x[0] != NULL);
-  }
-}
-
 static void put_simple(fl_kwriter *w, const fl_kstmt *s) {
   switch (s->kind) {
     case FL_KS_ASSIGN:
@@ -197,8 +172,8 @@ static void put_simple(fl_kwriter *w, const fl_kstmt *s) {
     case FL_KS_RETURN:
       fl_text_puts(w->t, w->check ? "{ fl_leave(fl_t, true); return; }" : "return");
       break;
-    case FL_KS_BARRIER: put_barrier(w, s); break;
-    case FL_KS_SHUFFLE: case FL_KS_VOTE: put_warp(w, s); break;
+    case FL_KS_BARRIER: fl_kput_barrier(w, s); break;
+    case FL_KS_SHUFFLE: case FL_KS_VOTE: fl_kput_warp(w, s); break;
     case FL_KS_PRINTF: put_printf(w, s); break;
     case FL_KS_ASSERT:
       if (w->check) { fl_kcheck_assertion(w, s); break; }
@@ -238,7 +213,31 @@ static int jumps_to_step(const fl_kstmt *s) {
   return s->other.first && !is_for(s) && has_continue(s->body);
 }
 
+/* A loop that is DOWN (fl_kloop_form): lanes of a warp go through it at the same k. */
+static void put_loop_down(fl_kwriter *w, const fl_kstmt *s) {
+  const fl_kstmt *step = s->other.first;
+  const int n = (int)s->label;
+  indent(w);
+  fl_text_printf(w->t, "for (%s fl_k%d = fl_warp_most(", fl_ktypes[step->x[0]->type].c, n);
+  fl_kput_var(w, step->var);
+  fl_text_printf(w->t, "); fl_k%d >= 0; fl_k%d--) {\n", n, n);
+  w->depth++;
+  indent(w);
+  fl_text_puts(w->t, "if (");
+  fl_kput_var(w, step->var);
+  fl_text_printf(w->t, " < fl_k%d) continue;\n", n);
+  put_block(w, s->body, s);
+  put_block(w, s->other, s);
+  w->depth--;
+  indent(w);
+  fl_text_puts(w->t, "}\n");
+}
+
 static void put_loop(fl_kwriter *w, const fl_kstmt *s) {
+  if (s->op == FL_KLOOP_DOWN && !w->check && !w->saved) {
+    put_loop_down(w, s);
+    return;
+  }
   indent(w);
   if (s->post) fl_text_puts(w->t, "do {\n");
   else {
@@ -305,16 +304,32 @@ void fl_ktext_line(fl_text *t, const char *file, int line) {
   fl_text_puts(t, "\"\n");
 }
 
-static void put_stmt(fl_kwriter *w, const fl_kstmt *s, const fl_kstmt *loop) {
+static void put_line(fl_kwriter *w, const fl_kstmt *s) {
   if (s->line) w->line = s->line;
   if (w->file && w->line && s->kind != FL_KS_DECL && s->kind != FL_KS_BLOCK)
     fl_ktext_line(w->t, w->file, w->first + w->line - 1);
+}
+
+/* Writes the sum s and those that are made with it; returns the last one. */
+static const fl_kstmt *put_joined(fl_kwriter *w, const fl_kstmt *s) {
+  put_line(w, s);
+  indent(w);
+  return fl_kput_joined(w, s);
+}
+
+static void put_stmt(fl_kwriter *w, const fl_kstmt *s, const fl_kstmt *loop) {
+  put_line(w, s);
   if (s->kind == FL_KS_DECL) {
     if (w->check) fl_kcheck_begin(w, s->var);
     return;
   }
   if (s->kind == FL_KS_IF) { put_if(w, s, loop); return; }
-  if (s->kind == FL_KS_LOOP) { put_loop(w, s); return; }
+  if (s->kind == FL_KS_LOOP) {
+    fl_kput_held(w, s, 0);
+    put_loop(w, s);
+    fl_kput_held(w, s, 1);
+    return;
+  }
   if (s->kind == FL_KS_BLOCK) {
     put_block(w, s->body, loop);
     if (!fl_kleaves(s->body, s->label)) return;
@@ -330,7 +345,9 @@ static void put_stmt(fl_kwriter *w, const fl_kstmt *s, const fl_kstmt *loop) {
 }
 
 static void put_block(fl_kwriter *w, fl_kblock b, const fl_kstmt *loop) {
-  for (const fl_kstmt *s = b.first; s; s = s->next) put_stmt(w, s, loop);
+  for (const fl_kstmt *s = b.first; s; s = s->next)
+    if (fl_kput_is_joint(s) && !w->check && !w->saved) s = put_joined(w, s);
+    else put_stmt(w, s, loop);
 }
 
 /* ---- the kernel ------------------------------------------------------------------------------ */

@@ -10,6 +10,7 @@
 /* Writes what all generated kernels of one text need once, before the first (conversions of halves,
 ** sums over a block). */
 void fl_ktext_prelude(fl_text *t);
+void fl_ktext_warp(fl_text *t);
 void fl_ktext_grid(fl_text *t);       /* writes the barrier of a grid, for kernels that use it */
 /* Writes the functions for sums that do not depend on their order; fl_ktext_as calls it. */
 void fl_ktext_ordered(fl_text *t);

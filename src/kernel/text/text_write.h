@@ -37,4 +37,13 @@ void fl_kput_var(fl_kwriter *w, int var);
 void fl_kput_constant(fl_kwriter *w, const fl_kexpr *x);
 void fl_kput_expr(fl_kwriter *w, const fl_kexpr *x);
 void fl_kput_list(fl_kwriter *w, fl_kexpr *const *x, int n);   /* with commas and a ')' behind */
+void fl_kput_element(fl_kwriter *w, const fl_kstmt *s);     /* the element that s writes */
+/* text_lanes.c: shuffles and votes; barriers; sums that lanes make together: is s one? Writes s and
+** those that are made with it (fl_kstmt.joined), and returns the last. */
+void fl_kput_warp(fl_kwriter *w, const fl_kstmt *s);
+void fl_kput_barrier(fl_kwriter *w, const fl_kstmt *s);
+int fl_kput_is_joint(const fl_kstmt *s);
+const fl_kstmt *fl_kput_joined(fl_kwriter *w, const fl_kstmt *s);
+/* Declares what lanes hold of the sums in the loop (fl_kstmt.held), or adds it after the loop. */
+void fl_kput_held(fl_kwriter *w, const fl_kstmt *loop, int after);
 #endif

@@ -99,6 +99,7 @@ static void simple(printer *p, const fl_kstmt *s) {
       if (s->result >= 0) fl_text_printf(p->t, "%s = ", name_of(p, s->result));
       fl_text_printf(p->t, "atomic %s%s ", atomics[s->op],
                      s->mode == FL_KM_FREE    ? ""
+                     : s->mode == FL_KM_WARP  ? " warp"
                      : s->mode == FL_KM_BLOCK ? " block"
                                               : " ordered");
       access(p, s);

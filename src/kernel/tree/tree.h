@@ -213,22 +213,33 @@ typedef enum {
 } fl_katomic;
 
 /* How an ATOMIC ADD made by AD may be done (atomics of the source are FREE). All give the same sum
-** up to rounding; for the last two the result is unused. */
+** up to rounding; for all but FREE the result is unused. */
 typedef enum {
   FL_KM_FREE,       /* in any order */
+  FL_KM_WARP,       /* in any order; lanes of a warp often reach it together, with one index */
   FL_KM_ORDERED,    /* reproducible: the launcher sums in a fixed order */
   FL_KM_BLOCK       /* the index is the same in the whole block: reduce, then one atomic. All
                     ** threads of the block reach it, or none */
 } fl_kmode;
+/* A LOOP is DOWN if x[0] is k >= 0, 'other' is k = k - 1, nothing else in it assigns to k or jumps,
+** and lanes with a smaller k should wait for those with a greater one. */
+typedef enum { FL_KLOOP_ANY, FL_KLOOP_DOWN } fl_kloop_form;
 
 typedef struct fl_kstmt fl_kstmt;
 typedef struct fl_kblock { fl_kstmt *first, *last; } fl_kblock;     /* linked by 'next' */
 struct fl_kstmt {
-  uint8_t kind, op, mode;    /* fl_kskind; fl_katomic …; fl_kmode. BARRIER of the block with mode 1:
-                             ** a barrier of all blocks of the launch, which run at the same time */
+  uint8_t kind, op, mode;    /* fl_kskind; fl_katomic, fl_kloop_form …; fl_kmode. BARRIER of the
+                             ** block with mode 1: a barrier of all blocks of the launch, which run
+                             ** at the same time */
   uint8_t accumulate;        /* STORE */
   uint8_t as;           /* ATOMIC: fl_ktype with the element's size; VOID: the element's own type */
   uint8_t called;            /* while parsing: it is in the body of a function that was called */
+  uint8_t joined;            /* ATOMIC of mode WARP: of the next statements, so many are sums that
+                             ** may be made together with this one: where lanes have the same
+                             ** element in one of them, they have it in all */
+  uint8_t held;              /* ATOMIC of mode WARP, the first of those that are joined: a number
+                             ** in the function, if lanes may hold these sums until the end of the
+                             ** innermost loop; 0: they may not */
   uint8_t post;              /* LOOP: 1 = do-while: the condition is evaluated after 'other' */
   int32_t line;
   int32_t var;               /* DECL, ASSIGN, STORE, ATOMIC; else -1 */
