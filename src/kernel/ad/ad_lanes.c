@@ -61,6 +61,7 @@ static int see_sum(void *arg, fl_kstmt *s) {
   const int type = l->f->vars[s->var].type;
   const int real = (type == FL_KT_F32 || type == FL_KT_F64) && s->x[1]->type == type;
   if (real && !fl_kexpr_any(s->x[0], is_of_lane, l)) s->mode = FL_KM_WARP;
+  s->joined = s->held = 0;
   return 1;
 }
 
@@ -85,7 +86,9 @@ static int is_number(const fl_kexpr *x, int64_t i) {
 static int see_loop(void *arg, fl_kstmt *s) {
   const lanes *l = arg;
   fl_kcount c;
-  if (s->kind != FL_KS_LOOP || s->post || !fl_kcount_of(l->f, s, &c)) return 1;
+  if (s->kind != FL_KS_LOOP) return 1;
+  s->op = FL_KLOOP_ANY;
+  if (s->post || !fl_kcount_of(l->f, s, &c)) return 1;
   if (c.op == FL_KO_GE && c.direct && is_number(c.bound, 0) && c.step.op == FL_KO_SUB &&
       is_number(c.step.by, 1) && !fl_kassigned(&s->body, c.step.var, NULL) &&
       (l->f->vars[c.step.var].type == FL_KT_I32 || l->f->vars[c.step.var].type == FL_KT_I64) &&
@@ -322,8 +325,8 @@ void fl_kad_sum_lanes(fl_karena *a, fl_kfunc *f, int32_t beyond) {
     fl_kwalk_block(&values, f->body);
   } while (l.changed);
   fl_kwalk_block(&sums, f->body);
-  if (!fl_kblock_any(f->body, is_warp_sum, NULL)) return;
   fl_kwalk_block(&loops, f->body);
+  if (!fl_kblock_any(f->body, is_warp_sum, NULL)) return;
   f->body = join(&l, f->body);
   fl_kwalk_block(&holders, f->body);
 }

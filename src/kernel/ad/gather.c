@@ -377,6 +377,8 @@ fl_kad_parts fl_kad_gather(fl_karena *a, const fl_kfunc *f, const fl_kad *adjoin
   if (other && other->func) parts = turn_round(a, g, other, r);
   for (int i = 0; parts.gather && g && i < f->n_params; i++)
     if (positive[i]) parts.gather->positive = positive;
+  if (parts.gather) fl_kad_sum_lanes(a, parts.gather->func, -1);
+  if (parts.rest) fl_kad_sum_lanes(a, parts.rest->func, -1);
   fl_kad_tell("gather", f, r, parts.gather);
   fl_kad_tell("rest", f, r, parts.rest);
   /* the adjoint stays as it is */
