@@ -482,16 +482,10 @@ static int is_formed(const fl_kfunc *f) {
   return n;
 }
 
-/* Is s a sum of a derived kernel, with a mode (fl_kmode)? */
-static int is_sum(const void *none, const fl_kstmt *s) {
-  (void)none;
-  return s->kind == FL_KS_ATOMIC && s->mode != FL_KM_FREE;
-}
-
 void fl_kfunction_save(const fl_kfunction *k, fl_text *t) {
-  if (k->ad && fl_kblock_any(k->f->body, is_sum, NULL)) {
+  if (k->sums || (k->ad && fl_kblock_any(k->f->body, is_warp_sum, NULL))) {
     put_prelude(t, k->f, 1);
-    fl_ktext_saved(t, k->f);
+    fl_ktext_saved(t, k->f, k->sums > 0);
   } else if (k->ad) {
     fl_text_add(t, k->text, k->text_bytes);
   } else if (is_formed(k->f) || (k->f->has_body && k->unit->source->included)) {
@@ -499,6 +493,12 @@ void fl_kfunction_save(const fl_kfunction *k, fl_text *t) {
   } else {
     fl_text_puts(t, k->unit->source->text);
   }
+}
+
+/* Is s a sum of a derived kernel, with a mode (fl_kmode)? */
+static int is_sum(const void *none, const fl_kstmt *s) {
+  (void)none;
+  return s->kind == FL_KS_ATOMIC && s->mode != FL_KM_FREE;
 }
 
 fl_kfunction *fl_kfunction_saved(fl_kunit *u, fl_kfunc *f) {

@@ -234,7 +234,7 @@ static void add_sum(way *w, fl_kstmt *s, fl_kblock *b) {
 
 static fl_kblock join(const lanes *l, fl_kblock b) {
   fl_kblock out = { NULL, NULL };
-  way *w = fl_karena_new(l->a, sizeof *w);
+  way *w = b.first ? fl_karena_new(l->a, sizeof *w) : NULL;
   if (!w) return b;
   w->l = l;
   for (fl_kstmt *s; (s = fl_kblock_take(&b));) {

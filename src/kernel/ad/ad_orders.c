@@ -10,12 +10,15 @@
 #include "kernel/ad/ad_state.h"
 
 typedef struct orders {
+  fl_karena *a;
   const fl_kfunc *f;
-  uint8_t *any;                  /* by variable: its value, or elements of it, come from sums in any
-                                 ** order; GRADIENTS: not so the data in this dynamic memory */
   int32_t beyond;                /* the variable in indices of gradients in dynamic memory; -1: none */
+  const uint8_t *any;            /* by variable, at the present statement: its value, or an element of
+                                 ** it, may come from sums in any order: ALL, or in dynamic memory
+                                 ** GRADIENTS alone */
   uint8_t *free;                 /* by variable: sums into this array need no order */
-  int changed;
+  uint8_t *room[FL_K_MAX_NEST + 1][2];      /* by depth, for the two ways through an IF or a LOOP */
+  int64_t left;                  /* statements that may still be passed; below 0: nothing is proven */
 } orders;
 
 enum { ALL = 1, GRADIENTS = 2 };
@@ -34,28 +37,64 @@ static int is_free_sum(const fl_kstmt *s) {
   return s->kind == FL_KS_ATOMIC && s->op == FL_KA_ADD && s->mode == FL_KM_FREE;
 }
 
-static void mark(orders *o, int32_t var, int how) {
-  o->changed |= (o->any[var] | how) != o->any[var];
-  o->any[var] |= (uint8_t)how;
-}
-
 /* Which part of the variable s writes. */
 static int part_of(const orders *o, const fl_kstmt *s) {
   const int gradient = o->f->vars[s->var].dynamic && fl_kexpr_any(s->x[0], is_beyond, o);
   return gradient ? GRADIENTS : ALL;
 }
 
-static int see(void *arg, fl_kstmt *s) {
-  orders *o = arg;
+/* Changes 'any' by statement s, which has no statements inside. */
+static void pass(orders *o, uint8_t *any, const fl_kstmt *s) {
   const fl_kexpr *value = fl_kad_value_of(s);
+  o->any = any;
   const int real = s->var >= 0 && fl_kt_is_float(o->f->vars[s->var].type);
-  const int any = value && fl_kexpr_any(value, is_any, o);
-  if ((real && is_free_sum(s)) || (any && (s->kind == FL_KS_ASSIGN || fl_kwrites(s))))
-    mark(o, s->var, part_of(o, s));
-  if (s->result >= 0 && (any || (s->kind == FL_KS_ATOMIC && o->any[s->var])))
-    mark(o, s->result, ALL);
-  if (any && s->kind == FL_KS_ATOMIC && s->mode > FL_KM_FREE) o->free[s->var] = 1;
-  return 1;
+  const int is = value && fl_kexpr_any(value, is_any, o);
+  if (is && s->kind == FL_KS_ATOMIC && s->mode > FL_KM_FREE) o->free[s->var] = 1;
+  if (s->result >= 0)
+    any[s->result] = is || (s->kind == FL_KS_ATOMIC && any[s->var]) ? ALL : 0;
+  if (s->kind == FL_KS_ASSIGN) any[s->var] = is ? ALL : 0;
+  else if ((real && is_free_sum(s)) || (is && fl_kwrites(s))) any[s->var] |= (uint8_t)part_of(o, s);
+}
+
+/* Adds 'more' to 'any'; was there something new? */
+static int add(const orders *o, uint8_t *any, const uint8_t *more) {
+  int changed = 0;
+  for (int v = 0; v < o->f->n_vars; v++) {
+    changed |= (any[v] | more[v]) != any[v];
+    any[v] |= more[v];
+  }
+  return changed;
+}
+
+static void walk(orders *o, fl_kblock b, uint8_t *any, int depth);
+
+static void walk_parts(orders *o, const fl_kstmt *s, uint8_t *any, int depth) {
+  const size_t n = (size_t)o->f->n_vars + 1;
+  uint8_t **way = o->room[depth];
+  for (int i = 0; i < 2; i++)
+    if (!way[i] && !(way[i] = fl_karena_new(o->a, n))) return;
+  if (s->kind == FL_KS_LOOP) {
+    do {
+      memcpy(way[0], any, n);
+      walk(o, s->body, way[0], depth + 1);
+      walk(o, s->other, way[0], depth + 1);
+    } while (add(o, any, way[0]) && o->left > 0 && !o->a->failed);
+    return;
+  }
+  memcpy(way[0], any, n);
+  memcpy(way[1], any, n);
+  walk(o, s->body, way[0], depth + 1);
+  walk(o, s->other, way[1], depth + 1);
+  memcpy(any, way[0], n);
+  add(o, any, way[1]);
+}
+
+/* Goes through b; before and after it 'any' is what is known there. */
+static void walk(orders *o, fl_kblock b, uint8_t *any, int depth) {
+  if (depth > FL_K_MAX_NEST) o->left = -1;
+  for (const fl_kstmt *s = b.first; s && --o->left > 0; s = s->next)
+    if (s->body.first || s->other.first) walk_parts(o, s, any, depth);
+    else pass(o, any, s);
 }
 
 static int set_free(void *arg, fl_kstmt *s) {
@@ -74,13 +113,13 @@ int32_t fl_kad_beyond(const fl_kad_state *d) {
 
 void fl_kad_free_orders(fl_kad_state *d) {
   const size_t n = (size_t)d->f->n_vars + 1;
-  orders o = { .f = d->f, .any = fl_karena_new(d->a, n), .free = fl_karena_new(d->a, n),
-               .beyond = fl_kad_beyond(d) };
-  const fl_kvisitor look = { see, NULL, &o }, free = { set_free, NULL, &o };
-  if (!d->r->deterministic || !o.any || !o.free) return;
-  do {
-    o.changed = 0;
-    fl_kwalk_block(&look, d->f->body);
-  } while (o.changed);
-  fl_kwalk_block(&free, d->f->body);
+  orders *o = fl_karena_new(d->a, sizeof *o);
+  uint8_t *any = fl_karena_new(d->a, n);
+  if (!d->r->deterministic || !o || !any) return;
+  *o = (orders){ .a = d->a, .f = d->f, .beyond = fl_kad_beyond(d), .free = fl_karena_new(d->a, n) };
+  const fl_kvisitor free = { set_free, NULL, o };
+  if (!o->free) return;
+  o->left = 1000 + 100 * (int64_t)fl_kblock_length(d->f->body);
+  walk(o, d->f->body, any, 0);
+  if (o->left > 0 && !d->a->failed) fl_kwalk_block(&free, d->f->body);
 }

@@ -119,7 +119,7 @@ static void put_atomic(fl_kwriter *w, const fl_kstmt *s) {
                    as_u64 ? "(long long)" : "");
   }
   if (fl_kt_is_half(type)) fl_text_printf(w->t, "fl_atomic_%s(&", fl_kput_half(type));
-  else if (w->saved && s->mode > FL_KM_WARP)
+  else if (w->saved == 2 && s->mode > FL_KM_WARP)
     fl_text_printf(w->t, "fl_ordered_%sadd(&", s->mode == FL_KM_BLOCK ? "block_" : "");
   else if (s->mode == FL_KM_BLOCK && !w->check) fl_text_puts(w->t, "fl_block_add(&");
   else if (s->mode == FL_KM_WARP && !w->check) fl_text_puts(w->t, "fl_warp_add(&");
@@ -579,6 +579,6 @@ void fl_ktext_checked(fl_text *t, const fl_kfunc *f, unsigned checks) {
   fl_kcheck_close(&c, t->mem);
 }
 
-void fl_ktext_saved(fl_text *t, const fl_kfunc *f) {
-  put_kernel(t, f, (fl_kwriter){ .saved = 1 });
+void fl_ktext_saved(fl_text *t, const fl_kfunc *f, int exact) {
+  put_kernel(t, f, (fl_kwriter){ .saved = exact ? 2 : 1 });
 }

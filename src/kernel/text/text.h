@@ -34,8 +34,8 @@ typedef struct fl_ktext_form {
 void fl_ktext_as(fl_text *t, const fl_kfunc *f, const fl_ktext_form *form);
 /* Writes a #line directive. */
 void fl_ktext_line(fl_text *t, const char *file, int line);
-/* fl_ktext_kernel in a form that front/ can read again: exact sums are calls of fl_ordered_add and
-** fl_ordered_block_add. */
-void fl_ktext_saved(fl_text *t, const fl_kfunc *f);
+/* fl_ktext_kernel in a form that front/ can read again: sums that lanes make together are calls of
+** fl_warp_add; with 'exact', exact sums are calls of fl_ordered_add and fl_ordered_block_add. */
+void fl_ktext_saved(fl_text *t, const fl_kfunc *f, int exact);
 void fl_ktext_expr(fl_text *t, const fl_kfunc *f, const fl_kexpr *x);
 #endif

@@ -17,7 +17,7 @@ typedef struct fl_kwriter {
   const char *file;              /* the script's file, and the line at which the source begins: each
                                  ** statement then gets a #line; NULL: none does */
   int first;
-  uint8_t saved;                 /* the text is read again later: exact sums are calls of
+  uint8_t saved;                 /* 1: the text is read again later; 2: and exact sums are calls of
                                  ** fl_ordered_add */
   int line, asserts;             /* line of the statement; number of asserts so far */
 } fl_kwriter;
