@@ -88,7 +88,7 @@ const fl_kstmt *fl_kput_joined(fl_kwriter *w, const fl_kstmt *s) {
   }
   if (s->held) fl_text_printf(w->t, " }; fl_warp_adds<true>(fl_p, fl_v, fl_h%d); }\n", s->held);
   else
-    fl_text_printf(w->t, " }; fl_held<%s> fl_h; fl_warp_adds<false>(fl_p, fl_v, fl_h); }\n",
+    fl_text_printf(w->t, " }; fl_held<%s> fl_h = {}; fl_warp_adds<false>(fl_p, fl_v, fl_h); }\n",
                    fl_kput_value_type(s->x[1]->type));
   return last;
 }

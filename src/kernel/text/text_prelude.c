@@ -112,7 +112,8 @@ static const char ordered[] =
 ** same p[0], so all the same p, they are summed first. If all 32 lanes are there, by halves: each
 ** lane gives its partner half of the sums it still has and takes the partner's part of the others,
 ** until each has one, then the lanes with the same sum add theirs. With HOLD one of these lanes
-** keeps the sum, each time another one, so that fl_warp_end adds 32 at once. Otherwise, of the lanes
+** keeps the sum, each time another one, so that fl_warp_end adds 32 at once; lanes that would choose
+** different ones (they are in different rounds of an outer loop) do not add this way. Otherwise, of the lanes
 ** that do not add 0, each first one takes the values of the next one, then each second one of those
 ** left, and so on.
 ** fl_warp_most: the greatest k of the lanes that are there. */
@@ -132,7 +133,8 @@ static const char warp[] =
   "  for (int k = 0; k < K; k++) any |= v[k] != 0;\n"
   "  const unsigned some = __ballot_sync(here, any);\n"
   "  if (!some) return;\n"
-  "  __match_all_sync(here, (unsigned long long)p[0], &same);\n"
+  "  const unsigned turn = HOLD ? h.n % each : 0;\n"
+  "  __match_all_sync(here, (unsigned long long)p[0] * 32 + turn, &same);\n"
   "  if (same && here == ~0u && __popc(some) > 4) {\n"
   "    int at[K];\n"
   "    #pragma unroll\n"
@@ -149,7 +151,7 @@ static const char warp[] =
   "    }\n"
   "    #pragma unroll\n"
   "    for (int d = 16 / K; d > 0; d /= 2) v[0] += __shfl_xor_sync(~0u, v[0], d);\n"
-  "    const unsigned turn = HOLD ? h.n++ % each : 0;\n"
+  "    if (HOLD) h.n++;\n"
   "    if (lane % each == turn) { h.p = p[0] + at[0]; h.v = v[0]; }\n"
   "    if (!HOLD || turn == each - 1) fl_warp_end(h);\n"
   "    return;\n"
