@@ -109,13 +109,14 @@ static const char ordered[] =
   "}\n";
 
 /* fl_warp_adds: adds v[k] to *p[k], for K (1, 2, 4, 8) sums. If the lanes that are there have the
-** same p[0], so all the same p, they are summed first. If all 32 lanes are there, by halves: each
-** lane gives its partner half of the sums it still has and takes the partner's part of the others,
-** until each has one, then the lanes with the same sum add theirs. With HOLD one of these lanes
-** keeps the sum, each time another one, so that fl_warp_end adds 32 at once; lanes that would choose
-** different ones (they are in different rounds of an outer loop) do not add this way. Otherwise, of the lanes
-** that do not add 0, each first one takes the values of the next one, then each second one of those
-** left, and so on.
+** same p[0], and are at sums with the same distances, so have all the same p, they are summed first.
+** If all 32 lanes are there, by halves: each lane gives its partner half of the sums it still has
+** and takes the partner's part of the others, until each has one, then the lanes with the same sum
+** add theirs. With HOLD one of these lanes keeps the sum, each time another one, so that fl_warp_end
+** adds 32 at once; lanes that would choose different ones (in different rounds of an outer loop) do
+** not add so. Otherwise, of the lanes that do not add 0, each first one takes the values of the next
+** one, then each second one of those left, and so on.
+** A compiler may merge calls, hence the distances; those of one call are constants as a rule.
 ** fl_warp_most: the greatest k of the lanes that are there. */
 static const char warp[] =
   "template <class T> struct fl_held { T *p, v; unsigned n; };\n"
@@ -127,18 +128,21 @@ static const char warp[] =
   " fl_held<T> &h) {\n"
   "  const unsigned n = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;\n"
   "  const unsigned lane = n % 32, each = 32 / K, here = __activemask();\n"
+  "  const unsigned turn = HOLD ? h.n % each : 0;\n"
+  "  unsigned apart = 0;\n"
   "  bool any = false;\n"
-  "  int same;\n"
+  "  int same, at[K];\n"
   "  #pragma unroll\n"
-  "  for (int k = 0; k < K; k++) any |= v[k] != 0;\n"
+  "  for (int k = 0; k < K; k++) {\n"
+  "    any |= v[k] != 0;\n"
+  "    at[k] = (int)(p[k] - p[0]);\n"
+  "    apart = (apart + at[k]) * 0x9E3779B1u;\n"
+  "  }\n"
   "  const unsigned some = __ballot_sync(here, any);\n"
   "  if (!some) return;\n"
-  "  const unsigned turn = HOLD ? h.n % each : 0;\n"
-  "  __match_all_sync(here, (unsigned long long)p[0] * 32 + turn, &same);\n"
+  "  __match_all_sync(here, (unsigned long long)p[0] * 32 + turn +"
+  " ((unsigned long long)apart << 40), &same);\n"
   "  if (same && here == ~0u && __popc(some) > 4) {\n"
-  "    int at[K];\n"
-  "    #pragma unroll\n"
-  "    for (int k = 0; k < K; k++) at[k] = (int)(p[k] - p[0]);\n"
   "    #pragma unroll\n"
   "    for (int m = K / 2, d = 16; m > 0; m /= 2, d /= 2) {\n"
   "      #pragma unroll\n"
