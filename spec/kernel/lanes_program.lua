@@ -4,8 +4,12 @@
 --
 -- Each piece of a program is its text with a function of e, the state of one thread: e.at: its
 -- integers; e.f: its numbers, nodes of a tape; e.array: arrays of nodes, those in shared memory
--- belong to its block. program(seed) makes one; gradients(q, c) is its oracle for the launch c.
+-- belong to its block. program(seed) makes one; lanes_run.lua runs it.
+local tape = dofile "spec/kernel/lanes_tape.lua"
+local value, plus, times, scaled = tape.value, tape.plus, tape.times, tape.scaled
 local state
+
+local function start(seed) state = seed end
 
 local function pick(n)
   state = state * 6364136223846793005 + 1442695040888963407
@@ -15,36 +19,7 @@ end
 local function chance(n) return pick(n) == 0 end
 local function one_of(list) return list[1 + pick(#list)] end
 
--- ---- the tape: node k has a value and up to two parents, each with a derivative ------------------
-
-local value, left, d_left, right, d_right, nodes = {}, {}, {}, {}, {}, 0
-local MOST_NODES <const> = 120000
-
-local function node(v, a, da, b, db)
-  if nodes >= MOST_NODES then error("too large", 0) end
-  nodes = nodes + 1
-  value[nodes], left[nodes], d_left[nodes], right[nodes], d_right[nodes] = v, a, da, b, db
-  return nodes
-end
-
-local function leaf(v) return node(v, 0, 0, 0, 0) end
-local function plus(a, b, sign) return node(value[a] + sign * value[b], a, 1, b, sign) end
-local function times(a, b) return node(value[a] * value[b], a, value[b], b, value[a]) end
-local function scaled(a, c) return node(value[a] * c, a, c, 0, 0) end
-
---- The adjoint of each node, and the sum of the sizes of what was added to it. seeds: by node.
-local function adjoints(seeds)
-  local adj, size = {}, {}
-  for k = 0, nodes do adj[k], size[k] = seeds[k] or 0, math.abs(seeds[k] or 0) end
-  for k = nodes, 1, -1 do
-    local a, b, da, db = left[k], right[k], d_left[k], d_right[k]
-    adj[a], size[a] = adj[a] + da * adj[k], size[a] + math.abs(da) * size[k]
-    adj[b], size[b] = adj[b] + db * adj[k], size[b] + math.abs(db) * size[k]
-  end
-  return adj, size
-end
-
--- ---- integers: { text, of, max, lane }: at least 0 and at most max; lane: it comes from the thread's number
+-- ---- integers: each is at least 0, and at most a number that is known ---------------------------
 
 local N_MAX <const>, M_MAX <const>, Q_MAX <const> = 4, 6, 12
 
@@ -102,8 +77,8 @@ local bases <const> = {
   end,
   function(q)
     local v, of = integer(q)
-    return function() return ("at[%s & 7]"):format(v) end, function(e) return e.index[of(e) & 7] end,
-      7
+    return function() return ("at[%s & 7]"):format(v) end,
+      function(e) return e.index[of(e) & 7] end, 7
   end,
 }
 
@@ -118,7 +93,7 @@ local function shifted(text, of, max, k)
   return t, function(e) return of(e) + k end, max + k
 end
 
--- ---- numbers --------------------------------------------------------------------------------------
+-- ---- numbers ------------------------------------------------------------------------------------
 
 --- The element of an array at an index whose text, value and greatest value follow.
 local function element(q, array, at, of, max)
@@ -176,7 +151,7 @@ end
 
 local function how_many() return one_of { 1, 1, 1, 2, 2, 3, 4, 4, 5, 6, 7, 8, 9, 12 } end
 
--- ---- statements -----------------------------------------------------------------------------------
+-- ---- statements ---------------------------------------------------------------------------------
 
 local statement
 
@@ -234,13 +209,14 @@ local function bound(q)
     { ("1 + i %% %d"):format(c), function(e) return 1 + e.at.i % c end, c },
     { ("i %% %d"):format(c + 1), function(e) return e.at.i % (c + 1) end, c },
     { "count[i]", function(e) return e.count end, 5 },
-    { ("(x[i] > 0 ? %d : 1)"):format(c), function(e) return value[e.f["x[i]"]] > 0 and c or 1 end, c },
+    { ("(x[i] > 0 ? %d : 1)"):format(c),
+      function(e) return value[e.f["x[i]"]] > 0 and c or 1 end, c },
   }
   if max < 6 then list[#list + 1] = { v .. " + 1", function(e) return of(e) + 1 end, max + 1 } end
   return table.unpack(one_of(list))
 end
 
---- for (type name = first; name < to; name += by), or the other direction; the function runs 'body'.
+--- for (type name = first; name < to; name += by), or downwards; the function runs 'body'.
 local function counted(name, kind, b, of_b)
   local by <const> = chance(5) and 2 or 1
   local type <const> = chance(6) and "long long" or chance(8) and "unsigned" or "int"
@@ -395,11 +371,13 @@ local kinds <const> = { sum, sum, sum, carried, carried, private, private, numbe
 function statement(q)
   local make = one_of(kinds)
   q.room = q.room - 1
-  if make == loop and q.loops > 2 or q.depth > 5 or q.room < 0 then make = one_of { sum, carried } end
+  if make == loop and q.loops > 2 or q.depth > 5 or q.room < 0 then
+    make = one_of { sum, carried }
+  end
   return make(q)
 end
 
--- ---- kernels --------------------------------------------------------------------------------------
+-- ---- kernels ------------------------------------------------------------------------------------
 
 --- One thread changes an array in shared memory, an element from those before it.
 local function alone(q)
@@ -426,6 +404,13 @@ __global__ void k(const T *x, const T *u, const T *w, const T *v, const int *at,
   const int threads = blockDim.x * blockDim.y, t = threadIdx.y * blockDim.x + threadIdx.x;
   const int i = blockIdx.x * threads + t;
 ]]
+local START <const> = [[
+  const T s0 = x[i];
+  T s = 0, z = s0, p[3] = { s0, 1, 0 };
+  int q0 = 0, q1 = 1;
+]]
+local LOOP <const> = "  for (int r = 0; r < 2; ++r) {\n"
+local STOP <const> = "\n  }\n  y[i] = s + z - p[0] + p[1] * s0 + p[2];\n}"
 
 --- Declares and loads the arrays in shared memory: element e is u[e + from[name] + r].
 local function tiles(q)
@@ -437,7 +422,8 @@ local function tiles(q)
     declared[k] = q.dynamic and ("T *%s = shared + %d;"):format(name, all)
       or ("__shared__ T %s[%d];"):format(name, n)
     all = all + n
-    loads[k] = ("    for (int e = t; e < %d; e += threads) %s[e] = u[e + %d + r];"):format(n, name, k)
+    loads[k] = ("    for (int e = t; e < %d; e += threads) %s[e] = u[e + %d + r];"):format(n, name,
+      k)
     q.length.u = math.max(q.length.u or 1, n + k + q.rounds)
   end
   if q.dynamic then table.insert(declared, 1, "extern __shared__ T shared[];") end
@@ -448,8 +434,9 @@ end
 local function program(seed)
   state = seed * 1000003
   for _ = 1, 4 do pick(2) end
-  local q = { type = one_of { "float", "double" }, dynamic = chance(4), rounds = chance(4) and 2 or 1,
-    tiles = {}, arrays = { "w" }, ints = {}, numbers = { "x[i]", "z", "s0" }, max_of = {},
+  local q = { type = one_of { "float", "double" }, dynamic = chance(4),
+    rounds = chance(4) and 2 or 1, tiles = {}, arrays = { "w" }, ints = {},
+    numbers = { "x[i]", "z", "s0" }, max_of = {},
     length = {}, names = 0, depth = 0, loops = 0,
     room = one_of { 3, 5, 8, 12, 16 }, exact = chance(2), seed = seed }
   if chance(2) then q.arrays[2] = "v" end
@@ -470,160 +457,11 @@ local function program(seed)
   if #q.tiles > 0 and chance(2) then solo, of_solo = alone(q) end
   q.body, q.solo = function(e) of(e) of_last(e) end, of_solo
   q.text = table.concat { (HEAD:gsub("%f[%w]T%f[%W]", q.type)), "  typedef ", q.type, " T;\n",
-    declared, "  const T s0 = x[i];\n  T s = 0, z = s0, p[3] = { s0, 1, 0 };\n  int q0 = 0, q1 = 1;\n",
-    q.rounds == 1 and "  {\n    const int r = 0;\n" or "  for (int r = 0; r < 2; ++r) {\n", loads, "    __syncthreads();\n", solo,
-    q.early and ("\n    if (%s) return;"):format(q.early) or "", "\n", body, "\n", last,
-    q.rounds > 1 and "\n    __syncthreads();" or "", "\n  }\n  y[i] = s + z - p[0] + p[1] * s0 + p[2];\n}" }
+    declared, START, q.rounds == 1 and "  {\n    const int r = 0;\n" or LOOP, loads,
+    "    __syncthreads();\n", solo, q.early and ("\n    if (%s) return;"):format(q.early) or "",
+    "\n", body, "\n", last, q.rounds > 1 and "\n    __syncthreads();" or "", STOP }
   return q
 end
 
--- ---- launches and their gradients -----------------------------------------------------------------
-
-local THREADS <const> = 192          -- elements of x and y; the launches use less
-local NAMES <const> = { "x", "u", "w", "v" }
-local shapes <const> = { { 1 }, { 2 }, { 3 }, { 5 }, { 31 }, { 32 }, { 32 }, { 32 }, { 33 }, { 40 },
-  { 64 }, { 96 }, { 4, 3 }, { 8, 4 }, { 16, 2 }, { 16, 3 }, { 7, 5 }, { 32, 2 } }
-
-local function values(n, list)
-  local all = {}
-  for k = 0, n - 1 do all[k] = one_of(list) end
-  return all
-end
-
---- A launch of the program q: its block and grid, its data.
-local function launch(q, number)
-  state = q.seed * 1000033 + number
-  for _ = 1, 4 do pick(2) end
-  local small <const> = { -1, -0.5, 0, 0.5, 1, 1 }
-  local c = { block = one_of(shapes), grid = 1 + pick(2), n = pick(N_MAX + 1), m = pick(M_MAX + 1) }
-  c.threads = c.block[1] * (c.block[2] or 1)
-  c.x = values(THREADS, one_of { { -1, 0, 1, 2 }, { -1, 0, 0, 0, 0, 0, 2 }, { 1, 2 } })
-  for _, name in ipairs { "u", "w", "v" } do c[name] = values(q.length[name] or 1, small) end
-  c.index = values(8, { 0, 1, 2, 3, 4, 5, 6, 7 })
-  c.count = values(THREADS, one_of { { 0, 1, 2, 3, 4, 5 }, { 1, 1, 1, 5 }, { 3 } })
-  c.dy = values(THREADS, one_of { { -1, 1, 2 }, { 0, 0, 0, 0, 1 }, { 1 } })
-  return c
-end
-
-local early <const> = {
-  ["i % 5 == 3"] = function(e) return e.at.i % 5 == 3 end,
-  ["x[i] > 1"] = function(e) return value[e.f["x[i]"]] > 1 end,
-  ["t > 20"] = function(e) return e.at.t > 20 end,
-}
-
-local function thread(c, leaves, b, t)
-  local i <const> = b * c.threads + t
-  local x <const>, zero <const> = leaves.x[i], leaf(0)
-  return { at = { i = i, t = t, n = c.n, m = c.m, q0 = 0, q1 = 1 }, count = c.count[i], index = c.index,
-    f = { ["x[i]"] = x, s0 = x, z = x, s = zero }, p = { [0] = x, leaf(1), zero } }
-end
-
-local function run_block(q, c, leaves, b, seeds)
-  local all, array = {}, { w = leaves.w, v = leaves.v }
-  for t = 0, c.threads - 1 do all[t] = thread(c, leaves, b, t) end
-  for r = 0, q.rounds - 1 do
-    for _, name in ipairs(q.tiles) do
-      array[name] = {}
-      for k = 0, q.length[name] - 1 do array[name][k] = leaves.u[k + q.from[name] + r] end
-    end
-    for t = 0, c.threads - 1 do
-      local e = all[t]
-      e.array, e.at.r = array, r
-      if t == 0 then q.solo(e) end
-      e.left = q.early and early[q.early](e)
-      if not e.left then q.body(e) end
-    end
-  end
-  for t = 0, c.threads - 1 do
-    local e = all[t]
-    local y = plus(plus(plus(e.f.s, e.f.z, 1), e.p[0], -1), times(e.p[1], e.f.s0), 1)
-    if not e.left then
-      y = plus(y, e.p[2], 1)
-      seeds[y], c.y[e.at.i], c.size_of_y[e.at.i] = c.dy[e.at.i], value[y], math.abs(value[y])
-    end
-  end
-end
-
---- The gradients of the arrays x, u, w and v, and the sum of the sizes of what each consists of:
---- { x = { [0] = … } … }; nil: the launch is too large. c.y gets the values.
-local function gradients(q, c)
-  local leaves, seeds = {}, {}
-  nodes, c.y, c.size_of_y = 0, {}, {}
-  for _, name in ipairs(NAMES) do
-    leaves[name] = {}
-    for k = 0, #c[name] do leaves[name][k] = leaf(c[name][k]) end
-  end
-  for b = 0, c.grid - 1 do
-    local ok, why = pcall(run_block, q, c, leaves, b, seeds)
-    if not ok and why == "too large" then return nil end
-    if not ok then error(why, 0) end
-  end
-  local adj, size = adjoints(seeds)
-  local out, sizes = {}, {}
-  for name, list in pairs(leaves) do
-    out[name], sizes[name] = {}, {}
-    for k, at in pairs(list) do out[name][k], sizes[name][k] = adj[at], size[at] end
-  end
-  return out, sizes
-end
-
--- ---- comparison -----------------------------------------------------------------------------------
-
-local function tensor(flame, list, dtype)
-  local all = {}
-  for k = 0, #list do all[k + 1] = list[k] end
-  return flame.tensor(all, { dtype = dtype })
-end
-
---- The first element of 'got' that is not near 'want', by what it consists of (sizes); nil: none.
-local function far(name, want, got, sizes, tolerance)
-  for k, v in pairs(want) do
-    local is <const> = got and got[k + 1] or 0
-    if not (math.abs(is - v) <= tolerance * (1 + sizes[k])) then
-      return ("%s[%d]: %.12g, need %.12g"):format(name, k, is, v)
-    end
-  end
-end
-
---- Compares the launch 'number' of the kernel k of program q, also its values if 'valued'. Returns a
---- message, or nil and whether it was compared.
-local function compare(flame, q, k, number, valued)
-  local c <const>, dtype = launch(q, number), q.type == "double" and "f64" or "f32"
-  local tolerance <const> = dtype == "f64" and 1e-12 or 1e-5
-  local want, sizes = gradients(q, c)
-  if not want then return nil, false end
-  local t = {}
-  for _, name in ipairs(NAMES) do t[name] = tensor(flame, c[name], dtype):requires_grad_() end
-  local y = k:with { block = c.block, grid = { c.grid } } (t.x, t.u, t.w, t.v,
-    tensor(flame, c.index, "i32"), tensor(flame, c.count, "i32"), c.n, c.m)
-  local wrong = valued and far("y", c.y, y:totable(), c.size_of_y, tolerance)
-  y:backward(tensor(flame, c.dy, dtype))
-  for _, name in ipairs(NAMES) do
-    local g = t[name].grad
-    wrong = wrong or far(name, want[name], g and g:totable(), sizes[name], tolerance)
-  end
-  return wrong and ("program %d, launch %d (blocks of %s, n = %d, m = %d): gradient of %s"):format(
-    q.seed, number, table.concat(c.block, " x "), c.n, c.m, wrong), true
-end
-
---- Runs programs from seed 'first' on, each with some launches, on the default device. Returns the
---- number of comparisons, or nil and a message with the program's text.
-local function run(flame, first, count, launches, valued)
-  local n = 0
-  for seed = first, first + count - 1 do
-    local q = program(seed)
-    flame.deterministic(q.exact)
-    local k = flame.kernel { source = q.text, shape = { THREADS }, shared = q.bytes, block = 1,
-      grid = 1 }
-    for number = 1, launches do
-      local ok, wrong, done = pcall(compare, flame, q, k, number, valued)
-      if not ok or wrong then
-        return nil, ("%s\n%s"):format(ok and wrong or ("program %d: %s"):format(seed, wrong), q.text)
-      end
-      n = n + (done and 1 or 0)
-    end
-  end
-  return n
-end
-
-return { program = program, run = run }
+return { program = program, start = start, pick = pick, one_of = one_of, tape = tape,
+  N_MAX = N_MAX, M_MAX = M_MAX }

@@ -1,9 +1,9 @@
 --- Gradients of random kernels in which many threads read the same elements in loops
--- (spec/kernel/lanes_program.lua), on the CPU and on the fake GPU: with all lanes of a warp together,
--- and with seeds, which order threads at random and let lanes of a warp diverge.
+-- (spec/kernel/lanes_program.lua), on the CPU and on the fake GPU: with all lanes of a warp
+-- together, and with seeds, which order threads at random and let lanes of a warp diverge.
 -- Other programs: LANES_SEED=1000 LANES_COUNT=500.
 local flame = require "flame"
-local programs = dofile "spec/kernel/lanes_program.lua"
+local programs = dofile "spec/kernel/lanes_run.lua"
 local machine = dofile "spec/support/machine.lua"
 local has_gxx = os.execute "g++ --version >/dev/null 2>&1"
 local first = math.tointeger(os.getenv "LANES_SEED" or 1)
@@ -19,7 +19,7 @@ describe("a kernel whose threads read the same elements", function()
   local function run(seed, more)
     return machine.run(folder, ([[
 local flame = require "flame"
-print(dofile("spec/kernel/lanes_program.lua").run(flame, %d, %d, %d))]]):format(first, count,
+print(dofile("spec/kernel/lanes_run.lua").run(flame, %d, %d, %d))]]):format(first, count,
       LAUNCHES), ("FAKE_CUDA=\"computes=1 seed=%d\" FLAME_CACHE_DIR=%s/cache TMPDIR=%s %s"):format(
       seed, folder, folder, more or ""))
   end
