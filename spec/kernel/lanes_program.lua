@@ -217,9 +217,9 @@ local function bound(q)
 end
 
 --- for (type name = first; name < to; name += by), or downwards; the function runs 'body'.
-local function counted(name, kind, b, of_b)
+local function counted(q, name, kind, b, of_b)
   local by <const> = chance(5) and 2 or 1
-  local type <const> = chance(6) and "long long" or chance(8) and "unsigned" or "int"
+  local type <const> = chance(6) and one_of { "long long", "unsigned", "int" } or q.integer
   local step = by == 2 and name .. " += 2" or "++" .. name
   local function up(from)
     return function(e, body)
@@ -251,7 +251,7 @@ end
 local function loop(q)
   local b, of_b, max = bound(q)
   local name <const> = new_name(q, "j")
-  local head, run = counted(name, pick(7), b, of_b)
+  local head, run = counted(q, name, pick(7), b, of_b)
   local ints <const>, jumps <const> = #q.ints, q.jumps
   q.loops, q.jumps = q.loops + 1, chance(4)
   q.depth = q.depth + 1
@@ -306,7 +306,7 @@ end
 local function moving(q)
   local a, of, max = integer(q)
   local name <const> = new_name(q, "l")
-  local text, acts = { ("int %s = (int)%s;"):format(name, a) },
+  local text, acts = { ("I %s = (I)%s;"):format(name, a) },
     { function(e) e.at[name] = of(e) end }
   local v = new_integer(q, name, max)
   for _ = 1, 1 + pick(4) do
@@ -323,7 +323,7 @@ local function moving(q)
       acts[#acts + 1] = function(e) e.at[name] = most - e.at[name] end
     else
       local b, of_b, max_b = integer(q)
-      text[#text + 1] = ("%s = (int)%s + %d;"):format(name, b, c)
+      text[#text + 1] = ("%s = (I)%s + %d;"):format(name, b, c)
       acts[#acts + 1] = function(e) e.at[name] = of_b(e) + c end
       v.max = math.max(v.max, max_b + c)
     end
@@ -339,9 +339,9 @@ local function assigned(q)
   local a, of, max = integer(q)
   local c <const> = pick(3)
   if max + c <= Q_MAX then
-    return ("%s = (int)%s + %d;"):format(to, a, c), function(e) e.at[to] = of(e) + c end
+    return ("%s = (I)%s + %d;"):format(to, a, c), function(e) e.at[to] = of(e) + c end
   end
-  return ("%s = (int)(%s + %d) %% %d;"):format(to, a, c, Q_MAX),
+  return ("%s = (I)(%s + %d) %% %d;"):format(to, a, c, Q_MAX),
     function(e) e.at[to] = (of(e) + c) % Q_MAX end
 end
 
@@ -407,9 +407,9 @@ __global__ void k(const T *x, const T *u, const T *w, const T *v, const int *at,
 local START <const> = [[
   const T s0 = x[i];
   T s = 0, z = s0, p[3] = { s0, 1, 0 };
-  int q0 = 0, q1 = 1;
+  I q0 = 0, q1 = 1;
 ]]
-local LOOP <const> = "  for (int r = 0; r < 2; ++r) {\n"
+local LOOP <const> = "  for (I r = 0; r < 2; ++r) {\n"
 local STOP <const> = "\n  }\n  y[i] = s + z - p[0] + p[1] * s0 + p[2];\n}"
 
 --- Declares and loads the arrays in shared memory: element e is u[e + from[name] + r].
@@ -438,7 +438,8 @@ local function program(seed)
     rounds = chance(4) and 2 or 1, tiles = {}, arrays = { "w" }, ints = {},
     numbers = { "x[i]", "z", "s0" }, max_of = {},
     length = {}, names = 0, depth = 0, loops = 0,
-    room = one_of { 3, 5, 8, 12, 16 }, exact = chance(2), seed = seed }
+    room = one_of { 3, 5, 8, 12, 16 }, exact = chance(2), seed = seed,
+    integer = one_of { "int", "long long" } }
   if chance(2) then q.arrays[2] = "v" end
   for k = 1, pick(6) do
     q.tiles[k] = "a" .. k
@@ -456,8 +457,9 @@ local function program(seed)
   local solo, of_solo = "", function() end
   if #q.tiles > 0 and chance(2) then solo, of_solo = alone(q) end
   q.body, q.solo = function(e) of(e) of_last(e) end, of_solo
-  q.text = table.concat { (HEAD:gsub("%f[%w]T%f[%W]", q.type)), "  typedef ", q.type, " T;\n",
-    declared, START, q.rounds == 1 and "  {\n    const int r = 0;\n" or LOOP, loads,
+  q.text = table.concat { (HEAD:gsub("%f[%w]T%f[%W]", q.type)),
+    ("  typedef %s T;\n  typedef %s I;\n"):format(q.type, q.integer),
+    declared, START, q.rounds == 1 and "  {\n    const I r = 0;\n" or LOOP, loads,
     "    __syncthreads();\n", solo, q.early and ("\n    if (%s) return;"):format(q.early) or "",
     "\n", body, "\n", last, q.rounds > 1 and "\n    __syncthreads();" or "", STOP }
   return q

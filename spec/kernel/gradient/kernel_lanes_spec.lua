@@ -41,4 +41,63 @@ print(dofile("spec/kernel/lanes_run.lua").run(flame, %d, %d, %d))]]):format(firs
       assert(said == compared .. "\n", said)
     end or function() pending "no g++" end)
   end
+
+  -- Lanes that leave the inner loop early meet the others, at the same element, in a later round of
+  -- the outer loop, and hold another number of sums.
+  local ROUNDS <const> = [[
+__global__ void k(const double *x, const double *w, double *y, int n) {
+  const int i = blockIdx.x * 32 + threadIdx.x;
+  double s = 0;
+  for (int o = 0; o < n; ++o)
+    for (int j = 0; j < 1 + i % 3; ++j) s += w[j / 2] * x[i];
+  y[i] = s;
+}]]
+  -- Its adjoint has joined sums in a loop that counts down.
+  local STATE <const> = [[
+__global__ void k(const double *x, const double *w, double *y, int n) {
+  __shared__ double tile[32];
+  const int i = blockIdx.x * 32 + threadIdx.x;
+  tile[threadIdx.x] = x[i];
+  __syncthreads();
+  double s = 0;
+  for (int j = 0; j < 1 + i % n; ++j)
+    s = s * w[j] + tile[2 * j] * x[i] - tile[2 * j + 1] + w[j + 1];
+  y[i] = s;
+}]]
+  local SCRIPT <const> = [[
+local flame = require "flame"
+local k = flame.kernel { block = 32, grid = 2, shape = { 64 }, source = [=[SOURCE]=] }
+local function f(x, w)
+  local a, b = x:detach():requires_grad_(), w:detach():requires_grad_()
+  local g = (k(a, b, 5) * 2):sum():gradients { a, b }
+  return { a = g[a], b = g[b] }
+end
+local function text(a, b)
+  return table.concat(a:cpu():totable(), " ") .. " " .. table.concat(b:cpu():totable(), " ")
+end
+local f64 = { dtype = "f64" }
+local x = ((flame.arange(64.0, f64):remainder(3) - 1) * 0.5):to "cpu"
+local w = (flame.arange(8.0, f64):remainder(3) * 0.5):to "cpu"
+for _, exact in ipairs { true, false } do
+  flame.deterministic(exact)
+  local want, u, v = f(x, w), x:to "cuda", w:to "cuda"
+  local got = f(u, v)
+  flame.export("FOLDER/program", f, { u, v })
+  local p <close> = flame.program "FOLDER/program"
+  want = text(want.a, want.b)
+  print(want == text(got.a, got.b), want == text(p(u, v)))
+end]]
+
+  for name, source in pairs { ["of different rounds of an outer loop"] = ROUNDS,
+    ["of a loop that carries a state"] = STATE } do
+    it("has the same bits on a GPU, also saved and loaded: lanes " .. name, has_gxx and function()
+      for seed = 0, 2 do
+        local script = SCRIPT:gsub("SOURCE", function() return source end):gsub("FOLDER", folder)
+        local said = machine.run(folder, script,
+          ("FAKE_CUDA=\"computes=1 seed=%d\" FLAME_CACHE_DIR=%s/cache TMPDIR=%s"):format(seed,
+            folder, folder))
+        assert.equal(("true\ttrue\n"):rep(2), said)
+      end
+    end or function() pending "no g++" end)
+  end
 end)

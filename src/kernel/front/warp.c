@@ -63,7 +63,9 @@ static fl_kexpr *atomic_at(fl_front *p, const fl_ktok *t, int op, int sum, fl_cv
     x[i] = fl_val_convert(p, fl_val_scalar(p, given[i], t->line), type);
   if (p->failed || ++p->nodes > FL_K_MAX_NODES) return NULL;
   const int result = unused ? -1 : fl_front_temp(p, type, t->line);
-  fl_kstmt *s = fl_kstmt_atomic(p->f, p->b, op, sum < 0 ? FL_KM_FREE : sum, var, index,
+  const int plain = sum == FL_KM_WARP && (!unused || type != p->f->vars[var].type ||
+                                          (type != FL_KT_F32 && type != FL_KT_F64));
+  fl_kstmt *s = fl_kstmt_atomic(p->f, p->b, op, sum < 0 || plain ? FL_KM_FREE : sum, var, index,
                                 x[1] ? x[1] : x[0], result);
   if (!s) return NULL;
   s->line = t->line;
