@@ -74,7 +74,7 @@ int fl_kad_steady(const fl_kad_state *d, const fl_kexpr *x) {
 /* Can two threads access the same element by a and b, accesses of one array? (By each of them alone
 ** no two can.) */
 static int may_meet(const fl_kfact *a, const fl_kfact *b) {
-  if (fl_kfact_is_apart(a, b) || fl_kfact_is_one(a, b) || fl_kfact_is_one_row(a, b)) return 0;
+  if (fl_kfact_is_apart(a, b) || fl_kfact_is_one(a, b) || fl_kfact_is_one_strip(a, b)) return 0;
   const int64_t apart = a->shape.rest - b->shape.rest;
   return !fl_kfact_is_alike(a, b) || apart >= a->shape.mod || -apart >= a->shape.mod;
 }

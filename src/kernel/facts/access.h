@@ -75,20 +75,22 @@ int fl_kindex_owned(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *ind
 ** element that both reach accessed by one thread of the block (of the launch) only? */
 typedef struct fl_kaccess_at { const fl_kstmt *s; const fl_kexpr *index; } fl_kaccess_at;
 int fl_kindex_owned_by_one(const fl_kindices *k, const fl_kaccess_at *p, const fl_kaccess_at *q);
-/* The row of its thread that an index stays in: the index is m * u + e, where u is the index of the
-** thread in the launch, or of the thread or its block along one axis, m is positive and the same in
-** all threads, and 0 <= least <= e <= most < m. 'number' stands for m * u (0: there is no such
-** row), 'owned' is FL_KI_OWNED_… of u. So an element that two accesses with one number reach is of
-** one row, and is accessed by one thread of the block (of the launch) only.
+/* The strips of its thread that an index stays in: the index is core + v * unit, where the core is
+** a number in mixed radix (route.h: chain) whose digits determine the thread, and v is one digit
+** more: it has room between two digits of the core, or is the highest. 'number' stands for the core
+** and the unit (0: there are no more strips), and least <= v <= most. So an element that two
+** accesses with one number reach is accessed by one thread of the block (of the launch) only, with
+** one v.
 **   y[64 * i] = 0; for (j = 1; j < 64; j++) y[64 * i + j] = y[64 * i + j - 1] + x[i];
-** 0 to 0, 1 to 63, and 0 to 63 of one row */
-typedef struct fl_krow { int32_t number; int owned; int64_t least, most; } fl_krow;
-fl_krow fl_kindex_row(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *index);
-/* The column of its thread, in an array of rows of n elements, that an index stays in: the index is
-** n * e + u, where n is a parameter and 0 <= u < n. 'number' stands for u and n; least and most are
-** e, or all integers if e is not a number.
-**   if (i < n) { y[i] = x[n + i]; y[n + i] = x[i]; }      0 and 1 of one column */
-fl_krow fl_kindex_column(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *index);
+** are of one row, 64 * i and the unit 1: v is 0, 1 to 63, and 0 to 63.
+**   if (i < n) { y[i] = x[n + i]; y[n + i] = x[i]; }
+** are of one column, i and the unit n: 0 and 1. x[i / s * 3 * s + i % s + k * s] with k < 3 is of
+** the strip with the unit s between the digits i % s and i / s.
+** needed: the FL_KI_OWNED_… that must hold; out: FL_KSTRIPS strips, all 0. */
+enum { FL_KSTRIPS = 4 };
+typedef struct fl_kstrip { int32_t number; int64_t least, most; } fl_kstrip;
+void fl_kindex_strips(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *index, int needed,
+                      fl_kstrip *out);
 /* An index written as core + rest, where core is a multiple of mod (mod 0: there is no core; mod 1,
 ** rest 0: nothing is known). Indices with the same number 'core' (not 0) have equal cores while no
 ** variable changes; with the same number 'alike' (not 0) their cores are one function of the thread

@@ -31,12 +31,9 @@ static void classify_index(classify *c, int var, int site, const fl_kexpr *index
   const fl_kindex class = fl_kindex_class(c->k, c->s, index);
   fact->class = (uint8_t)class;
   fact->shape = fl_kindex_shape(c->k, c->s, index);
-  const fl_krow row = fl_kindex_row(c->k, c->s, index);
-  const fl_krow column = fl_kindex_column(c->k, c->s, index);
-  if (row.owned & needed(c->x, var)) fact->row = row;
-  if (column.owned & needed(c->x, var)) fact->column = column;
+  fl_kindex_strips(c->k, c->s, index, needed(c->x, var), fact->strip);
   if (c->loop) fact->rounds = fl_kindex_rounds(c->k, c->s, index);
-  fact->own = class == FL_KI_INJECTIVE || fact->row.number || fact->column.number
+  fact->own = class == FL_KI_INJECTIVE || fact->strip->number
       || (c->loop && c->before && !fl_kreads_of(index, c->inside)
           && fl_kindex_class(c->k, c->before, index) == FL_KI_INJECTIVE);
 }
@@ -99,7 +96,7 @@ static int see_store(void *arg, fl_kstmt *s) {
 
 static void see_pair(stores *m, const fl_kstmt *s, const fl_kstmt *t) {
   const fl_kaccess_at p = {s, s->x[0]}, q = {t, t->x[0]};
-  if (fl_kfact_is_one_row(&m->x->at[s->site], &m->x->at[t->site])) return;   /* known already */
+  if (fl_kfact_is_one_strip(&m->x->at[s->site], &m->x->at[t->site])) return;   /* known already */
   if (s->var != t->var || !(fl_kindex_owned_by_one(m->k, &p, &q) & needed(m->x, s->var))) return;
   fl_kpair *one = fl_karena_new(m->a, sizeof *one);
   if (!one) return;
@@ -119,18 +116,25 @@ static void find_owners(fl_karena *a, fl_kfacts *x, const fl_kindices *k) {
 int fl_kfacts_are_paired(const fl_kfacts *x, int32_t site, int32_t other) {
   for (const fl_kpair *p = x ? x->pairs : NULL; p; p = p->next)
     if ((p->site == site && p->other == other) || (p->site == other && p->other == site)) return 1;
-  return fl_kfact_is_one_row(fl_kfact_of(x, site), fl_kfact_of(x, other));
+  return fl_kfact_is_one_strip(fl_kfact_of(x, site), fl_kfact_of(x, other));
 }
 
 /* ---- two accesses ----------------------------------------------------------------------- */
 
-static int are_parts_apart(const fl_krow *a, const fl_krow *b) {
-  return fl_krow_is_one(a, b) && (a->most < b->least || b->most < a->least);
+/* Is one strip of a one of b's as well (and, with 'apart', do they reach different v in it)? */
+static int share_strip(const fl_kfact *a, const fl_kfact *b, int apart) {
+  for (int i = 0; i < FL_KSTRIPS && a->strip[i].number; i++)
+    for (int j = 0; j < FL_KSTRIPS && b->strip[j].number; j++) {
+      const fl_kstrip *x = &a->strip[i], *y = &b->strip[j];
+      if (x->number == y->number && (!apart || x->most < y->least || y->most < x->least)) return 1;
+    }
+  return 0;
 }
 
+int fl_kfact_is_one_strip(const fl_kfact *a, const fl_kfact *b) { return share_strip(a, b, 0); }
+
 int fl_kfact_is_apart(const fl_kfact *a, const fl_kfact *b) {
-  if (are_parts_apart(&a->row, &b->row) || are_parts_apart(&a->column, &b->column))
-    return 1;
+  if (share_strip(a, b, 1)) return 1;
   const int64_t by = fl_kdivisor(a->shape.mod, b->shape.mod), apart = a->shape.rest - b->shape.rest;
   return by ? apart % by != 0 : apart != 0;
 }

@@ -25,8 +25,8 @@ typedef struct fl_kfact {
   ** element of the load, and of one in the loop's block before it that reaches the element of the
   ** first round; 0: none */
   int32_t next, first;
-  fl_krow row, column;       /* that the index stays in and that only one thread accesses (of the
-                             ** block, in shared memory); number 0: none is known */
+  fl_kstrip strip[FL_KSTRIPS];     /* that the index stays in and that only one thread accesses (of
+                             ** the block, in shared memory); number 0: no more are known */
 } fl_kfact;
 
 /* Two stores such that, if both write an element, one thread does both. */
@@ -62,14 +62,9 @@ int fl_kfact_is_apart(const fl_kfact *a, const fl_kfact *b);
 static inline int fl_kfact_is_one(const fl_kfact *a, const fl_kfact *b) {
   return a->shape.alike && a->shape.core == b->shape.core && a->shape.rest == b->shape.rest;
 }
-static inline int fl_krow_is_one(const fl_krow *a, const fl_krow *b) {
-  return a->number && a->number == b->number;
-}
-/* Do both stay in one row or one column of elements that only one thread accesses (of a block, in
-** shared memory)? */
-static inline int fl_kfact_is_one_row(const fl_kfact *a, const fl_kfact *b) {
-  return fl_krow_is_one(&a->row, &b->row) || fl_krow_is_one(&a->column, &b->column);
-}
+/* Do both stay in one strip of elements that only one thread accesses (of a block, in shared
+** memory)? */
+int fl_kfact_is_one_strip(const fl_kfact *a, const fl_kfact *b);
 /* Are the two indices the same function, except that equal counters may have different names? If
 ** so, and both indices differ between threads, both are numbers in mixed radix with the thread
 ** among the digits. An element then has the same digits in both, so the same thread. */

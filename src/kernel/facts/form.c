@@ -341,11 +341,11 @@ static fl_kpoly read_const(const fl_kexpr *x) {
   return p;
 }
 
-/* Has p a symbol that is not bounded by the launch? */
-static int varies(const fl_kpoly *p) {
-  for (int i = 0; i < p->n; i++)
-    for (int j = 0; j < p->t[i].n; j++) if (p->t[i].s[j] >= FL_KSYM_VAR) return 1;
-  return 0;
+/* Is symbol s, or each symbol of a quotient, bounded by the launch? */
+static int is_launched(const void *quotients, int32_t s) {
+  if (s < FL_KSYM_QUOTIENT || s >= FL_KSYM_UNKNOWN || !quotients) return s < FL_KSYM_VAR;
+  const fl_kquotient *q = &((const fl_kquotients *)quotients)->at[s - FL_KSYM_QUOTIENT];
+  return fl_kpoly_all(&q->a, is_launched, quotients) && fl_kterm_all(&q->m, is_launched, quotients);
 }
 
 /* Has the integer type 'to' all values of 'from'? */
@@ -377,7 +377,7 @@ static fl_kpoly read_exact(const fl_kreader *r, const fl_kexpr *x, int depth) {
     }
     default: return bad();
   }
-  if (!p.bad && varies(&p)) {
+  if (!p.bad && !fl_kpoly_all(&p, is_launched, r->quotients)) {
     p.wraps |= !fl_ktypes[x->type].is_signed && x->kind != FL_KX_VAR && x->kind != FL_KX_CAST;
     p.cut |= x->kind == FL_KX_CAST && !holds(x->type, x->x[0]->type);
   }

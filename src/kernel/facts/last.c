@@ -61,7 +61,7 @@ static int common(const fl_kplace *a, const fl_kplace *b) {
 /* Is each element that both access accessed by one thread alone? */
 static int have_one_thread(const last *l, const access *p, const access *q) {
   const fl_kfact *a = fl_kfact_of(l->x, p->site), *b = fl_kfact_of(l->x, q->site);
-  if (fl_kfact_is_one_row(a, b)) return 1;
+  if (fl_kfact_is_one_strip(a, b)) return 1;
   return a->class >= FL_KI_INJECTIVE && b->class >= FL_KI_INJECTIVE && fl_kfact_is_alike(a, b) &&
          a->shape.rest == b->shape.rest;
 }

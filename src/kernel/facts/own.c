@@ -189,7 +189,8 @@ static int32_t first_quotient(const search *w, const fl_kpoly *p) {
   return -1;
 }
 
-static int split_all(const search *w, fl_kpoly p, fl_kdigit *d, int *n) {
+int fl_kown_digits(const search *w, const fl_kpoly *sum, fl_kdigit *d, int *n) {
+  fl_kpoly p = *sum;
   int32_t s;
   *n = 0;
   while ((s = first_quotient(w, &p)) >= 0) {
@@ -211,11 +212,11 @@ static int split_all(const search *w, fl_kpoly p, fl_kdigit *d, int *n) {
 
 /* ---- conclusions ----------------------------------------------------------------------- */
 
-int fl_kown_is_nonzero(const search *w, const fl_kterm *t) {
-  for (int i = 0; i < t->n; i++)
-    if ((t->s[i] < FL_KSPECIAL_BDIM_X || t->s[i] > FL_KSPECIAL_GDIM_Z) &&
-        !fl_kroute_is_positive(&w->r, t->s[i])) return 0;
-  return t->c != 0;
+static void know_digits(search *w, const fl_kdigit *d, int n) {
+  for (int j = 0; j < n; j++) {
+    if (d[j].kind == FL_KDIGIT_REM) add_rest(w, d[j].unit, &d[j].low, &d[j].high);
+    else add_known(w, d[j].s);
+  }
 }
 
 /* The two threads that are compared agree in sum i: adds its digits to what is known (equal in both
@@ -223,14 +224,11 @@ int fl_kown_is_nonzero(const search *w, const fl_kterm *t) {
 static void use_sum(search *w, int i) {
   fl_kdigit d[FL_KPOLY_TERMS];
   int n;
-  if (w->used[i] || !split_all(w, w->sum[i], d, &n)) return;
-  if (n && !(n == 1 && fl_kown_is_nonzero(w, &d[0].stride)) && !fl_kroute_is_chain(&w->r, d, n))
-    return;
+  if (w->used[i] || !fl_kown_digits(w, &w->sum[i], d, &n)) return;
+  if (n && !(n == 1 && fl_kroute_is_nonzero(&w->r, &d[0].stride)) &&
+      !fl_kroute_is_chain(&w->r, d, n)) return;
   w->used[i] = 1;
-  for (int j = 0; j < n; j++) {
-    if (d[j].kind == FL_KDIGIT_REM) add_rest(w, d[j].unit, &d[j].low, &d[j].high);
-    else add_known(w, d[j].s);
-  }
+  know_digits(w, d, n);
 }
 
 /* Is b - a known, that is, equal in the two threads that are compared? */
@@ -348,12 +346,14 @@ static void know_launch(search *w, int in_block) {
     if ((w->r.k->geometry & flat[s]) || (s >= FL_KSPECIAL_BID_X && one)) add_known(w, s);
 }
 
-static int prove(search *w, int in_block, fl_klimits *used) {
+/* d: n digits that are known. */
+static int prove(search *w, int in_block, const fl_kdigit *d, int n, fl_klimits *used) {
   w->n_known = w->n_rests = 0;
   w->n_sums = w->n_given;
   memset(w->used, 0, sizeof w->used);
   w->r.used = used;
   know_launch(w, in_block);
+  know_digits(w, d, n);
   do {
     w->changed = 0;
     for (int i = 0; i < w->n_sums; i++) use_sum(w, i);
@@ -398,10 +398,10 @@ static void gather_sums(search *w, const fl_kexpr *index, fl_ksame same) {
 static int prove_given(search *w, int in_block) {
   const fl_kindices *k = w->r.k;
   const int bits = in_block ? FL_KI_OWNED_IN_BLOCK : FL_KI_OWNED_IN_BLOCK | FL_KI_OWNED_IN_GRID;
-  if (prove(w, in_block, NULL)) return bits;
+  if (prove(w, in_block, NULL, 0, NULL)) return bits;
   if (!k->launched) return 0;
   fl_klimits more = *k->used;
-  if (!prove(w, in_block, &more)) return 0;
+  if (!prove(w, in_block, NULL, 0, &more)) return 0;
   *k->used = more;
   return bits;
 }
@@ -415,14 +415,13 @@ int fl_kown_prove(search *w, const fl_kexpr *index, const fl_ksame step[2]) {
   return bits;
 }
 
-int fl_kown_prove_sum(search *w, const fl_kpoly *p, fl_klimits *used) {
-  w->n_sums = 0;
-  add_sum(w, p);
-  w->n_given = w->n_sums;
+int fl_kown_prove_digits(const search *w, const fl_kdigit *d, int n, fl_klimits *used) {
+  search u = { .r = w->r };
+  u.r.n = 0;
   for (int in_block = 0; in_block < 2; in_block++) {
     fl_klimits more = { 0 };
     if (used) more = *used;
-    if (!prove(w, in_block, used ? &more : NULL)) continue;
+    if (!prove(&u, in_block, d, n, used ? &more : NULL)) continue;
     if (used) *used = more;
     return in_block ? FL_KI_OWNED_IN_BLOCK : FL_KI_OWNED_IN_BLOCK | FL_KI_OWNED_IN_GRID;
   }
@@ -446,7 +445,7 @@ static int32_t loop_of(const search *w, int32_t s) {
     return -1;
   const fl_kdef *v = &w->r.k->defs->var[s - FL_KSYM_VAR];
   const fl_kpoly step = fl_kroute_step(&w->r, s - FL_KSYM_VAR);
-  const int moves = !step.bad && step.n == 1 && fl_kown_is_nonzero(w, &step.t[0]);
+  const int moves = !step.bad && step.n == 1 && fl_kroute_is_nonzero(&w->r, &step.t[0]);
   return moves || fl_kroute_counter(&w->r, s - FL_KSYM_VAR) != -2 ? v->step_loop : -1;
 }
 

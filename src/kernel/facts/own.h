@@ -20,13 +20,13 @@ typedef struct fl_kown_search {
   int changed;
 } fl_kown_search;
 
-/* Is t certainly not 0: a number times sizes of the launch and positive parameters? */
-int fl_kown_is_nonzero(const fl_kown_search *w, const fl_kterm *t);
 /* Returns FL_KI_OWNED_…. step[0], step[1]: which values are equal in the threads that are compared,
 ** for the proof in a grid and for that in a block. */
 int fl_kown_prove(fl_kown_search *w, const fl_kexpr *index, const fl_ksame step[2]);
-/* As fl_kown_prove, where the threads that are compared agree in the sum p and nothing else is
-** known. used: the limits that the proof adds to (NULL: it may use none); k->used stays as it
-** is. */
-int fl_kown_prove_sum(fl_kown_search *w, const fl_kpoly *p, fl_klimits *used);
+/* Writes the sum as digits; 0: it is none of digits. */
+int fl_kown_digits(const fl_kown_search *w, const fl_kpoly *sum, fl_kdigit *d, int *n);
+/* As fl_kown_prove, where the threads that are compared agree in n digits and nothing else is
+** known, no condition either. used: the limits that the proof adds to (NULL: it may use none);
+** k->used stays as it is. */
+int fl_kown_prove_digits(const fl_kown_search *w, const fl_kdigit *d, int n, fl_klimits *used);
 #endif

@@ -1,8 +1,12 @@
 /*
 ** One element accessed at two places. The proof of own.c for one place holds for both if both
 ** indices are the same function of the thread and of counters that begin and step alike, and if it
-** uses only conditions that hold at both. Two indices that stay in one row of a thread need not be
-** the same function: the row is the thread's.
+** uses only conditions that hold at both. Two indices that stay in one strip of a thread need not
+** be the same function: the strip is the thread's. In
+**   int q = i / s, r = i % s;   x[q * (3 * s) + r], x[q * (3 * s) + r + 2 * s]
+** the digits r (stride 1, below s) and q (stride 3 s) determine the thread. Between them is room
+** for one more digit v of stride s that is below 3: both indices are of the strip of unit s, with
+** v = 0 and 2.
 */
 #include "kernel/facts/own.h"
 
@@ -104,32 +108,43 @@ int fl_kindex_owned_by_one(const fl_kindices *k, const fl_kaccess_at *p, const f
   return fl_kown_prove(&a, p->index, any);
 }
 
-/* ---- rows ------------------------------------------------------------------------------- */
+/* ---- strips ----------------------------------------------------------------------------- */
 
-/* Is symbol s a size of the launch, or a parameter that nothing assigns? */
-static int is_fixed(const fl_kindices *k, int32_t s) {
-  return !fl_ksym_is_number(s) && is_no_counter(k->f, s) &&
-         (s < FL_KSYM_VAR || fl_kdef_is_given(k->defs, s - FL_KSYM_VAR));
+/* Is s an index of the thread, or made of one: a quotient, a counter that begins at one? */
+static int is_of_thread(const search *w, int32_t s) {
+  if (s < FL_KSYM_VAR) return fl_ksym_is_number(s);
+  if (s < FL_KSYM_QUOTIENT) return fl_kroute_counter(&w->r, s - FL_KSYM_VAR) >= 0;
+  const fl_kquotient *q = fl_kquotient_of(w->r.k, s);
+  for (int i = 0; i < q->a.n; i++)
+    for (int j = 0; j < q->a.t[i].n; j++)
+      if (is_of_thread(w, q->a.t[i].s[j])) return 1;
+  return 0;
 }
 
-/* Splits p into *head, the one term with an index of the thread or its block, *unit, and the rest,
-** which stays in p. The other factors of the head must be the same in all threads, always. */
-static int take_head(const search *w, fl_kpoly *p, fl_kterm *head, int32_t *unit) {
-  int found = 0;
-  *unit = -1;
-  for (int i = p->n - 1; i >= 0; i--) {
-    int numbers = 0, sizes = 1;
+/* Moves the terms of p with an index of the thread to *core. */
+static void take_core(const search *w, fl_kpoly *p, fl_kpoly *core) {
+  *core = (fl_kpoly){ 0 };
+  for (int i = p->n - 1; i >= 0; i--)
     for (int j = 0; j < p->t[i].n; j++) {
-      const int32_t s = p->t[i].s[j];
-      if (fl_ksym_is_number(s)) numbers++, *unit = s;
-      else sizes &= is_fixed(w->r.k, s);
+      if (!is_of_thread(w, p->t[i].s[j])) continue;
+      fl_kpoly_add(core, p->t[i]);
+      p->t[i] = p->t[--p->n];
+      break;
     }
-    if (!numbers) continue;
-    if (found++ || numbers > 1 || !sizes) return 0;
-    *head = p->t[i];
-    p->t[i] = p->t[--p->n];
+}
+
+/* Divides each term of p by the term 'by'; those that are no multiples of it are moved to *core.
+** Returns 0 if one of these is not the same in all threads, always. */
+static int divide_all(const fl_kindices *k, fl_kpoly *p, const fl_kterm *by, fl_kpoly *core) {
+  for (int i = p->n - 1; i >= 0; i--) {
+    int ok;
+    fl_kterm q = fl_kterm_ratio(&p->t[i], by, &ok);
+    if (ok && (p->t[i].c < 0) != (by->c < 0)) q.c = -q.c;
+    if (!ok && !fl_kterm_all(&p->t[i], fl_kpoly_is_uniform, k)) return 0;
+    if (!ok) fl_kpoly_add(core, p->t[i]);
+    p->t[i] = ok ? q : p->t[--p->n];
   }
-  return found;
+  return !p->bad;
 }
 
 static int is_constant(const fl_kpoly *p, int64_t *c) {
@@ -137,127 +152,104 @@ static int is_constant(const fl_kpoly *p, int64_t *c) {
   return !p->bad && (!p->n || (p->n == 1 && !p->t[0].n));
 }
 
-/* Is 0 <= e < m, for a number e, or the sum of a number and a symbol that is below a bound? */
-static int stays_in_row(const search *w, fl_kpoly e, const fl_kterm *m) {
+/* Sets the bounds of v: a number, or the sum of a number and a counter that begins at a number. */
+static void find_bounds(const search *w, fl_kpoly v, fl_kstrip *strip) {
   fl_kpoly first, step;
   int64_t from, by;
-  const int64_t c = fl_kpoly_take_constant(&e);
-  if (!e.n) return c >= 0 && c < m->c;
-  if (e.n > 1 || e.t[0].n != 1 || e.t[0].c != 1 || (c > 0 && (m->n || c >= m->c))) return 0;
-  const int32_t s = e.t[0].s[0];
-  if (c < -INT32_MAX || m->c > INT32_MAX) return 0;
-  const fl_kterm left = { m->c - c, 0, { 0 } };
-  if (!fl_kroute_stays_below(&w->r, s, m->n ? m : &left)) return 0;
-  return c >= 0 || (fl_kroute_counts(&w->r, s, &first, &step) && is_constant(&first, &from) &&
-                    is_constant(&step, &by) && by > 0 && from >= -c);
-}
-
-/* Sets the bounds of e, for which stays_in_row holds. */
-static void find_bounds(const search *w, fl_kpoly e, const fl_kterm *m, fl_krow *row) {
-  fl_kpoly first, step;
-  int64_t from, by;
-  const int64_t c = fl_kpoly_take_constant(&e);
-  row->least = e.n && c < 0 ? 0 : c;
-  row->most = !e.n ? c : m->n ? INT64_MAX : m->c - 1;
-  if (!e.n || !fl_kroute_counts(&w->r, e.t[0].s[0], &first, &step) || !is_constant(&first, &from) ||
+  const int64_t c = fl_kpoly_take_constant(&v);
+  strip->least = v.n ? INT64_MIN : c;
+  strip->most = v.n ? INT64_MAX : c;
+  if (v.n != 1 || v.t[0].n != 1 || v.t[0].c != 1 || c < -INT32_MAX || c > INT32_MAX ||
+      !fl_kroute_counts(&w->r, v.t[0].s[0], &first, &step) || !is_constant(&first, &from) ||
       !is_constant(&step, &by) || from < -INT32_MAX || from > INT32_MAX) return;
-  if (by > 0 && c + from > row->least) row->least = c + from;
-  if (by < 0 && c + from < row->most) row->most = c + from;
+  if (by > 0) strip->least = c + from;
+  if (by < 0) strip->most = c + from;
 }
 
-/* Proves that index 'unit' of the thread determines the thread; 'key' stands for the row or column.
-** Sets row->owned and row->number. */
-static int own_by(const search *w, int32_t unit, const fl_kpoly *key, fl_klimits *used,
-                  fl_krow *row) {
-  search u = { .r = w->r };
-  u.r.n = 0;
-  const fl_kpoly one = fl_kpoly_symbol(unit);
-  row->owned = fl_kown_prove_sum(&u, &one, used);
-  row->number = row->owned ? fl_kpolys_number(w->r.k->seen, key) : 0;
-  return row->number != 0;
+/* An index: the digits that determine the thread, their sum, and the rest. */
+typedef struct numeral {
+  search *w;
+  fl_kdigit d[FL_KPOLY_TERMS + 1];
+  int n, owned;
+  fl_kpoly core, rest;
+  fl_kstrip *out;
+} numeral;
+
+/* Do the digits and the rest / unit, as one more digit, form a chain? A rest of 0 is none. */
+static int is_strip(numeral *x, const fl_kterm *unit, const fl_kpoly *v, fl_klimits *used) {
+  x->w->r.used = used;
+  x->d[x->n] = (fl_kdigit){ .s = -1, .kind = FL_KDIGIT_OFFSET, .stride = *unit, .unit = v };
+  return fl_kroute_is_chain(&x->w->r, x->d, x->n + 1) ||
+         (!v->n && unit->c == 1 && !unit->n && fl_kroute_is_chain(&x->w->r, x->d, x->n));
 }
 
-static int find_row(search *w, const fl_kpoly *p, fl_klimits *used, fl_krow *row) {
-  fl_kpoly e = *p;
-  fl_kterm m;
-  int32_t unit;
-  w->r.used = used;
-  if (!take_head(w, &e, &m, &unit)) return 0;
-  fl_kpoly head = { 0 };
-  fl_kpoly_add(&head, m);
-  fl_kterm_drop(&m, unit);
-  if (m.c < 1 || !fl_kown_is_nonzero(w, &m) || !stays_in_row(w, e, &m)) return 0;
-  find_bounds(w, e, &m, row);
-  return own_by(w, unit, &head, used, row);
-}
-
-/* ---- columns ---------------------------------------------------------------------------- */
-
-/* Divides each term of p by the symbol 'size'. Returns 0 if a term is not a multiple of it. */
-static int divide_all(fl_kpoly *p, int32_t size) {
-  for (int i = 0; i < p->n; i++) {
-    if (!fl_kterm_holds(&p->t[i], size)) return 0;
-    fl_kterm_drop(&p->t[i], size);
+/* Notes the strip of the elements core + v * unit if the index is of it. */
+static void add_strip(numeral *x, const fl_kterm *unit) {
+  const fl_kindices *k = x->w->r.k;
+  const fl_kterm mark = { 1, 1, { FL_KSYM_SAME } };         /* tells the unit from the core */
+  fl_kpoly v = x->rest, key = x->core;
+  int at = 0, ok = 1;
+  while (at < FL_KSTRIPS && x->out[at].number) at++;
+  if (at == FL_KSTRIPS || !divide_all(k, &v, unit, &key)) return;
+  if (!is_strip(x, unit, &v, NULL)) {
+    if (!k->launched) return;
+    fl_klimits more = *k->used;
+    if (!is_strip(x, unit, &v, &more)) return;
+    *k->used = more;
   }
-  return !p->bad;
+  fl_kpoly_add(&key, fl_kterm_product(unit, &mark, &ok));
+  if (!ok || key.bad) return;
+  find_bounds(x->w, v, &x->out[at]);
+  x->out[at].number = fl_kpolys_number(k->seen, &key);
 }
 
-/* A parameter n of which p is a multiple, and which index 'unit' of the thread stays below; -1:
-** there is none. */
-static int32_t size_of(const search *w, const fl_kpoly *p, int32_t unit) {
-  const fl_kindices *k = w->r.k;
+/* Strips whose unit is the least number that digit i does not reach: the divisor of a remainder, or
+** a parameter that it stays below. */
+static void add_above(numeral *x, int i) {
+  const fl_kindices *k = x->w->r.k;
+  int ok;
+  if (x->d[i].kind == FL_KDIGIT_REM) {
+    const fl_kterm unit = fl_kterm_product(&x->d[i].stride, &x->d[i].bound, &ok);
+    if (ok) add_strip(x, &unit);
+    return;
+  }
   for (int32_t v = 0; v < k->f->n_vars; v++) {
     const fl_kterm size = { 1, 1, { FL_KSYM_VAR + v } };
-    fl_kpoly q = *p;
-    if (k->f->vars[v].kind == FL_KV_LOCAL && k->f->vars[v].param >= 0 &&
-        is_fixed(k, FL_KSYM_VAR + v) && divide_all(&q, FL_KSYM_VAR + v) &&
-        fl_kroute_stays_below(&w->r, unit, &size)) return FL_KSYM_VAR + v;
+    if (k->f->vars[v].kind != FL_KV_LOCAL || k->f->vars[v].param < 0 ||
+        !fl_kdef_is_given(k->defs, v)) continue;
+    const fl_kterm unit = fl_kterm_product(&x->d[i].stride, &size, &ok);
+    if (ok) add_strip(x, &unit);
   }
-  return -1;
 }
 
-static int find_column(search *w, const fl_kpoly *p, fl_klimits *used, fl_krow *column) {
-  fl_kpoly e = *p, key = { 0 };
-  fl_kterm head;
-  int32_t unit;
-  int64_t at;
-  w->r.used = used;
-  if (!take_head(w, &e, &head, &unit) || head.c != 1 || head.n != 1) return 0;
-  const int32_t size = size_of(w, &e, unit);
-  if (size < 0) return 0;
-  divide_all(&e, size);
-  const int constant = is_constant(&e, &at);
-  column->least = constant ? at : INT64_MIN;
-  column->most = constant ? at : INT64_MAX;
-  fl_kpoly_add(&key, head);
-  fl_kpoly_add(&key, (fl_kterm){ 1, 1, { size } });
-  return own_by(w, unit, &key, used, column);
-}
-
-/* ---- the answers ------------------------------------------------------------------------ */
-
-typedef int finder(search *w, const fl_kpoly *p, fl_klimits *used, fl_krow *row);
-
-/* The row or column that 'find' proves. A cast that drops bits makes the index another number than
-** its polynomial; an unsigned sum that wraps does so for columns, whose sizes are parameters. */
-static fl_krow found(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *index, finder *find) {
-  search w = { .r = { .k = k, .goal = s } };
-  fl_krow row = { 0 }, of_launch = { 0 };
-  if (!fl_kroute_is_place(&w.r)) return row;
-  const fl_kpoly p = fl_kpoly_of(k, &w.r.at, index);
-  const int unknown = p.bad || p.cut || (p.wraps && find == find_column);
-  if (unknown || !find(&w, &p, NULL, &row)) row = (fl_krow){ 0 };
-  if (unknown || row.owned & FL_KI_OWNED_IN_GRID || !k->launched) return row;
+/* Finds the digits of the index, and which threads they determine. */
+static int find_digits(numeral *x, const fl_kpoly *p, int needed) {
+  const fl_kindices *k = x->w->r.k;
+  x->rest = *p;
+  take_core(x->w, &x->rest, &x->core);
+  if (!x->core.n || x->core.bad || !fl_kown_digits(x->w, &x->core, x->d, &x->n) ||
+      x->n == FL_KPOLY_TERMS) return 0;
+  x->owned = fl_kown_prove_digits(x->w, x->d, x->n, NULL);
+  if (x->owned & needed || !k->launched) return (x->owned & needed) != 0;
   fl_klimits more = *k->used;
-  if (!find(&w, &p, &more, &of_launch) || of_launch.owned == row.owned) return row;
-  *k->used = more;
-  return of_launch;
+  x->owned = fl_kown_prove_digits(x->w, x->d, x->n, &more);
+  if (x->owned & needed) *k->used = more;
+  return (x->owned & needed) != 0;
 }
 
-fl_krow fl_kindex_row(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *index) {
-  return found(k, s, index, find_row);
-}
-
-fl_krow fl_kindex_column(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *index) {
-  return found(k, s, index, find_column);
+void fl_kindex_strips(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *index, int needed,
+                      fl_kstrip *out) {
+  static const fl_kterm one = { 1, 0, { 0 } };
+  search w = { .r = { .k = k, .goal = s } };
+  numeral x = { .w = &w, .out = out };
+  if (!fl_kroute_is_place(&w.r)) return;
+  const fl_kpoly p = fl_kpoly_of(k, &w.r.at, index);
+  if (p.bad || p.cut || !find_digits(&x, &p, needed)) return;
+  if (p.wraps && (x.n > 1 || x.d[0].kind != FL_KDIGIT_SYMBOL)) return;
+  add_strip(&x, &one);
+  for (int i = 0; i < x.n && !p.wraps; i++) add_above(&x, i);
+  if (out->number || p.wraps || !fl_kpoly_all(&x.rest, fl_kpoly_is_uniform, k)) return;
+  x.core = p;                                       /* the rest is one more part of the core */
+  x.rest.n = 0;
+  add_strip(&x, &one);
 }

@@ -128,7 +128,7 @@ static int keeps_off(const search *w, const search *other, const moving *m, cons
   if (ok && fl_kroute_stays_below(&w->r, m->counter, &bound) &&
       fl_kroute_stays_below(&other->r, m->counter, &bound))
     return 1;
-  if (e->n || m->times.n || !fl_kown_is_nonzero(w, &m->step) ||
+  if (e->n || m->times.n || !fl_kroute_is_nonzero(&w->r, &m->step) ||
       __builtin_mul_overflow(m->times.c, m->step.c, &move))
     return 0;
   return move != INT64_MIN && llabs(e->c) < llabs(move);

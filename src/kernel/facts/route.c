@@ -123,6 +123,13 @@ int fl_kroute_is_positive(const route *r, int32_t s) {
   return v && fl_kroute_launched(r, 0, v->param, BLOCK);
 }
 
+int fl_kroute_is_nonzero(const route *r, const fl_kterm *t) {
+  for (int i = 0; i < t->n; i++)
+    if ((t->s[i] < FL_KSPECIAL_BDIM_X || t->s[i] > FL_KSPECIAL_GDIM_Z) &&
+        !fl_kroute_is_positive(r, t->s[i])) return 0;
+  return t->c != 0;
+}
+
 /* In a comparison of unsigned numbers a negative bound m is a large number; is m certainly not
 ** negative? */
 static int is_no_less(const fl_kindices *k, const fl_kexpr *c, const fl_kterm *m) {
@@ -266,7 +273,24 @@ static int is_at_most(const fl_kterm *a, const fl_kterm *b) {
   return fl_kterm_same(a, b) && a->c <= b->c;
 }
 
+/* Is 0 <= e < |m|, for a number e, or the sum of a number and a symbol that is below a bound? */
+static int offset_below(const route *r, fl_kpoly e, const fl_kterm *m) {
+  fl_kpoly first, step;
+  const int64_t c = fl_kpoly_take_constant(&e);
+  if (!e.n) return c >= 0 && c < m->c && fl_kroute_is_nonzero(r, m);
+  if (e.n > 1 || e.t[0].n != 1 || e.t[0].c != 1 || (c > 0 && (m->n || c >= m->c))) return 0;
+  const int32_t s = e.t[0].s[0];
+  if (c < -INT32_MAX || m->c > INT32_MAX) return 0;
+  const fl_kterm left = { m->c - c, 0, { 0 } };
+  if (!fl_kroute_stays_below(r, s, m->n ? m : &left)) return 0;
+  if (c >= 0) return 1;
+  if (!fl_kroute_counts(r, s, &first, &step) || !fl_kpoly_is_natural(&step)) return 0;
+  fl_kpoly_add(&first, (fl_kterm){ c, 0, { 0 } });
+  return !first.bad && (!first.n || (first.n == 1 && !first.t[0].n && first.t[0].c > 0));
+}
+
 static int digit_below(const route *r, const digit *d, const fl_kterm *m) {
+  if (d->kind == FL_KDIGIT_OFFSET) return offset_below(r, *d->unit, m);
   if (d->kind == FL_KDIGIT_SYMBOL) return fl_kroute_stays_below(r, d->s, m);
   if (d->kind == FL_KDIGIT_REM) return is_at_most(&d->bound, m);
   for (int i = 0; i < r->n; i++)                        /* i / w < h is known, or i < w * h is */
@@ -291,10 +315,13 @@ int fl_kroute_is_chain(const route *r, const digit *d, int n) {
   used[last] = 1;
   for (int count = 1; count < n; count++) {
     int next = -1;
-    for (int i = 0; i < n && next < 0; i++) {
-      int ok;
-      const fl_kterm q = used[i] ? d[i].stride : fl_kterm_ratio(&d[i].stride, &d[last].stride, &ok);
-      if (!used[i] && ok && q.c > 0 && digit_below(r, &d[last], &q)) next = i;
+    for (int i = 0; i < n; i++) {                   /* the least stride that is large enough */
+      int ok = 1;
+      if (used[i]) continue;
+      if (next >= 0) (void)fl_kterm_ratio(&d[next].stride, &d[i].stride, &ok);
+      if (!ok) continue;
+      const fl_kterm q = fl_kterm_ratio(&d[i].stride, &d[last].stride, &ok);
+      if (ok && q.c > 0 && digit_below(r, &d[last], &q)) next = i;
     }
     if (next < 0) return 0;
     used[next] = 1;

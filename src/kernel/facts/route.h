@@ -30,8 +30,11 @@ fl_kpoly fl_kroute_step(const fl_kroute *r, int32_t var);
 int fl_kroute_counts(const fl_kroute *r, int32_t s, fl_kpoly *first, fl_kpoly *step);
 
 /* A digit: one of the values in which two evaluations of an index may differ, and its stride. REM:
-** (unit / low) % (high / low) for a quotient's unit; LAST: unit / high; else symbol s. */
-typedef enum { FL_KDIGIT_SYMBOL, FL_KDIGIT_REM, FL_KDIGIT_LAST } fl_kdigit_kind;
+** (unit / low) % (high / low) for a quotient's unit; LAST: unit / high; OFFSET: unit; else symbol
+** s. */
+typedef enum {
+  FL_KDIGIT_SYMBOL, FL_KDIGIT_REM, FL_KDIGIT_LAST, FL_KDIGIT_OFFSET
+} fl_kdigit_kind;
 typedef struct fl_kdigit {
   int32_t s;
   fl_kterm stride;
@@ -48,6 +51,8 @@ int fl_kroute_stays_below(const fl_kroute *r, int32_t s, const fl_kterm *m);
 int fl_kroute_launched(const fl_kroute *r, int which, int32_t param, int64_t m);
 /* Is s a parameter that is positive in the launch? */
 int fl_kroute_is_positive(const fl_kroute *r, int32_t s);
+/* Is t certainly not 0: a number times sizes of the launch and positive parameters? */
+int fl_kroute_is_nonzero(const fl_kroute *r, const fl_kterm *t);
 /* Do the strides form a chain: is each, times the bound of its digit, at most the next? */
 int fl_kroute_is_chain(const fl_kroute *r, const fl_kdigit *d, int n);
 /* Is p a remainder a - a / m * m, where a is an index of the thread or another polynomial that is
