@@ -169,6 +169,28 @@ static void border(gen *g) {
   say(g, "]; }");
 }
 
+/* Writes a read of a finer or coarser grid: several threads read one element, or a thread reads one
+** of several that lie together. */
+static void other_grid(gen *g) {
+  static const char *const forms[3][6] = {
+    {"x / P + A", "Q * x + A", "x / P * Q + A", "x / P", "Q * x + A", "x / P * Q + x"},
+    {"y / P * (w / P) + x / P", "y / P * w + x / Q + A", "(2 * y + A) * (Q * w) + 2 * x + A",
+     "(P * y + A) * w + Q * x + A", "y * w + x / Q", "y / P * w + x"},
+    {"(z / P * h + y / Q) * w + x", "(z * h + y / P) * w + x", "((2 * z + A) * h + y) * w + x",
+     "(2 * z * (2 * h) + 2 * y + A) * 2 * w + 2 * x + A", "z / P * w + x", "z * 2 * w * h + y * w + x"}};
+  const char *f = forms[g->dims - 1][pick(g, 6)], *from = g->twice && pick(g, 2) ? "r" : "u";
+  const int p = 2 + pick(g, 3), q = 1 + pick(g, 3);
+  say(g, "\n  { int e = ");
+  for (; *f; f++)
+    if (*f == 'P') say(g, "%d", p);
+    else if (*f == 'Q') say(g, "%d", q);
+    else if (*f == 'A') say(g, "%d", pick(g, 3));
+    else say(g, "%c", *f);
+  say(g, "; if (e >= 0 && e < w * h * d) s += ");
+  small(g);
+  say(g, " * %s[e]; }", from);
+}
+
 /* ---- the kernel ------------------------------------------------------------------------------ */
 
 static void take_numbers(gen *g) {
@@ -229,6 +251,7 @@ static void program(gen *g) {
   for (int s = 0; s < g->n_sites; s++) use_site(g, s);
   if (pick(g, 3) == 0) window(g);
   for (int k = pick(g, 3); k > 1 || (k > 0 && g->n_sites < 3); k--) border(g);
+  if (pick(g, 3) == 0) other_grid(g);
   if (pick(g, 4) == 0) say(g, "\n  if (s > 0.2) s *= u[i]; else s = s * s;");
   switch (pick(g, 5)) {
   case 0: say(g, "\n  o[i] += s * s;"); break;

@@ -190,6 +190,32 @@ describe("the gradient of a stencil", function()
     proof.check(function(u, weights) return k(u, weights, 5, 3) end, { f64 { 3, 5 }, f64 { 9 } })
   end)
 
+  -- index of what thread (x, y) of h rows of w reads; what becomes of sums into it
+  for index, way in pairs {
+    ["y / 2 * (w / 2) + x / 2"] = "gathers", ["y / 3 * w + x / 2"] = "gathers",
+    ["y * w + x / 8"] = "gathers", ["2 * y * w + 2 * x + 1"] = "plain",
+    ["(2 * y + 1) * 2 * w + 2 * x"] = "plain",
+    -- many threads of one element, a thread twice, a quotient by a size, or of no thread's number
+    ["y * w + x / 9"] = "atomics", ["x / 2 + x"] = "atomics", ["y * w + x / h"] = "atomics",
+    ["(x + 1) / 2"] = "atomics",
+  } do
+    it("that reads another grid, at " .. index, function()
+      local k = flame.kernel { source = ([[
+        __global__ void k(const double *u, double *v, int w, int h) {
+          int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;
+          if (x >= w || y >= h) return;
+          v[y * w + x] = u[%s] * (x + 2 * y + 1);
+        }]]):format(index), block = { 4, 3 },
+        shape = function(_, w, h) return { h, w } end,
+        grid = function(_, w, h) return { (w + 3) // 4, (h + 2) // 3 } end }
+      local a = k:report().adjoint
+      assert.same({ 1, 1 }, { a[way], a.gathers + a.plain + a.atomics })
+      for _, size in ipairs { { 1, 1 }, { 6, 4 }, { 7, 5 }, { 8, 3 } } do
+        proof.check(function(u) return k(u, size[1], size[2]) end, { f64 { 160 } })
+      end
+    end)
+  end
+
   it("asks for positive sizes, and takes sums where they are not", function()
     local k = flame.kernel [[
       __global__ void k(const double *u, double *v, int w, int h) {

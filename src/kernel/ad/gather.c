@@ -17,7 +17,7 @@
 #include "kernel/ad/pieces.h"
 #include "kernel/ad/unroll.h"
 
-enum { MOST_STATEMENTS = 400, MOST_PARAMS = 42, MOST_WEIGHT = 8000 };
+enum { MOST_STATEMENTS = 400, MOST_WRITTEN = 800, MOST_PARAMS = 42, MOST_WEIGHT = 8000 };
 /* The additional cost of a sum by an atomic, and of a sum in a fixed order, compared with a plain
 ** sum, in units of 'weigh' below; FREE_WEIGHT: the work that a GPU does while it waits for the
 ** memory of one element. Measured with the stencil of docs/performance.md: 96 us more than a
@@ -78,7 +78,7 @@ static int look(fl_kgathering *g) {
 static int same_digits(const fl_kdigits *a, const fl_kdigits *b) {
   if (a->n != b->n || a->scale != b->scale || !fl_kpoly_same(&a->shift, &b->shift)) return 0;
   for (int i = 0; i < a->n; i++) {
-    if (a->symbol[i] != b->symbol[i]) return 0;
+    if (a->symbol[i] != b->symbol[i] || a->by[i] != b->by[i]) return 0;
     if (i && !fl_kterm_equal(&a->modulus[i - 1], &b->modulus[i - 1])) return 0;
   }
   return 1;
@@ -97,6 +97,7 @@ static int site_for(fl_kgathering *g, int grad, const fl_kdigits *x) {
   for (int i = 0; i < g->n_sites; i++)
     if (g->site[i].grad == grad && same_digits(&g->site[i].digits, x)) {
       g->site[i].digits.unique &= x->unique;
+      g->site[i].digits.tight &= x->tight;
       return i;
     }
   g->site[g->n_sites].grad = grad;
@@ -362,7 +363,7 @@ static fl_kad_parts turn_round(fl_karena *a, const fl_kfunc *f, const fl_kad *ad
 ** or memory is out. */
 static fl_kfunc *rewritten(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r,
                            uint8_t **positive) {
-  fl_kfunc *flat = fl_kunroll(a, f, MOST_STATEMENTS), *g = flat ? flat : fl_kfunc_clone(a, f);
+  fl_kfunc *flat = fl_kunroll(a, f, MOST_WRITTEN), *g = flat ? flat : fl_kfunc_clone(a, f);
   *positive = fl_karena_new(a, (size_t)f->n_params + 1);
   if (!g || !*positive) return NULL;
   return fl_kpieces(g, r->geometry, *positive) || flat ? g : NULL;

@@ -171,7 +171,7 @@ static int chain_of_index(const fl_kdigits *x, fl_kchain *c) {
 ** chain (s->by). The site is 'near' only if all of them are constants. */
 static void take_shift_apart(fl_ksite *s, const fl_kchain *c) {
   int ok;
-  s->near = s->digits.scale == 1;
+  s->near = s->digits.scale == 1 || (c->symbol < 0 && s->digits.tight);
   for (int i = 0; i < s->digits.shift.n; i++) {
     const fl_kterm t = s->digits.shift.t[i];
     const int64_t sign = t.c < 0 ? -1 : 1;
@@ -201,6 +201,7 @@ void fl_kg_chains(fl_kgathering *g) {
     fl_kchain c = {.given = {-1, -1}, .sign = {-1, -1}};
     int at = 0;
     s->chain = -1;
+    if (s->digits.n == 1 && s->digits.by[0] > 1) continue;
     if (!(s->digits.n == 1 ? chain_of_symbol(g, s->digits.symbol[0], &c)
                            : chain_of_index(&s->digits, &c)))
       continue;

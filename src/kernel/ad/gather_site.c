@@ -201,37 +201,65 @@ static void set_number(thread *y, fl_kblock *b, int32_t symbol, fl_kexpr *x) {
   y->at[which] = v;
 }
 
-static void one_digit(thread *y, fl_kblock *b, fl_kexpr *t) {
+/* Adds the code that runs the adjoint of each thread with these digits: of one thread, or of
+** several where digits are quotients. Quotients are of type I64. */
+static void run_digits(thread *y, fl_kblock *b, fl_kexpr *const *digit) {
   fl_kgathering *g = y->g;
-  fl_kstmt *in = fl_kstmt_if(g->d.f, b, within(g, t, y->site->digits.symbol[0]));
+  fl_kad_state *d = &g->d;
+  const fl_kdigits *x = &y->site->digits;
+  fl_kexpr *number[FL_KDIGITS], *c = NULL;
+  for (int i = 0; i < x->n && !d->a->failed; i++) {
+    number[i] = digit[i];
+    if (x->by[i] > 1) {
+      const int part = kg_local(g, FL_KT_I64, "part");
+      kx_set(d, b, part, kx_int(d, 0));
+      fl_kstmt *s = fl_kstmt_loop(d->f, b, kg_op(g, FL_KO_LT, part, kx_int(d, x->by[i])));
+      if (!s) return;
+      s->op = 1;
+      kx_set(d, &s->other, part, kg_op(g, FL_KO_ADD, part, kx_int(d, 1)));
+      b = &s->body;
+      number[i] = kx_op(d, FL_KO_ADD, kx_op(d, FL_KO_MUL, digit[i], kx_int(d, x->by[i])),
+                        kx_var(d, part));
+      number[i] = fl_kad_atom(d, b, number[i]);
+      c = kx_both(d, c, kx_op(d, FL_KO_GE, number[i], kx_int(d, 0)));
+    }
+    c = kx_both(d, c, within(g, number[i], x->symbol[i]));
+  }
+  fl_kstmt *in = d->a->failed ? NULL : fl_kstmt_if(d->f, b, c);
   if (!in) return;
-  set_number(y, &in->body, y->site->digits.symbol[0], t);
-  if (y->site->chain >= 0) fl_kg_digits(g, &in->body, y->site, t, y->v);
+  for (int i = 0; i < x->n; i++) set_number(y, &in->body, x->symbol[i], number[i]);
+  if (x->n == 1 && y->site->chain >= 0) fl_kg_digits(g, &in->body, y->site, number[0], y->v);
   run_thread(y, &in->body);
 }
 
 /* Adds the code for an index t with unique digits (each is below its modulus): finds the digits and
-** runs the adjoint of the one thread that has them. */
+** runs the adjoint of the threads that have them. */
 static void unique_digits(thread *y, fl_kblock *b, fl_kexpr *t) {
   fl_kgathering *g = y->g;
+  fl_kad_state *d = &g->d;
   const fl_kdigits *x = &y->site->digits;
-  fl_kexpr *c = NULL;
+  fl_kexpr *digit[FL_KDIGITS], *c = NULL;
   fl_kg_digits(g, b, y->site, t, y->v);
-  if (g->d.a->failed) return;
-  for (int i = 0; i < x->n; i++)
-    c = kx_both(&g->d, c, within(g, as(y, FL_KT_U32, kx_var(&g->d, y->v[i])), x->symbol[i]));
-  fl_kstmt *in = fl_kstmt_if(g->d.f, b, c);
-  if (!in) return;
-  for (int i = 0; i < x->n; i++) set_number(y, &in->body, x->symbol[i], kx_var(&g->d, y->v[i]));
-  run_thread(y, &in->body);
+  if (d->a->failed) return;
+  for (int i = 0; i < x->n && !t && x->scale > 1; i++) {  /* of an index that is not divided yet */
+    fl_kexpr *scale = kg_int(g, x->scale);
+    c = kx_both(d, c, kx_op(d, FL_KO_EQ, kg_op(g, FL_KO_REM, y->v[i], scale), kg_int(g, 0)));
+  }
+  fl_kstmt *whole = c ? fl_kstmt_if(d->f, b, c) : NULL;
+  if (whole) b = &whole->body;
+  for (int i = 0; i < x->n; i++) {
+    if (whole) kx_set(d, b, y->v[i], kg_op(g, FL_KO_DIV, y->v[i], kg_int(g, x->scale)));
+    digit[i] = as(y, x->by[i] > 1 ? FL_KT_I64 : FL_KT_U32, kx_var(d, y->v[i]));
+  }
+  run_digits(y, b, digit);
 }
 
-/* Adds a loop over all threads whose digits (d0, d1) give d0 + m * d1 = t: if m is positive, from
-** the d1 with the smallest d0 upwards; otherwise over all d1. */
+/* Adds a loop over all digits (d0, d1) of threads with d0 + m * d1 = t: if m is positive, from the
+** d1 with the smallest d0 upwards; otherwise over all d1. */
 static void all_digits(thread *y, fl_kblock *b, fl_kexpr *t) {
   fl_kgathering *g = y->g;
   fl_kad_state *d = &g->d;
-  const int32_t *symbol = y->site->digits.symbol;
+  const fl_kdigits *x = &y->site->digits;
   const fl_kchain *c = &g->chain[y->site->chain];
   const int high = kg_local(g, FL_KT_I64, "high"), low = kg_local(g, FL_KT_I64, "low");
   fl_kg_digits(g, b, y->site, t, y->v);
@@ -240,24 +268,22 @@ static void all_digits(thread *y, fl_kblock *b, fl_kexpr *t) {
   fl_kexpr *by = kg_wide(g, kx_var(d, m)), *zero = kx_int(d, 0),
            *positive = kx_op(d, FL_KO_GT, by, zero);
   fl_kexpr *first = kg_wide(g, kx_var(d, y->v[1]));
-  fl_kexpr *top = kx_op(d, FL_KO_SUB, kg_wide(g, fl_kg_extent(g, symbol[1])), kx_int(d, 1));
+  fl_kexpr *top = kx_op(d, FL_KO_SUB, kg_wide(g, fl_kg_extent(g, x->symbol[1])), kx_int(d, 1));
   fl_kexpr *rest = kx_op(d, FL_KO_SUB, t, kx_op(d, FL_KO_MUL, kx_var(d, high), by));
   kx_set(d, b, high,
          fl_kexpr_select(d->a, kx_both(d, positive, kx_op(d, FL_KO_LT, first, top)), first, top));
-  fl_kexpr *reach = kx_op(d, FL_KO_LOR, kx_op(d, FL_KO_LE, by, zero), within(g, rest, symbol[0]));
+  fl_kexpr *most = x->by[0] > 1 ? kx_op(d, FL_KO_MUL, rest, kx_int(d, x->by[0])) : rest;
+  fl_kexpr *reach = kx_op(d, FL_KO_LOR, kx_op(d, FL_KO_LE, by, zero), within(g, most, x->symbol[0]));
   fl_kexpr *on = kx_both(d, kx_op(d, FL_KO_GE, kx_var(d, high), zero), reach);
   fl_kstmt *s = fl_kstmt_loop(d->f, b, on);
   if (!s) return;
   s->op = 1;
   kx_set(d, &s->body, low, rest);
   kx_set(d, &s->other, high, kg_op(g, FL_KO_SUB, high, kx_int(d, 1)));
-  fl_kexpr *fits = kx_both(d, kx_op(d, FL_KO_GE, kx_var(d, low), zero),
-                        within(g, kx_var(d, low), symbol[0]));
-  fl_kstmt *in = fl_kstmt_if(d->f, &s->body, fits);
+  fl_kstmt *in = fl_kstmt_if(d->f, &s->body, kx_op(d, FL_KO_GE, kx_var(d, low), zero));
   if (!in) return;
-  set_number(y, &in->body, symbol[0], kx_var(d, low));
-  set_number(y, &in->body, symbol[1], kx_var(d, high));
-  run_thread(y, &in->body);
+  fl_kexpr *const digit[2] = {kx_var(d, low), kx_var(d, high)};
+  run_digits(y, &in->body, digit);
 }
 
 void fl_kg_site(fl_kgathering *g, fl_kblock *b, int site, int total) {
@@ -265,7 +291,7 @@ void fl_kg_site(fl_kgathering *g, fl_kblock *b, int site, int total) {
   const fl_ksite *s = &g->site[site];
   const fl_kdigits *x = &s->digits;
   const int all = x->n > 1 && !x->unique,
-            in_u32 = x->n == 1 && x->scale == 1 && fl_kg_is_short(g, &x->shift);
+            in_u32 = x->n == 1 && x->scale == 1 && x->by[0] == 1 && fl_kg_is_short(g, &x->shift);
   thread y = {.g = g, .site = s, .total = total, .v = {-1, -1, -1}};
   memset(y.at, -1, sizeof y.at);
   if (x->n > 1 && x->unique && s->near) {
@@ -282,6 +308,6 @@ void fl_kg_site(fl_kgathering *g, fl_kblock *b, int site, int total) {
   if (x->scale != 1) t = fl_kad_atom(d, b, kx_op(d, FL_KO_DIV, t, scale));
   if (!t || d->a->failed) return;
   if (all) all_digits(&y, b, t);
-  else if (x->n == 1) one_digit(&y, b, t);
+  else if (x->n == 1) run_digits(&y, b, &t);
   else unique_digits(&y, b, t);
 }

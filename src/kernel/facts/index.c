@@ -77,10 +77,22 @@ static int cover(const route *r, int32_t s, coverage *c) {
   return 1;
 }
 
-/* Splits p into digits (indices of the thread and counters, each with a stride) and a shift that is
-** the same in all threads. Returns 0 if a term has two digits, or one that is neither, or none has
-** one. */
-static int split(const route *r, const fl_kpoly *p, digit *d, int *n, coverage *c,
+/* The index of the thread of which symbol s is the quotient by a small number; else -1. */
+static int32_t shared_of(const fl_kindices *k, int32_t s) {
+  const fl_kquotient *q = s < FL_KSYM_QUOTIENT ? NULL : fl_kquotient_of(k, s);
+  const int32_t of = q && !q->m.n && q->m.c <= FL_KSHARERS ? fl_kpoly_single(&q->a) : -1;
+  return fl_ksym_is_number(of) ? of : -1;
+}
+
+/* The index of the thread, or the counter, that is digit d or is divided in it. */
+static int32_t base_of(const digit *d) {
+  return d->kind == FL_KDIGIT_LAST ? fl_kpoly_single(d->unit) : d->s;
+}
+
+/* Splits p into digits (indices of the thread and counters, each with a stride; with 'quotients'
+** also their quotients by small numbers) and a shift that is the same in all threads. Returns 0 if
+** a term has two digits, or one that is neither, or none has one. */
+static int split(const route *r, const fl_kpoly *p, int quotients, digit *d, int *n, coverage *c,
                  fl_kpoly *shift) {
   *n = 0;
   *shift = (fl_kpoly){ 0 };
@@ -89,11 +101,15 @@ static int split(const route *r, const fl_kpoly *p, digit *d, int *n, coverage *
     const int32_t s = fl_kterm_digit(&stride, fl_kpoly_is_uniform, r->k);
     if (s == -1) shift->t[shift->n++] = stride;
     if (s == -1) continue;
-    if (s < 0 || s >= FL_KSYM_QUOTIENT) return 0;
+    const int32_t of = quotients ? shared_of(r->k, s) : -1;
+    if (s < 0 || (s >= FL_KSYM_QUOTIENT && of < 0)) return 0;
+    digit x = { .s = s, .stride = stride };
+    if (of >= 0) x.kind = FL_KDIGIT_LAST, x.unit = &fl_kquotient_of(r->k, s)->a;
+    if (of >= 0) x.high = fl_kquotient_of(r->k, s)->m;
     for (int j = 0; j < *n; j++)
-      if (d[j].s == s) return 0;
-    d[(*n)++] = (digit){ .s = s, .stride = stride };
-    if (!cover(r, s, c)) return 0;
+      if (base_of(&d[j]) == base_of(&x)) return 0;
+    d[(*n)++] = x;
+    if (!cover(r, base_of(&x), c)) return 0;
   }
   return *n > 0;
 }
@@ -127,7 +143,7 @@ fl_kindex fl_kindex_class(const fl_kindices *k, const fl_kstmt *s,
   if (!fl_kroute_is_place(&r)) return FL_KI_OTHER;
   memset(&c, 0, sizeof c);
   fl_kpoly p = fl_kpoly_of(k, &r.at, index);
-  if (p.bad || !split(&r, &p, d, &n, &c, &shift) || !fl_kroute_is_chain(&r, d, n))
+  if (p.bad || !split(&r, &p, 0, d, &n, &c, &shift) || !fl_kroute_is_chain(&r, d, n))
     return FL_KI_OTHER;
   return judge(&r, &c);
 }
@@ -246,11 +262,22 @@ static int next_digit(const digit *d, int n, const uint8_t *used, const fl_kterm
 static int are_all(const route *r, const digit *d, int n, const coverage *c) {
   const fl_kindex class = judge(r, c);
   for (int i = 0; i < n; i++)
-    for (int j = 0; j < n; j++)
-      if (d[i].s >= FL_KSYM_GLOBAL && (d[j].s == FL_KSPECIAL_TID_X + d[i].s - FL_KSYM_GLOBAL
-                                       || d[j].s == FL_KSPECIAL_BID_X + d[i].s - FL_KSYM_GLOBAL))
-        return 0;
+    for (int j = 0; j < n; j++) {
+      const int32_t s = base_of(&d[i]), t = base_of(&d[j]), axis = s - FL_KSYM_GLOBAL;
+      if (axis >= 0 && (t == FL_KSPECIAL_TID_X + axis || t == FL_KSPECIAL_BID_X + axis)) return 0;
+    }
   return class == FL_KI_INJECTIVE || class == FL_KI_OWN;
+}
+
+/* Do all digits but the last stay below their moduli / scale? */
+static int is_tight(const route *r, const fl_kdigits *x) {
+  for (int i = 0; i + 1 < x->n; i++) {
+    fl_kterm m = x->modulus[i];
+    if (m.c % x->scale || x->by[i] > 1) return 0;
+    m.c /= x->scale;
+    if (!fl_kroute_stays_below(r, x->symbol[i], &m)) return 0;
+  }
+  return 1;
 }
 
 int fl_kindex_digits(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *index,
@@ -265,20 +292,22 @@ int fl_kindex_digits(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *in
   memset(&c, 0, sizeof c);
   if (!fl_kroute_is_place(&r) || r.at.n_loops) return 0;
   const fl_kpoly p = fl_kpoly_of(k, &r.at, index);
-  if (p.bad || !split(&r, &p, d, &n, &c, &out->shift) || n > FL_KDIGITS ||
+  if (p.bad || !split(&r, &p, 1, d, &n, &c, &out->shift) || n > FL_KDIGITS ||
       !are_all(&r, d, n, &c)) return 0;
   for (int count = 0; count < n; count++) {
     const int i = next_digit(d, n, used, &unit, &q);
     if (i < 0 || (count == 0 && q.n)) return 0;
     if (count) out->modulus[count - 1] = q;
     else out->scale = q.c;
-    out->symbol[count] = d[i].s;
+    out->symbol[count] = base_of(&d[i]);
+    out->by[count] = d[i].kind == FL_KDIGIT_LAST ? d[i].high.c : 1;
     used[i] = 1;
     unit = d[i].stride;
   }
   out->n = n;
   out->whole = p;
   out->unique = n == 1 || fl_kroute_is_chain(&r, d, n);
+  out->tight = out->unique && is_tight(&r, out);
   return 1;
 }
 

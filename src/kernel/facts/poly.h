@@ -60,16 +60,19 @@ static inline const fl_kquotient *fl_kquotient_of(const fl_kindices *k, int32_t 
 /* Has x the same value in all threads that are compared at the place? */
 int fl_kplace_agrees(const fl_kindices *k, const fl_kplace *at, const fl_kexpr *x);
 
-/* An index made of digits of the thread: shift + scale * (d0 + m0 * (d1 + m1 * d2)). Each thread of
-** the launch has one set of digits, and no other thread has the same. */
-enum { FL_KDIGITS = 3 };
+/* An index made of digits of the thread: shift + scale * (d0 + m0 * (d1 + m1 * d2)). A digit is an
+** index of the thread, or its quotient by a number; indices of different digits determine the
+** thread. */
+enum { FL_KDIGITS = 3, FL_KSHARERS = 8 };
 typedef struct fl_kdigits {
   int n;
   int32_t symbol[FL_KDIGITS];               /* threadIdx, blockIdx or GLOBAL + axis */
+  int64_t by[FL_KDIGITS];                   /* the digit is symbol / by, of 1 to SHARERS threads */
   fl_kterm modulus[FL_KDIGITS - 1];         /* m0, m1: positive multiples of uniform products */
   int64_t scale;
   fl_kpoly whole, shift;             /* the index; the part of it that is the same in all threads */
   uint8_t unique;                           /* d0 < m0, d1 < m1 wherever the place is reached */
+  uint8_t tight;                            /* scale * d0 < m0, scale * d1 < m1 as well */
 } fl_kdigits;
 /* Finds the digits of the index of statement s; 0: it does not have this form, or s is in a
 ** loop. */
