@@ -326,6 +326,13 @@ static int reads_inputs(fl_kgathering *g) {
   return 1;
 }
 
+/* How many threads have one set of digits: their atomics are done one after the other. */
+static int64_t threads_of(const fl_kdigits *x) {
+  int64_t n = 1;
+  for (int i = 0; i < x->n; i++) n *= x->by[i];
+  return n;
+}
+
 /* Does the gather read only what the adjoint leaves as it is, and is it no dearer than the
 ** adjoint's atomics? Loops that could not be written out count as too expensive: a gather would run
 ** them once per site. */
@@ -333,7 +340,8 @@ static int is_worth_it(fl_kgathering *g) {
   const measure m = measure_of(g->d.f), before = measure_of(g->src);
   int64_t atomics = 0;
   for (int i = 0; i < g->n_sums; i++)
-    atomics += g->taken[g->sum[i].s->var] && g->sum[i].s->kind == FL_KS_ATOMIC;
+    if (g->taken[g->sum[i].s->var] && g->sum[i].s->kind == FL_KS_ATOMIC)
+      atomics += threads_of(&g->site[g->sum[i].site].digits);
   const int64_t sums = atomics * (g->d.r->deterministic ? ORDERED_WEIGHT : ATOMIC_WEIGHT);
   const int64_t other = sums + (before.weight > FREE_WEIGHT ? before.weight : FREE_WEIGHT);
   return !m.loops && !m.arrays && m.weight <= MOST_WEIGHT && m.weight <= other

@@ -4,6 +4,7 @@
 */
 #include "kernel/facts/route.h"
 #include <stdlib.h>
+#include <string.h>
 
 typedef fl_kroute route;
 
@@ -75,13 +76,13 @@ int fl_kroute_is_place(fl_kroute *r) {
 
 typedef fl_kdigit digit;
 
-/* Does low < high imply s < m? The two inequalities may differ only by constants (s + 1 < m, s < m
+/* Does low < high imply p < m? The two inequalities may differ only by constants (p + 1 < m, p < m
 ** - 2). Numbers are signed, so they do not wrap. */
-static int shows_below(fl_kpoly low, fl_kpoly high, int32_t s, const fl_kterm *m) {
+static int shows_below(fl_kpoly low, fl_kpoly high, const fl_kpoly *p, const fl_kterm *m) {
+  fl_kpoly_subtract(&low, p);
   fl_kpoly_subtract(&high, &low);
   fl_kterm bound = *m;
   bound.c = -bound.c;
-  fl_kpoly_add(&high, (fl_kterm){ 1, 1, { s } });
   fl_kpoly_add(&high, bound);
   return !high.bad && (high.n == 0 || (high.n == 1 && high.t[0].n == 0 && high.t[0].c <= 0));
 }
@@ -175,7 +176,8 @@ int fl_kroute_says_below(const route *r, int i, int32_t s, const fl_kterm *m) {
   const fl_kexpr *c = r->cond[i];
   fl_kpoly low, high;
   if (!compared(r, i, &low, &high)) return 0;
-  if (fl_ktypes[c->x[0]->type].is_signed && shows_below(low, high, s, m)) return 1;
+  const fl_kpoly p = fl_kpoly_symbol(s);
+  if (fl_ktypes[c->x[0]->type].is_signed && shows_below(low, high, &p, m)) return 1;
   if (!fl_kpoly_is(&low, s)) return 0;
   const fl_kpoly *const bound[2] = { &high, dividend(r->k, &high) };
   for (int j = 0; j < 2; j++)
@@ -300,32 +302,76 @@ static int digit_below(const route *r, const digit *d, const fl_kterm *m) {
   return ok && d->unit->n == 1 && fl_kroute_stays_below(r, d->unit->t[0].s[0], &whole);
 }
 
+/* The digits of a chain so far, from the least stride on. */
+typedef struct chain { const digit *at[FL_KPOLY_TERMS]; int n; } chain;
+
+/* Is sum p of digits that are not negative below m by a condition: x < w for x = 16 * bx + tx? */
+static int sum_below(const route *r, const fl_kpoly *p, const fl_kterm *m) {
+  for (int i = 0; i < r->n; i++) {
+    fl_kpoly low, high;
+    if (!compared(r, i, &low, &high) || !fl_ktypes[r->cond[i]->x[0]->type].is_signed) continue;
+    if (shows_below(low, high, p, m)) return 1;
+  }
+  return 0;
+}
+
+/* Is what the digits of the chain add up to less than 'stride'? The last digit is below its part of
+** it, or the sum of the last few is. */
+static int chain_below(const route *r, const chain *c, const fl_kterm *stride) {
+  const digit *last = c->at[c->n - 1];
+  fl_kpoly sum = { 0 };
+  int ok;
+  fl_kterm q = fl_kterm_ratio(stride, &last->stride, &ok);
+  if (ok && q.c > 0 && digit_below(r, last, &q)) return 1;
+  for (int i = c->n - 1; i >= 0; i--) {
+    const digit *x = c->at[i];
+    if (x->kind != FL_KDIGIT_SYMBOL || x->stride.c < 0 || !fl_kroute_not_negative(r, x->s)) return 0;
+    ok = 1;
+    const fl_kterm by = { 1, 1, { x->s } };
+    fl_kpoly_add(&sum, fl_kterm_product(&x->stride, &by, &ok));
+    if (!ok || sum.bad) return 0;
+    fl_kpoly part = sum;
+    for (int j = 0; j < part.n && ok; j++) part.t[j] = fl_kterm_ratio(&part.t[j], &x->stride, &ok);
+    q = fl_kterm_ratio(stride, &x->stride, &ok);
+    if (ok && i < c->n - 1 && q.c > 0 && sum_below(r, &part, &q)) return 1;
+  }
+  return 0;
+}
+
+/* The digit with the least stride of those that are not tried yet: 16 comes before 32, n before
+** n * m. -1: all are tried. */
+static int least_of(const digit *d, int n, const uint8_t *tried) {
+  int least = -1;
+  for (int i = 0; i < n; i++) {
+    int ok = 1;
+    if (tried[i]) continue;
+    if (least >= 0) (void)fl_kterm_ratio(&d[least].stride, &d[i].stride, &ok);
+    if (ok || d[i].stride.n < d[least].stride.n) least = i;
+  }
+  return least;
+}
+
 int fl_kroute_is_chain(const route *r, const digit *d, int n) {
-  int last = -1;
+  chain c = { .n = 0 };
   uint8_t used[FL_KPOLY_TERMS] = { 0 };
-  for (int i = 0; i < n && last < 0; i++)
+  for (int i = 0; i < n && !c.n; i++)
     if (d[i].stride.n == 0 && d[i].stride.c) {
       int least = 1;
       for (int j = 0; j < n; j++)
         if (j != i && d[j].stride.n == 0 && llabs(d[j].stride.c) <= llabs(d[i].stride.c))
           least = 0;
-      if (least) last = i;
+      if (least) c.at[c.n++] = &d[i], used[i] = 1;
     }
-  if (last < 0) return 0;
-  used[last] = 1;
-  for (int count = 1; count < n; count++) {
-    int next = -1;
-    for (int i = 0; i < n; i++) {                   /* the least stride that is large enough */
-      int ok = 1;
-      if (used[i]) continue;
-      if (next >= 0) (void)fl_kterm_ratio(&d[next].stride, &d[i].stride, &ok);
-      if (!ok) continue;
-      const fl_kterm q = fl_kterm_ratio(&d[i].stride, &d[last].stride, &ok);
-      if (ok && q.c > 0 && digit_below(r, &d[last], &q)) next = i;
-    }
+  if (!c.n) return 0;
+  while (c.n < n) {
+    uint8_t tried[FL_KPOLY_TERMS];
+    int next;
+    memcpy(tried, used, sizeof tried);
+    while ((next = least_of(d, n, tried)) >= 0 && !chain_below(r, &c, &d[next].stride))
+      tried[next] = 1;
     if (next < 0) return 0;
     used[next] = 1;
-    last = next;
+    c.at[c.n++] = &d[next];
   }
   return 1;
 }
