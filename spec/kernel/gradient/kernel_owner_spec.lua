@@ -111,8 +111,26 @@ local function strips()
   return "__syncthreads(); " .. table.concat(lines, " ") .. " if (i < n) y[i] = v; } "
 end
 
+-- Tiles whose size is a number in the text, which may not be that of the block: a thread has the
+-- place (c, r), of which a condition, of the statement or in it, may say that it is in a row of w.
+local function tiles()
+  local lines = { ("int c = blockIdx.x * %s + threadIdx.x, r = blockIdx.y * %s + threadIdx.y;"):format(
+    pick { "4", "6", "8", "blockDim.x" }, pick { "1", "2", "blockDim.y" }) }
+  local function bound()
+    return pick { "c < w", "c < w", "c + 1 < w", "c <= w", "r < m && c < w", "c < m", "(unsigned)c < 4u" }
+  end
+  lines[#lines + 1] = "double v = 0; { " .. pick { "", "if (" .. bound() .. ") " } .. "{"
+  for _ = 1, random(2) do
+    local e = pick { "r * w + c", "r * w + c + 1", "w * r + c", "c + 12 * r", "r * w * 2 + c", "r * m + c" }
+    local value = with(" v += (%s && " .. inside(e) .. ") ? x[E] * x[E] : 0.3;", e)
+    lines[#lines + 1] = value:format(pick { bound(), bound(), "v < 9", "!(c >= w)" })
+  end
+  return "__syncthreads(); " .. table.concat(lines, " ") .. " } } atomicAdd(&y[(i + 5) % n], v);"
+end
+
 local function in_global()
   if random(4) == 1 then return rows() end
+  if random(5) == 1 then return tiles() end
   if random(4) == 1 then return columns() end
   if random(3) == 1 then return strips() end
   local vars = { "i", "i", "t", "t", "(int)threadIdx.x", "(int)threadIdx.y", "(int)blockIdx.x",
@@ -345,6 +363,40 @@ __global__ void k(const double *x, double *y, int m, int w) {
       end
       local a = k:report().adjoint
       if form[2] ~= nil then assert.equal(form[2], a.atomics == 0) end
+    end)
+  end
+end)
+
+-- The place (c, r) of a thread in tiles of 4 x 2; what is read there is its own in blocks of this
+-- size, and if c stays in its row.
+local TILES <const> = {
+  { "if (c < w && r < m) v = x[r * w + c];", true }, { "v = c < w && r < m ? x[r * w + c] : 0;", true },
+  { "if (c + 1 <= w) v = x[r * w + c] * r;", true },
+  { "v = c < w ? x[r * w + c] * (c < w ? x[36 + r * w + c] : 2) : 0;", false },
+  { "v = (c > w || x[r * w + c] > 0) ? 1 : x[w * r + c];", false },
+  { "if (c <= w) v = x[r * w + c];", false }, { "v = c < w ? 1 : x[r * w + c];", false },
+  { "v = x[r * w + c];", false }, { "if (c < m) v = x[r * w + c];", false },
+}
+
+describe("a place in tiles of a size that stands in the text", function()
+  for _, tile in ipairs(TILES) do
+    it("is a thread's, or not: " .. tile[1], function()
+      local k = flame.kernel { shape = { 48 }, source = [[
+__global__ void k(const double *x, double *y, int w, int m) {
+  int c = blockIdx.x * 4 + threadIdx.x, r = blockIdx.y * 2 + threadIdx.y;
+  double v = 0;
+  __syncthreads();
+  ]] .. tile[1] .. "\n  atomicAdd(&y[(r * 8 + c) % 48], v);\n}" }
+      local x = (flame.arange(119, { dtype = "f64" }) * 0.7):sin():requires_grad_(true)
+      for _, block in ipairs { { 4, 2 }, { 3, 2 }, { 5, 3 } } do
+        local tiled = k:with { block = block, grid = { 2, 3 } }
+        for _, w in ipairs { 6, 8, 3 } do
+          assert.is_true(flame.gradcheck(function(u) return tiled(u, w, 5) end, { x }))
+        end
+        tiled(x, 6, 5):sum():backward()
+        local a = tiled:report().adjoint
+        assert.equal(tile[2] and block[1] <= 4, a.atomics == 0)
+      end
     end)
   end
 end)

@@ -140,7 +140,7 @@ fl_kindex fl_kindex_class(const fl_kindices *k, const fl_kstmt *s,
   const int level = fl_kuniform_level(k->uniform, index);
   if (level == FL_KEQUAL_GRID) return FL_KI_UNIFORM_GRID;
   if (level == FL_KEQUAL_BLOCK) return FL_KI_UNIFORM_BLOCK;
-  if (!fl_kroute_is_place(&r)) return FL_KI_OTHER;
+  if (!fl_kroute_reaches(&r, index)) return FL_KI_OTHER;
   memset(&c, 0, sizeof c);
   fl_kpoly p = fl_kpoly_of(k, &r.at, index);
   if (p.bad || !split(&r, &p, 0, d, &n, &c, &shift) || !fl_kroute_is_chain(&r, d, n))

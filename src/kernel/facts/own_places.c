@@ -245,7 +245,7 @@ void fl_kindex_strips(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *i
   static const fl_kterm one = { 1, 0, { 0 } };
   search w = { .r = { .k = k, .goal = s } };
   numeral x = { .w = &w, .out = out };
-  if (!fl_kroute_is_place(&w.r)) return;
+  if (!fl_kroute_reaches(&w.r, index)) return;
   const fl_kpoly p = fl_kpoly_of(k, &w.r.at, index);
   if (p.bad || p.cut || !find_digits(&x, &p, needed)) return;
   if (p.wraps && (x.n > 1 || x.d[0].kind != FL_KDIGIT_SYMBOL)) return;

@@ -72,6 +72,30 @@ int fl_kroute_is_place(fl_kroute *r) {
   return r->goal->kind != FL_KS_LOOP && fl_kroute_find(r) && r->at.n_loops < FL_KPOLY_LOOPS;
 }
 
+/* Learns the conditions in x under which 'index', a part of x, is evaluated. Returns how often x
+** holds it. */
+static int learn_inside(route *r, const fl_kexpr *x, const fl_kexpr *index) {
+  int times = x == index;
+  for (int i = 0; x && i < x->n && x != index; i++) {
+    const int n = r->n;
+    if (fl_kis_lazy(x, i))
+      learn(r, x->x[0], x->kind == FL_KX_SELECT ? i == 1 : x->op == FL_KO_LAND, r->at.order);
+    const int found = learn_inside(r, x->x[i], index);
+    if (!found) r->n = n;
+    times += found;
+  }
+  return times;
+}
+
+int fl_kroute_reaches(route *r, const fl_kexpr *index) {
+  if (!fl_kroute_is_place(r)) return 0;
+  const int n = r->n;
+  int times = 0;
+  for (int i = 0; i < 4 && r->goal->x[i]; i++) times += learn_inside(r, r->goal->x[i], index);
+  if (times != 1) r->n = n;                             /* conditions of several places */
+  return 1;
+}
+
 /* ---- digits ----------------------------------------------------------------------------- */
 
 typedef fl_kdigit digit;

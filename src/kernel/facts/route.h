@@ -23,6 +23,9 @@ typedef struct fl_kroute {
 int fl_kroute_find(fl_kroute *r);
 /* fl_kroute_find that also returns 0 if the goal is a loop, or is nested in too many loops. */
 int fl_kroute_is_place(fl_kroute *r);
+/* fl_kroute_is_place, with the conditions in the statement under which it evaluates the index:
+** c ? y[index] : 0, c && y[index] > 0. */
+int fl_kroute_reaches(fl_kroute *r, const fl_kexpr *index);
 /* What each iteration adds to counter var, as a polynomial at the place r->at. */
 fl_kpoly fl_kroute_step(const fl_kroute *r, int32_t var);
 /* The first value of a counter, and its step; 0: symbol s is not a counter, or they are not
