@@ -122,7 +122,8 @@ local function tiles()
   lines[#lines + 1] = "double v = 0; { " .. pick { "", "if (" .. bound() .. ") " } .. "{"
   for _ = 1, random(2) do
     local e = pick { "r * w + c", "r * w + c + 1", "w * r + c", "c + 12 * r", "r * w * 2 + c", "r * m + c" }
-    local value = with(" v += (%s && " .. inside(e) .. ") ? x[E] * x[E] : 0.3;", e)
+    local value = with(pick { " v += (%s && I) ? x[E] * x[E] : 0.3;",
+      " if (I) v += (%s) ? 0.3 : x[E] * x[E];" }:gsub("I", inside(e)), e)
     lines[#lines + 1] = value:format(pick { bound(), bound(), "v < 9", "!(c >= w)" })
   end
   return "__syncthreads(); " .. table.concat(lines, " ") .. " } } atomicAdd(&y[(i + 5) % n], v);"
