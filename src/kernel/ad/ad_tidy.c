@@ -1,7 +1,7 @@
 /*
 ** The last step of a derivation removes statements without effect, the branches and loops that are
-** then empty, and the variables that are no longer used; then numbers variables, accesses and loops
-** again.
+** then empty, barriers right after barriers, and the variables that are no longer used; then
+** numbers variables, accesses and loops again.
 */
 #include "kernel/ad/ad_state.h"
 
@@ -53,10 +53,16 @@ static int live_block(tidy *t, const fl_kblock *b) {
   return live;
 }
 
+/* Is s a barrier of the block (of the grid) right after another one? */
+static int is_repeated(const fl_kstmt *last, const fl_kstmt *s) {
+  return last && s->kind == FL_KS_BARRIER && last->kind == FL_KS_BARRIER &&
+         s->op == FL_KBAR_BLOCK && last->op == FL_KBAR_BLOCK && s->mode == last->mode;
+}
+
 static fl_kblock prune(tidy *t, fl_kblock b) {
   fl_kblock out = {NULL, NULL};
   for (fl_kstmt *s; (s = fl_kblock_take(&b));) {
-    if (!live_stmt(t, s)) continue;
+    if (!live_stmt(t, s) || is_repeated(out.last, s)) continue;
     if (s->kind == FL_KS_IF || s->kind == FL_KS_LOOP || s->kind == FL_KS_BLOCK) {
       s->body = prune(t, s->body);
       s->other = prune(t, s->other);
