@@ -177,7 +177,8 @@ static void other_grid(gen *g) {
     {"y / P * (w / P) + x / P", "y / P * w + x / Q + A", "(2 * y + A) * (Q * w) + 2 * x + A",
      "(P * y + A) * w + Q * x + A", "y * w + x / Q", "y / P * w + x"},
     {"(z / P * h + y / Q) * w + x", "(z * h + y / P) * w + x", "((2 * z + A) * h + y) * w + x",
-     "(2 * z * (2 * h) + 2 * y + A) * 2 * w + 2 * x + A", "z / P * w + x", "z * 2 * w * h + y * w + x"}};
+     "(2 * z * (2 * h) + 2 * y + A) * 2 * w + 2 * x + A", "z / P * w + x",
+     "z * 2 * w * h + y * w + x"}};
   const char *f = forms[g->dims - 1][pick(g, 6)], *from = g->twice && pick(g, 2) ? "r" : "u";
   const int p = 2 + pick(g, 3), q = 1 + pick(g, 3);
   say(g, "\n  { int e = ");

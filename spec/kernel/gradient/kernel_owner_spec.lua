@@ -117,11 +117,13 @@ local function tiles()
   local lines = { ("int c = blockIdx.x * %s + threadIdx.x, r = blockIdx.y * %s + threadIdx.y;"):format(
     pick { "4", "6", "8", "blockDim.x" }, pick { "1", "2", "blockDim.y" }) }
   local function bound()
-    return pick { "c < w", "c < w", "c + 1 < w", "c <= w", "r < m && c < w", "c < m", "(unsigned)c < 4u" }
+    return pick { "c < w", "c < w", "c + 1 < w", "c <= w", "r < m && c < w", "c < m",
+      "(unsigned)c < 4u" }
   end
   lines[#lines + 1] = "double v = 0; { " .. pick { "", "if (" .. bound() .. ") " } .. "{"
   for _ = 1, random(2) do
-    local e = pick { "r * w + c", "r * w + c + 1", "w * r + c", "c + 12 * r", "r * w * 2 + c", "r * m + c" }
+    local e = pick { "r * w + c", "r * w + c + 1", "w * r + c", "c + 12 * r", "r * w * 2 + c",
+      "r * m + c" }
     local value = with(pick { " v += (%s && I) ? x[E] * x[E] : 0.3;",
       " if (I) v += (%s) ? 0.3 : x[E] * x[E];" }:gsub("I", inside(e)), e)
     lines[#lines + 1] = value:format(pick { bound(), bound(), "v < 9", "!(c >= w)" })
@@ -330,7 +332,8 @@ local DIGITS <const> = {
   { "unsigned j = i; v = x[j / 4 * 12 + j % 4] * x[j / 4 * 12 + j % 4 + 8];", true },
   { "v = x[i / m * m + m - 1 - i % m] * i;", true },
   { "v = x[i / m * 3 * m + 3 * (i % m)] * x[i / m * 3 * m + 3 * (i % m) + 2];", true },
-  { "int s = threadIdx.x, b = blockIdx.x; if (s < w) for (int k = 0; k < 3; k++) v += x[(b * 3 + k) * w + s];", true },
+  { "int s = threadIdx.x, b = 3 * blockIdx.x; if (s < w) for (int k = 0; k < 3; k++) v += "
+    .. "x[(b + k) * w + s];", true },
   { "v = x[i / m * 3 * m + i % m] * i;", true, { 5, -4 } },
   { "int row = i / m * 3 * m + i % m; v = x[row] * x[row - m] * x[row - 2 * m];", nil, { -4 } },
   { "int row = i / m * 3 * m + i % m + w; v = x[row] * x[row + m] * x[row + 2 * m];", true },
@@ -371,7 +374,8 @@ end)
 -- The place (c, r) of a thread in tiles of 4 x 2; what is read there is its own in blocks of this
 -- size, and if c stays in its row.
 local TILES <const> = {
-  { "if (c < w && r < m) v = x[r * w + c];", true }, { "v = c < w && r < m ? x[r * w + c] : 0;", true },
+  { "if (c < w && r < m) v = x[r * w + c];", true },
+  { "v = c < w && r < m ? x[r * w + c] : 0;", true },
   { "if (c + 1 <= w) v = x[r * w + c] * r;", true },
   { "v = c < w ? x[r * w + c] * (c < w ? x[36 + r * w + c] : 2) : 0;", false },
   { "v = (c > w || x[r * w + c] > 0) ? 1 : x[w * r + c];", false },

@@ -4,6 +4,7 @@
 ** are tested again as ordinary code; of the sums only those of this access stay.
 */
 #include "kernel/ad/gather.h"
+#include <assert.h>
 
 /* ---- the thread's adjoint --------------------------------------------------------------- */
 
@@ -208,6 +209,7 @@ static void run_digits(thread *y, fl_kblock *b, fl_kexpr *const *digit) {
   fl_kad_state *d = &g->d;
   const fl_kdigits *x = &y->site->digits;
   fl_kexpr *number[FL_KDIGITS], *c = NULL;
+  assert(x->n <= FL_KDIGITS);
   for (int i = 0; i < x->n && !d->a->failed; i++) {
     number[i] = digit[i];
     if (x->by[i] > 1) {
@@ -238,7 +240,7 @@ static void unique_digits(thread *y, fl_kblock *b, fl_kexpr *t) {
   fl_kgathering *g = y->g;
   fl_kad_state *d = &g->d;
   const fl_kdigits *x = &y->site->digits;
-  fl_kexpr *digit[FL_KDIGITS], *c = NULL;
+  fl_kexpr *digit[FL_KDIGITS] = {NULL}, *c = NULL;
   fl_kg_digits(g, b, y->site, t, y->v);
   if (d->a->failed) return;
   for (int i = 0; i < x->n && !t && x->scale > 1; i++) {  /* of an index that is not divided yet */
@@ -261,6 +263,7 @@ static void all_digits(thread *y, fl_kblock *b, fl_kexpr *t) {
   fl_kad_state *d = &g->d;
   const fl_kdigits *x = &y->site->digits;
   const fl_kchain *c = &g->chain[y->site->chain];
+  assert(x->n == 2);
   const int high = kg_local(g, FL_KT_I64, "high"), low = kg_local(g, FL_KT_I64, "low");
   fl_kg_digits(g, b, y->site, t, y->v);
   if (d->a->failed) return;
@@ -273,7 +276,8 @@ static void all_digits(thread *y, fl_kblock *b, fl_kexpr *t) {
   kx_set(d, b, high,
          fl_kexpr_select(d->a, kx_both(d, positive, kx_op(d, FL_KO_LT, first, top)), first, top));
   fl_kexpr *most = x->by[0] > 1 ? kx_op(d, FL_KO_MUL, rest, kx_int(d, x->by[0])) : rest;
-  fl_kexpr *reach = kx_op(d, FL_KO_LOR, kx_op(d, FL_KO_LE, by, zero), within(g, most, x->symbol[0]));
+  fl_kexpr *reach = kx_op(d, FL_KO_LOR, kx_op(d, FL_KO_LE, by, zero),
+                          within(g, most, x->symbol[0]));
   fl_kexpr *on = kx_both(d, kx_op(d, FL_KO_GE, kx_var(d, high), zero), reach);
   fl_kstmt *s = fl_kstmt_loop(d->f, b, on);
   if (!s) return;
@@ -282,7 +286,7 @@ static void all_digits(thread *y, fl_kblock *b, fl_kexpr *t) {
   kx_set(d, &s->other, high, kg_op(g, FL_KO_SUB, high, kx_int(d, 1)));
   fl_kstmt *in = fl_kstmt_if(d->f, &s->body, kx_op(d, FL_KO_GE, kx_var(d, low), zero));
   if (!in) return;
-  fl_kexpr *const digit[2] = {kx_var(d, low), kx_var(d, high)};
+  fl_kexpr *const digit[FL_KDIGITS] = {kx_var(d, low), kx_var(d, high)};
   run_digits(y, &in->body, digit);
 }
 
@@ -307,7 +311,8 @@ void fl_kg_site(fl_kgathering *g, fl_kblock *b, int site, int total) {
   if (in) b = &in->body;
   if (x->scale != 1) t = fl_kad_atom(d, b, kx_op(d, FL_KO_DIV, t, scale));
   if (!t || d->a->failed) return;
+  fl_kexpr *const one[FL_KDIGITS] = {t};
   if (all) all_digits(&y, b, t);
-  else if (x->n == 1) run_digits(&y, b, &t);
+  else if (x->n == 1) run_digits(&y, b, one);
   else unique_digits(&y, b, t);
 }

@@ -349,7 +349,8 @@ static int chain_below(const route *r, const chain *c, const fl_kterm *stride) {
   if (ok && q.c > 0 && digit_below(r, last, &q)) return 1;
   for (int i = c->n - 1; i >= 0; i--) {
     const digit *x = c->at[i];
-    if (x->kind != FL_KDIGIT_SYMBOL || x->stride.c < 0 || !fl_kroute_not_negative(r, x->s)) return 0;
+    if (x->kind != FL_KDIGIT_SYMBOL || x->stride.c < 0 || !fl_kroute_not_negative(r, x->s))
+      return 0;
     ok = 1;
     const fl_kterm by = { 1, 1, { x->s } };
     fl_kpoly_add(&sum, fl_kterm_product(&x->stride, &by, &ok));
