@@ -4,8 +4,7 @@
 --
 -- Names, defaults, rules and the order of options are those of torch.optim; each rule has a
 -- declaration (src/lua/declare.h). State has torch's names too (exp_avg, momentum_buffer, …). Muon
--- and rarer rules: optim/rules.lua; optim/lbfgs.lua, optim/scaler.lua; schedules:
--- optim/schedule.lua.
+-- and rarer rules: optim/rules.lua; also optim/lbfgs.lua, optim/scaler.lua, optim/schedule.lua.
 local flame = require "flame"
 local internal = flame.internal
 local func = require "flame.autograd.func"
@@ -49,6 +48,8 @@ end
 -- "differentiable" and similar options choose an implementation in torch, and have no effect here.
 -- capturable has one in Adam and AdamW: the number of the step is a tensor.
 local without_effect = { foreach = true, fused = true, differentiable = true }
+-- Fields whose values are known when the checks of the last step were read, as they are kept.
+local settled = { steps = "made", state = "states" }
 local PLAIN = "foreach?: bool, fused?: bool, capturable = false, differentiable = false"
 
 local function check_betas(what, betas)
@@ -132,9 +133,9 @@ local function reader(class, text)
 end
 
 local function new(class, params, values)
-  local self = setmetatable({ groups = {}, state = {}, made = 0, what = class.what, known = {},
+  local self = setmetatable({ groups = {}, states = {}, made = 0, what = class.what, known = {},
     moves = internal.moves, defaults = {}, options = class.options, read = class.read,
-    unsure = false, seen = slips.steps_of() }, class)                     -- for slips
+    unsure = false, flights = false, seen = slips.steps_of() }, class)        -- for slips
   for key, value in pairs(values) do self.defaults[key] = value end
   if type(params) == "table" and type(params[1]) == "table" then
     for _, g in ipairs(params) do self:add_param_group(g) end
@@ -170,7 +171,7 @@ local function make_class(text, update, check, whole, run)
   class.__index = function(self, key)
     if key == "lr" then return rawget(self, "groups")[1].lr end
     if key == "param_groups" then return rawget(self, "groups") end
-    if key == "steps" then return refused.steps_of(self) end
+    if settled[key] then return refused.settle(self)[settled[key]] end
     return get(self, key)
   end
   class.__newindex = function(self, key, value)
@@ -178,9 +179,8 @@ local function make_class(text, update, check, whole, run)
       fail("%s: param_groups can not be assigned\1: use add_param_group, or change its groups",
         name)
     end
-    if key == "steps" then
-      refused.steps_of(self)                 -- a step that failed is not taken off "value" later
-      return rawset(self, "made", value)
+    if settled[key] then                   -- a step that failed is not taken off "value" later
+      return rawset(refused.settle(self), settled[key], value)
     end
     if key ~= "lr" then return set(self, key, value) end
     number(name, "lr", value, 0)
@@ -224,15 +224,16 @@ put(Optimizer, "Optimizer:zero_grad(set_to_none = true)", function(self, set_to_
 end)
 
 local function state_of(self, p)
-  local state = self.state[p]
+  local state = self.states[p]
   if not state then
     state = { step = 0 }
-    self.state[p] = state
+    self.states[p] = state
   end
   return state
 end
 --- The state of a parameter for this rule, made at its first step.
-put(Optimizer, "Optimizer:state_of(parameter: T) -> table", state_of)
+put(Optimizer, "Optimizer:state_of(parameter: T) -> table",
+  function(self, p) return state_of(refused.settle(self), p) end)
 
 local state_for
 
@@ -242,7 +243,7 @@ local function follow(self)
   local moves = internal.moves
   if self.moves == moves then return end
   self.moves = moves
-  for p, state in pairs(self.state) do self.state[p] = state_for(p, state) end
+  for p, state in pairs(self.states) do self.states[p] = state_for(p, state) end
 end
 
 --- Updates one parameter; returns whether backward added to a gradient that an earlier step used.
@@ -279,7 +280,7 @@ local function update_all(self, taken)
     local params, i, more = group.params, 1, false
     local all = run and not rawget(group, "maximize") and run
     while params[i] ~= nil do
-      if all then i, more = all(group, i, self.state, changed, self.seen.number) end
+      if all then i, more = all(group, i, self.states, changed, self.seen.number) end
       local p = params[i]
       if p ~= nil then more = update_one(self, group, p, taken, shared_out) or more end
       added, i = added or more, i + 1
@@ -293,7 +294,7 @@ end
 -- Intermediate tensors of a step are released at its end rather than by the garbage collector.
 -- Those in the state are held, so that they stay: by update_one, and here if a rule raises.
 local function hold_states(self)
-  for _, state in pairs(self.state) do
+  for _, state in pairs(self.states) do
     for _, value in pairs(state) do
       if type(value) == "userdata" then internal.hold(value) end
     end
@@ -333,8 +334,8 @@ local function before_step(self)
     end
   end
   if not rawget(internal, "rehearsal") then return end
-  before_change(self, self.state, table.unpack(self.groups))
-  for _, state in pairs(self.state) do
+  before_change(self, self.states, table.unpack(self.groups))
+  for _, state in pairs(self.states) do
     before_change(state)
     for _, list in pairs(state) do if type(list) == "table" then before_change(list) end end
   end
@@ -350,16 +351,16 @@ put(Optimizer, "Optimizer:step(closure?: fn) -> any", function(self, closure)
   end
   local _ <close> = unpin
   pin()
-  local flights = refused.told(self)
+  refused.told(self)
   before_step(self)
   local changed = internal.room(3 * #self.groups[1].params)
-  local taken <close> = refused.watch(self, changed, flights)
+  local taken <close> = refused.watch(self, changed)
   self.made = self.made + 1
   local shared_out = flame.no_grad(update_in_scope, self, taken)
-  if #changed > 0 then taken.to = internal.eval_list(changed) end
+  if #changed > 0 then internal.eval_list(changed) end
   if #shared_out > 0 then flame.no_grad(parts.spread, shared_out) end
   if rawget(internal, "after_step") then internal.after_step() end     -- of flame-lua --watch
-  self.unsure = taken.to > taken.from and taken
+  self.unsure = internal.flown(self.flights) and taken
   return loss
 end)
 
@@ -385,7 +386,7 @@ put(Optimizer, "Optimizer:state_dict() -> table", function(self)
     for j, p in ipairs(group.params) do
       i = i + 1
       kept.params[j] = i
-      out.state[i] = self.state[p] and copy_of(parts.whole(p, self.state[p]))
+      out.state[i] = self.states[p] and copy_of(parts.whole(p, self.states[p]))
     end
     out.param_groups[k] = kept
   end
@@ -426,14 +427,14 @@ put(Optimizer, "Optimizer:load_state_dict(state: table)", function(self, saved)
   end
   self.unsure = false
   self.made = saved.steps or 0
-  self.state = {}
+  self.states = {}
   for k, group in ipairs(self.groups) do
     for key, value in pairs(groups[k]) do
       if key ~= "params" and not without_effect[key] then group[key] = copy_of(value) end
     end
     for j, p in ipairs(group.params) do
       local state = saved.state[groups[k].params[j]]
-      if state then self.state[p] = state_for(p, state) end
+      if state then self.states[p] = state_for(p, state) end
     end
   end
 end)

@@ -1,7 +1,7 @@
 -- Runs on a GPU whose index checks are read later (src/engine/flight.h): random training loops
 -- (spec/support/late.lua) and scripts (late_scripts.lua), on a GPU that computes on the CPU
 -- (spec/support/machine.lua) or on the real one, have the values and writes of the CPU. Both record
--- each first run (FLAME_REPLAY=2), since by default so short programs have hardly a run in flight. A
+-- each first run (FLAME_REPLAY=2): by default so short programs have hardly a run in flight. A
 -- failure prints its seed and program. FLAME_FUZZ=n: n / 20 loops (25) and n / 50 scripts (10);
 -- FLAME_FUZZ_SEED=s: from seed s.
 local flame = require "flame"
@@ -169,6 +169,32 @@ print(opt.steps)]])
     assert.truthy(text:find "^false.*class 9.*\n7\n$", text)
   end)
 
+  case("is not counted, however many others fail before its optimiser is asked", function()
+    local text = run(start .. [[
+local other, opt2, step2 = net_of(nn.Linear(4, 7), nn.ReLU(), nn.Linear(7, 3))
+for i = 1, 6 do step(good) step2(good) end
+step(bad)
+local faults = 0
+for i = 1, 80 do if not pcall(step2, bad) then faults = faults + 1 end end
+print(faults > 30, opt.steps, opt.state[net[1].weight].step, opt2.steps)
+print(pcall(flame.synchronize))]])
+    assert.truthy(text:find "^true\t6\t6\t6\nfalse\t.*class 9", text)
+  end)
+
+  case("is waited for by what reads the state of a parameter", function()
+    local text = run(start .. [[
+local p = net[3].bias
+for i = 1, 6 do step(good) end
+step(bad)
+print(opt.state[p].step, opt:state_of(p).step)
+print(pcall(step, good), opt.state[p].step)
+step(good)
+local loss = step(bad)
+print(pcall(loss.item, loss))
+print(opt.state[p].step, opt.steps)]])
+    assert.truthy(text:find "^6\t6\nfalse\t6\nfalse\t.*class 9.*\n7\t7\n$", text)
+  end)
+
   case("tells it before a closure is called", function()
     local text = run(start .. [[
 local calls, labels = 0, good
@@ -248,6 +274,23 @@ print(pcall(step, bad) == false, opt.steps)]])
         assert.truthy(text:find("class 9 at position 5", 1, true), text)
         assert.truthy(text:find(("status %d\n"):format(status), 1, true), text)
       end)
+    end
+    local stock = has_gxx and not os.getenv "FLAME_SANITIZE"
+      and os.execute "command -v lua5.4 >/dev/null" and it or pending
+    for last, told in pairs { ["step(bad)"] = 1, ["step(bad) os.exit(0, true)"] = 1,
+      ["step(bad) net, opt, step = nil"] = 1, ["step(bad) pcall(step, good)"] = 0,
+      ["step(bad) pcall(flame.synchronize)"] = 0, ["step(good)"] = 0 } do
+      stock("is told " .. told .. " times by the end of a state of Lua's own program: " .. last,
+        function()
+          local build = dofile("spec/support/interpreter.lua"):match "^(.*)/[^/]*$"
+          local pipe <close> = assert(io.popen(("FLAME_DEVICE=cuda %s FLAME_TEST_MACHINE=%s "
+            .. "LUA_CPATH='%s/?.so' lua5.4 -e '%s' 2>&1; echo status $?"):format(environment,
+            fake[1], build, start .. "for i = 1, 6 do step(good) end " .. last)))
+          local text = pipe:read "a"
+          local _, count = text:gsub("class 9 at position 5[^\n]*%(at the end of the script%)\n", "")
+          assert.equal(told, count, text)
+          assert.truthy(text:find "status 0\n$", text)
+        end)
     end
     case("whose device is lost leaves values on the CPU", function()
       for call = 6, 8 do                              -- the sixth step is in flight

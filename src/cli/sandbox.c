@@ -148,7 +148,8 @@ int fl_cli_sandbox(const fl_cli *c, const char *policy, int script) {
                 lua_rawlen(c->L, -1) };
   lua_pushcfunction(inside.L, run);
   lua_pushlightuserdata(inside.L, &r);
-  const int status = fl_cli_report(&inside, fl_cli_call(inside.L, 1, 0));
+  int status = fl_cli_report(&inside, fl_cli_call(inside.L, 1, 0));
+  if (status == LUA_OK) status = fl_cli_finish(&inside);
   fflush(stdout);
   lua_close(inside.L);
   lua_pushboolean(c->L, 1);

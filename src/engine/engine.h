@@ -26,7 +26,7 @@ typedef struct fl_collecting {
 } fl_collecting;
 
 /* A launch that may have caused a fault of the device. */
-enum { FL_SUSPECTS = 8, FL_FAILED_FLIGHTS = 16 };
+enum { FL_SUSPECTS = 8 };
 typedef struct fl_suspect {
   const fl_plan *plan;                            /* may be gone: see serial */
   int64_t serial, run;
@@ -57,9 +57,8 @@ typedef struct fl_engine {
   struct fl_flight *flight;          /* by device: runs whose checks are read later (flight.h);
                                      ** NULL: there was none yet */
   int32_t flying;                    /* how many such runs there are now */
-  int64_t flights, faults;           /* how many there have been; how many of these have failed … */
-  struct { int64_t flight; int32_t device; } failed[FL_FAILED_FLIGHTS];  /* … and the last of these:
-                                     ** fault k is at k % FL_FAILED_FLIGHTS */
+  int64_t flights, faults;           /* how many there have been; how many of these have failed */
+  struct fl_watch *watches;          /* those who are to know of the latter */
   int debug;                                      /* FLAME_DEBUG */
   /* scan.c: a window is run op by op; a step of its last run wrote a NaN; this evaluation has found
   ** the op that made it; the warning about its cost was given */

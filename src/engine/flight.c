@@ -134,17 +134,24 @@ static int fail_values(const flame_context *c, fl_flight *f, int32_t k, const ch
 
 static void note_failed(flame_context *c, const fl_flight *f) {
   fl_engine *e = c->engine;
-  const int64_t k = e->faults++ % FL_FAILED_FLIGHTS;
-  e->failed[k].flight = f->number;
-  e->failed[k].device = (int32_t)(f - e->flight);
+  e->faults++;
+  for (fl_watch *w = e->watches; w; w = w->next)
+    if (w->from < f->number && f->number <= w->to) w->failed |= UINT32_C(1) << (f - e->flight);
 }
 
-int fl_flight_failed(const flame_context *c, int64_t from, int64_t to, int device) {
-  const fl_engine *e = c->engine;
-  for (int64_t k = 0; k < e->faults && k < FL_FAILED_FLIGHTS; k++)
-    if (e->failed[k].flight > from && e->failed[k].flight <= to && e->failed[k].device == device)
-      return 1;
-  return 0;
+void fl_watch_end(fl_watch *w) {
+  if (!w->link) return;
+  *w->link = w->next;
+  if (w->next) w->next->link = w->link;
+  w->link = NULL;
+}
+
+void fl_watch_begin(flame_context *c, fl_watch *w) {
+  fl_engine *e = c->engine;
+  fl_watch_end(w);
+  *w = (fl_watch){ .from = e->flights, .to = INT64_MAX, .next = e->watches, .link = &e->watches };
+  if (w->next) w->next->link = &w->next;
+  e->watches = w;
 }
 
 static flame_status fail(flame_context *c, fl_flight *f, const fl_fault *fault) {
@@ -187,9 +194,20 @@ flame_status fl_flight_tell(flame_context *c) {
   if (s == FLAME_OK && e->untold) {
     c->err = e->untold_error;
     s = e->untold_error.code;
-  }
-  if (s == FLAME_BAD_VALUE) fl_tell_untold(c);
+    fl_tell_untold(c);
+  } else if (s == FLAME_BAD_VALUE) fl_tell_untold(c);
   return s;
+}
+
+void fl_flight_end(flame_context *c) {
+  const fl_engine *e = c->engine;
+  if (!e) return;
+  const uint32_t lost = c->dead;             /* of these the script was told */
+  const int untold = e->untold;
+  fl_error_clear(&c->err);
+  const flame_status s = fl_flight_tell(c);
+  if (s == FLAME_BAD_VALUE ||
+      (s != FLAME_OK && s != FLAME_INTERRUPTED && (untold || c->dead != lost))) fl_tell_at_end(c);
 }
 
 void fl_flight_drop(flame_context *c) {

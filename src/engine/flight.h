@@ -32,6 +32,13 @@ typedef struct fl_flight {
   struct { fl_flown *at; int64_t n, cap; } out;
 } fl_flight;
 
+/* Notes on which devices flights of the numbers from + 1 … to fail. The owner has the memory. */
+typedef struct fl_watch {
+  int64_t from, to;
+  uint32_t failed;                          /* bit d: on device d */
+  struct fl_watch *next, **link;            /* link NULL: it is in no list */
+} fl_watch;
+
 /* May the run, which is queued, be in flight? made: by result the buffer that its node will own,
 ** NULL for a home. 1: it is now. 0: no, or no memory: its checks must be read. */
 int fl_flight_begin(flame_context *c, const fl_program *p, const fl_plan *plan,
@@ -46,8 +53,12 @@ flame_status fl_flight_land(flame_context *c);
 /* The same, and BAD_VALUE as well for an error that only the next read would raise; both are told
 ** by this call then. */
 flame_status fl_flight_tell(flame_context *c);
-/* Has a flight after number 'from', up to number 'to', failed on the device? */
-int fl_flight_failed(const flame_context *c, int64_t from, int64_t to, int device);
+/* At the end of a script: writes to stderr what fl_flight_tell finds. */
+void fl_flight_end(flame_context *c);
+/* Watches the flights that begin from now on. *w: zeros, or a watch that ends thereby. */
+void fl_watch_begin(flame_context *c, fl_watch *w);
+/* Leaves the list; w may be in none. */
+void fl_watch_end(fl_watch *w);
 /* Lets go of what flights hold, without reading checks. */
 void fl_flight_drop(flame_context *c);
 #endif

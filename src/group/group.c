@@ -148,21 +148,13 @@ void fl_group_end(flame_context *c, flame_status e) {
   g->unproven = 0;
 }
 
-/* Writes the context's error to stderr: there is no script any more that could raise it. */
-static void tell_error(flame_context *c) {
-  char place[96] = "";
-  if (c->up->place) c->up->place(c, c->err.site, place);
-  fprintf(stderr, "flame: %s%s%s: %s (at the end of the script)\n", place, place[0] ? ": " : "",
-          c->err.op, c->err.message);
-}
-
 /* Before the group is closed: collectives that are recorded still run, unless the script was
 ** interrupted. */
 static void run_effects(flame_context *c) {
   const fl_error before = c->err;
   if (c->cut) fl_group_interrupted(c->group);
   else if (c->effect && !c->dead && !c->group->broken[0] && c->up->evaluate_all(c) != FLAME_OK)
-    tell_error(c);
+    fl_tell_at_end(c);
   c->err = before;
 }
 

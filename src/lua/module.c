@@ -4,10 +4,10 @@
 ** Order at lua_close: the context's userdata is the first of ours to get a __gc, so it is the
 ** last to be finalised; boxes finalised before it release their references. Boxes that finalisers
 ** make while the state closes are not finalised any more: they are found in the list of all boxes.
-** The functions of lua/flame are loaded at the first use of a name that C does not know
-** (library.c).
+** Functions of lua/flame are loaded at the first use of a name that C does not know (library.c).
 */
 #include "lua/bounded.h"
+#include "engine/flight.h"
 #include "group/group.h"
 #include "lua/crew.h"
 #include "lua/embedded.h"
@@ -93,6 +93,7 @@ static int state_gc(lua_State *L) {
   fl_sandboxes_end(b);
   fl_objects_end(b);
   fl_group_close(c);                  /* while lines of the script are still known */
+  if (!b->borrowed) fl_flight_end(c);
   while (b->scopes.n > 0) b->scopes.n--;
   for (int64_t i = 0; i < b->tracked.n; i++)
     if (b->tracked.at[i].box) b->tracked.at[i].box->slot = -1;
@@ -418,12 +419,10 @@ static void add_meta(lua_State *L, fl_lua *b, const char *name, lua_CFunction f)
 static void fill_meta(lua_State *L, fl_lua *b) {
   static const struct { const char *name; int which; } properties[] = {
     { "shape", FL_PROP_SHAPE }, { "ndim", FL_PROP_NDIM }, { "dtype", FL_PROP_DTYPE },
-        { "device", FL_PROP_DEVICE },
-    { "requires_grad", FL_PROP_REQUIRES_GRAD }, { "grad", FL_PROP_GRAD }, { "is_leaf",
-        FL_PROP_IS_LEAF },
-    { "is_cpu", FL_PROP_IS_CPU }, { "is_cuda", FL_PROP_IS_CUDA },
-    { "T", FL_PROP_TURNED }, { "H", FL_PROP_TURNED }, { "mT", FL_PROP_LAST_TURNED },
-        { "mH", FL_PROP_LAST_TURNED }
+    { "device", FL_PROP_DEVICE }, { "requires_grad", FL_PROP_REQUIRES_GRAD },
+    { "grad", FL_PROP_GRAD }, { "is_leaf", FL_PROP_IS_LEAF }, { "is_cpu", FL_PROP_IS_CPU },
+    { "is_cuda", FL_PROP_IS_CUDA }, { "T", FL_PROP_TURNED }, { "H", FL_PROP_TURNED },
+    { "mT", FL_PROP_LAST_TURNED }, { "mH", FL_PROP_LAST_TURNED }
   };
   for (size_t i = 0; i < sizeof properties / sizeof *properties; i++) {
     lua_pushinteger(L, properties[i].which);

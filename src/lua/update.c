@@ -265,8 +265,7 @@ static void evaluate_too(flame_context *c, fl_node *n) {
   c->err = first;
 }
 
-/* core.eval_list(list) -> flights: computes what is in it; a GPU may tell later that an index was
-** bad. flights: the number of the last run that was not waited for. */
+/* core.eval_list(list): computes what is in it; a GPU may tell later that an index was bad. */
 static int eval_list(lua_State *L) {
   fl_lua *b = self_of(L);
   luaL_checktype(L, 1, LUA_TTABLE);
@@ -283,9 +282,7 @@ static int eval_list(lua_State *L) {
     else if (n && n->state != FL_STORED && !b->c->trace) e = fl_evaluate_later(b->c, n);
     lua_settop(L, 1);
   }
-  leave(L, b, m, e);
-  lua_pushinteger(L, ((const fl_engine *)b->c->engine)->flights);
-  return 1;
+  return leave(L, b, m, e);
 }
 
 /* core.was_refused(x): was the last write of x refused? x then has the value of before. */
@@ -304,13 +301,54 @@ static int forget_refused(lua_State *L) {
   return 0;
 }
 
-/* core.flew_badly(x, from, to): has a run that was not waited for, of a number above 'from' up to
-** 'to', failed on x's device? None of its writes has happened then, otherwise all. */
+static const char watch_mark;
+
+static int watch_gc(lua_State *L) {
+  fl_watch *w = (fl_watch *)fl_lua_marked(L, 1, &watch_mark);
+  if (w && self_of(L)->c) fl_watch_end(w);
+  return 0;
+}
+
+/* core.watch_flights(w or false) -> w, which now watches the runs that are not waited for. */
+static int watch_flights(lua_State *L) {
+  fl_lua *b = self_of(L);
+  fl_watch *w = (fl_watch *)fl_lua_marked(L, 1, &watch_mark);
+  if (b->c == NULL) return fl_lua_raise(L, b);
+  if (!w) {
+    w = (fl_watch *)lua_newuserdatauv(L, sizeof *w, 0);
+    memset(w, 0, sizeof *w);
+    lua_createtable(L, 0, 2);
+    fl_lua_mark(L, &watch_mark);
+    fl_push_closure(L, b, watch_gc);
+    lua_setfield(L, -2, "__gc");
+    lua_setmetatable(L, -2);
+    lua_replace(L, 1);
+  }
+  fl_watch_begin(b->c, w);
+  lua_settop(L, 1);
+  return 1;
+}
+
+static fl_watch *arg_watch(lua_State *L) {
+  fl_watch *w = (fl_watch *)fl_lua_marked(L, 1, &watch_mark);
+  if (!w) luaL_argerror(L, 1, "need what watch_flights gave");
+  return w;
+}
+
+/* core.flown(w) -> were there runs that were not waited for? Those that follow are not watched. */
+static int flown(lua_State *L) {
+  fl_watch *w = arg_watch(L);
+  w->to = ((const fl_engine *)self_of(L)->c->engine)->flights;
+  lua_pushboolean(L, w->to > w->from);
+  return 1;
+}
+
+/* core.flew_badly(w, x): has a run that was watched failed on x's device? None of its writes has
+** happened then, otherwise all. */
 static int flew_badly(lua_State *L) {
-  const fl_lua *b = self_of(L);
-  const fl_box *x = fl_arg_tensor(L, 1, "step", "parameter");
-  lua_pushboolean(L, x->t->node && fl_flight_failed(b->c, luaL_checkinteger(L, 2),
-                                                    luaL_checkinteger(L, 3), x->t->node->device));
+  const fl_watch *w = arg_watch(L);
+  const fl_box *x = fl_arg_tensor(L, 2, "step", "parameter");
+  lua_pushboolean(L, x->t->node && w->failed >> x->t->node->device & 1);
   return 1;
 }
 
@@ -347,6 +385,7 @@ const fl_lua_reg fl_reg_update[] = {
   { "square_sum", square_sum, 0 }, { "scale_grads", scale_grads, 0 },
   { "room", room, 0 }, { "clear_grads", clear_grads, 0 }, { "eval_list", eval_list, 0 },
   { "was_refused", was_refused, 0 }, { "forget_refused", forget_refused, 0 },
-  { "flew_badly", flew_badly, 0 }, { "land", land, 0 }, { "checked", checked, 0 },
+  { "watch_flights", watch_flights, 0 }, { "flown", flown, 0 }, { "flew_badly", flew_badly, 0 },
+  { "land", land, 0 }, { "checked", checked, 0 },
   { NULL, NULL, 0 }
 };

@@ -185,6 +185,8 @@ static inline int64_t fl_counted(const flame_context *c, int64_t k) {
 /* Was the device lost? Then operations on it fail with the first cause; other devices continue. */
 static inline int fl_is_lost(const flame_context *c, int device) { return c->dead >> device & 1; }
 
+/* Writes the context's error to stderr: there is no script any more that could raise it. */
+void fl_tell_at_end(flame_context *c);
 /* Reports that device memory for 'what' could not be allocated. */
 flame_status fl_out_of_memory(flame_context *c, int device, int64_t bytes, const char *what);
 

@@ -332,6 +332,13 @@ const char *flame_error(flame_context *c) {
   return c->error_text;
 }
 
+void fl_tell_at_end(flame_context *c) {
+  char place[96] = "";
+  if (c->up->place) c->up->place(c, c->err.site, place);
+  fprintf(stderr, "flame: %s%s%s: %s (at the end of the script)\n", place, place[0] ? ": " : "",
+          c->err.op, c->err.message);
+}
+
 flame_status flame_error_code(flame_context *c) {
   if (!c) return FLAME_NO_MEMORY;
   return fl_held_elsewhere(c) ? FLAME_BAD_ARGUMENT : c->err.code;

@@ -26,7 +26,7 @@ local function take_back(taken, is_lost)
   end
   for x, old in pairs(taken.old) do look(x, old.state, old.numbers) end
   for _, x in ipairs(taken.changed) do
-    local state = not taken.old[x] and opt.state[x]
+    local state = not taken.old[x] and opt.states[x]
     if state then look(x, state, { step = state.step - 1 }) end
   end
   if made == 0 then opt.made = opt.made - 1 end
@@ -40,36 +40,35 @@ end
 
 --- The checks of the step's runs have been read. Takes it back where one has failed.
 local function settle(taken)
-  local function is_lost(x) return internal.flew_badly(x, taken.from, taken.to) end
+  local function is_lost(x) return internal.flew_badly(taken.opt.flights, x) end
   taken.opt.unsure = false
   for _, x in ipairs(taken.changed) do
     if is_lost(x) then return take_back(taken, is_lost) end
   end
 end
 
---- How many steps were made. Reads the checks of the last one first, if that was not done.
-function refused.steps_of(opt)
+--- Reads the checks of the optimiser's last step, if that was not done. Returns the optimiser.
+function refused.settle(opt)
   if opt.unsure then
     internal.land()
     settle(opt.unsure)
   end
-  return opt.made
+  return opt
 end
 
---- Raises what the checks of the last runs have found, which a GPU tells late. Returns how many
---- runs were not waited for so far.
+--- Raises what the checks of the last runs have found, which a GPU tells late.
 function refused.told(opt)
-  refused.steps_of(opt)
-  return (select(2, internal.checked()))
+  refused.settle(opt)
+  internal.checked()
 end
 
 local watched = { __close = function(taken, e) if e ~= nil then raised(taken) end end }
 
 --- Returns what is closed at the end of a step: it takes the step back if it raised. changed: the
 --- list of tensors that the step changes; a parameter is added to it when its update is recorded.
---- from: the number of the last run that was not waited for (flight).
-function refused.watch(opt, changed, from)
-  return setmetatable({ opt = opt, changed = changed, old = {}, from = from, to = from }, watched)
+function refused.watch(opt, changed)
+  opt.flights = internal.watch_flights(opt.flights)
+  return setmetatable({ opt = opt, changed = changed, old = {} }, watched)
 end
 
 --- Called before an update of x, a parameter or its part, in Lua; taken.at = nil ends it. One in C
