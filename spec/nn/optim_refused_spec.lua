@@ -13,10 +13,18 @@ local rules = { { "SGD", {} }, { "SGD", { momentum = 0.9 } }, { "Adam", {} },
   { "Lion", {} }, { "Muon", {} } }
 
 --- Trains two matrices, each with separate labels: { labels of w, labels of v } for each step.
---- read: the loss is read before the step. Returns w, v, the optimiser, how many steps failed.
-local function train(rule, steps, read)
+--- read: the loss is read before the step. views: both are views of one tensor. Returns w, v, the
+--- optimiser, how many steps failed.
+local function train(rule, steps, read, views)
   flame.seed(1)
-  local w, v = flame.randn(4, 3):requires_grad_(), flame.randn(5, 3):requires_grad_()
+  local w, v = flame.randn(4, 3), flame.randn(5, 3)
+  if views then
+    local both = flame.cat { w, v }
+    flame.eval(both)
+    w, v = both:narrow(1, 1, 4):detach(), both:narrow(1, 5, 5):detach()
+  end
+  w:requires_grad_()
+  v:requires_grad_()
   local opt, x, z = optim[rule[1]]({ w, v }, rule[2]), flame.randn(6, 4), flame.randn(6, 5)
   local raised = 0
   for _, labels in ipairs(steps) do
@@ -39,15 +47,16 @@ local function repeated(n)
 end
 
 describe("a step that is refused", function()
-  for _, read in ipairs { false, true } do
-    it("is not counted, parameter by parameter, where the loss is "
-      .. (read and "read first" or "not read"), function()
+  for k, views in ipairs { false, false, true, true } do
+    local read = k % 2 == 0
+    it("is not counted, parameter by parameter" .. (views and " of one buffer" or "")
+      .. ", where the loss is " .. (read and "read first" or "not read"), function()
       for _, rule in ipairs(rules) do
         for _, start in ipairs { 0, 3 } do
           local steps = repeated(start)
           table.move({ { bad, bad }, { bad, good }, { good, bad }, { good, good }, { good, good } },
             1, 5, #steps + 1, steps)
-          local w, v, opt, raised = train(rule, steps, read)
+          local w, v, opt, raised = train(rule, steps, read, views)
           assert.equal(3, raised)
           -- a step that raises at w, whose gradient has failed, does not come to v
           local of_w, of_v = start + 3, start + (read and 2 or 3)

@@ -123,6 +123,7 @@ static int fail_values(const flame_context *c, fl_flight *f, int32_t k, const ch
     const fl_flown *x = &f->out.at[i];
     if (x->sites <= k && !FL_PLANTED(c, FL_PLANT_LATE)) continue;
     refused |= x->home;
+    x->buffer->refused |= x->home;
     for (fl_node *n = x->buffer->nodes, *next; n; n = next) {
       next = n->bnext;
       if (x->home) n->refused = 1;

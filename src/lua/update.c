@@ -81,9 +81,11 @@ static flame_status record(const run *r, fl_box *p, fl_node *g, fl_box *const *x
 /* Before x is written: nothing that was refused until now is meant by was_refused. */
 static void forget(const fl_box *x) {
   fl_node *n = x->t->node;
-  const fl_buffer *b = n && n->state == FL_STORED ? n->buffer : n ? n->home : NULL;
+  fl_buffer *b = n && n->state == FL_STORED ? n->buffer : n ? n->home : NULL;
   if (n) n->refused = 0;
-  for (fl_node *q = b ? b->nodes : NULL; q; q = q->bnext) q->refused = 0;
+  if (!b || !b->refused) return;               /* of many parameters in one buffer each comes here */
+  for (fl_node *q = b->nodes; q; q = q->bnext) q->refused = 0;
+  b->refused = 0;
 }
 
 /* Steps parameter i, or passes over one without a gradient; 0: neither can be done here. */

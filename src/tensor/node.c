@@ -189,6 +189,7 @@ static void join_buffer(fl_node *n, fl_buffer *b) {
   n->bnext = b->nodes;
   if (b->nodes) b->nodes->bprev = n;
   b->nodes = n;
+  b->refused |= n->refused;
   if (b->site == 0) b->site = n->site;
 }
 

@@ -39,6 +39,7 @@ typedef struct fl_buffer {
   uint8_t device;          /* index in the context's devices: 0 is the CPU */
   uint8_t foreign;         /* memory of the host: never written, released by calling release() */
   uint8_t homed;           /* a pending write will end here: there is at most one */
+  uint8_t refused;         /* one of its nodes may be */
   int32_t slot; /* scratch: its number among the last program's homes (fl_program_home) */
   uint32_t site;           /* script line of the first value in it; 0: none yet */
   int64_t bytes;
