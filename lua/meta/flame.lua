@@ -13951,9 +13951,9 @@ Tensor.rsub = flame.rsub
 --- program: no files, no processes, no threads, and no modules except flame's. memory and
 --- device_memory in bytes, time (of a call) and total_time in seconds, steps in instructions, output
 --- in bytes written; 0 is no limit. allow is a list of "read", "write" (files beneath folder),
---- "kernels", "code" (load), "devices", "libraries", "clock". print gets what scripts print; by
---- default that goes to this program's output. Limits of this state apply inside too. See
---- docs/security.md.
+--- "kernels", "code" (load), "devices", "libraries", "clock", and, where all limits are 0,
+--- "workers". print gets what scripts print; by default that goes to this program's output. Limits
+--- of this state apply inside too. See docs/security.md.
 ---@overload fun(options: flame.options.sandbox): flame.Sandbox
 ---@return flame.Sandbox
 function flame.sandbox() end

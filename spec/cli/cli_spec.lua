@@ -133,6 +133,14 @@ describe("flame-lua", function()
       end)
     end
 
+    it("but says what a loop over a list needs", function()
+      local at = { "-e 'for p in flame.nn.Linear(1, 1):parameters() do end'" }
+      local got, status = run(absolute, at)
+      assert.truthy(got:find("attempt to call a table value (for iterator 'for iterator'); a list "
+        .. "needs ipairs: for _, p in ipairs(net:parameters()) do\n", 1, true), got)
+      assert.equal(1, status)
+    end)
+
     it("reports bad options with the usage and status 1", function()
       for _, option in ipairs{ "-x", "-e", "-l", "-e -v", "-ii", "-vv", "-Ex",
           "--nosuch", "-Wx" } do

@@ -201,6 +201,13 @@ describe("a library that is not there", function()
       .. "NVRTC (package cuda-nvrtc), version 12 or 13)\n")
   end)
 
+  it("is NCCL where FLAME_NCCL names another file, which alone is looked for, or turns it off", function()
+    machine(all)
+    has(run("--info", nil, "FLAME_NCCL=libmine.so"), "[CUDA Warning] nccl: libmine.so not found "
+      .. "(install NCCL (package libnccl2); several GPUs alone need it); looked for: libmine.so\n")
+    has(run("--info", nil, "FLAME_NCCL=off"), "[CUDA Warning] nccl: FLAME_NCCL is off\n")
+  end)
+
   it("is no driver: what to do depends on the machine", function()
     for _, case in ipairs {
         { {}, "no NVIDIA driver: install one" },

@@ -360,6 +360,8 @@ add("nested", "ends", {
   "local ok = pcall(function() local b b = flame.sandbox{print = function() b:run('return 1') end} "
     .. "b:run('print(1)') end) assert(not ok)",
   "assert(not pcall(flame.sandbox, {allow = {'everything'}}))",
+  "local ok, why = pcall(flame.sandbox, {allow = {'workers'}}) "
+    .. "assert(not ok and why:find('only where all limits are 0', 1, true), why)",
   "local f <close> = assert(io.open('folder/mine', 'w')) flame.sandbox {allow = {'read'}, folder = "
     .. "'folder'}:run([[assert(io.open('mine')) for _, p in ipairs {'inside', '../inside', "
     .. "'/etc/passwd'} do assert(not io.open(p)) end "

@@ -93,6 +93,8 @@ static int with_traceback(lua_State *L) {
     if (luaL_callmeta(L, 1, "__tostring") && lua_type(L, -1) == LUA_TSTRING) return 1;
     text = lua_pushfstring(L, "(error object is a %s value)", luaL_typename(L, 1));
   }
+  if (strstr(text, "call a table value (for iterator"))
+    text = lua_pushfstring(L, "%s; a list needs ipairs: for _, p in ipairs(net:parameters()) do", text);
   luaL_traceback(L, L, text, 1);
   return 1;
 }

@@ -83,7 +83,7 @@ static void forget(const fl_box *x) {
   fl_node *n = x->t->node;
   fl_buffer *b = n && n->state == FL_STORED ? n->buffer : n ? n->home : NULL;
   if (n) n->refused = 0;
-  if (!b || !b->refused) return;               /* of many parameters in one buffer each comes here */
+  if (!b || !b->refused) return;         /* many parameters may be in one buffer */
   for (fl_node *q = b->nodes; q; q = q->bnext) q->refused = 0;
   b->refused = 0;
 }

@@ -36,9 +36,9 @@ end
 -- program: no files, no processes, no threads, and no modules except flame's. memory and
 -- device_memory in bytes, time (of a call) and total_time in seconds, steps in instructions, output
 -- in bytes written; 0 is no limit. allow is a list of "read", "write" (files beneath folder),
--- "kernels", "code" (load), "devices", "libraries", "clock". print gets what scripts print; by
--- default that goes to this program's output. Limits of this state apply inside too. See
--- docs/security.md.
+-- "kernels", "code" (load), "devices", "libraries", "clock", and, where all limits are 0,
+-- "workers". print gets what scripts print; by default that goes to this program's output. Limits
+-- of this state apply inside too. See docs/security.md.
 arguments.def(".sandbox(*, memory = 268435456, device_memory: int = 1073741824, nodes = 1000000, "
   .. "coroutines = 1000, time: num = 10, total_time: num = 0, steps = 0, kernel_steps = 0, "
   .. "output = 1048576, allow?: str[], folder = \".\", print?: fn, device?: str, threads = 1) "
@@ -53,6 +53,9 @@ arguments.def(".sandbox(*, memory = 268435456, device_memory: int = 1073741824, 
       local v = given[name]
       if not (v >= 0 and v < 2^62) then fail("sandbox", "%s is %s, need 0 or more", name, v) end
       o[k] = math.tointeger(v) or math.floor(v)
+      if o[k] > 0 and o.deny & BIT.workers == 0 then
+        fail("sandbox", "workers can be allowed only where all limits are 0, since they have none")
+      end
     end
     local self = setmetatable({}, Sandbox)
     handles[self] = internal.sandbox_open(o, print)

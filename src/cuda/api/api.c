@@ -179,22 +179,33 @@ static int not_found(library *l, const char *file) {
   return 0;
 }
 
+/* The files to try: if FLAME_NCCL is set that alone, which is put into 'one'. */
+static const char *const *files_of(const library *l, const char *one[2]) {
+  one[0] = l == &libraries[NCCL] ? fl_env(FL_ENV_FLAME_NCCL) : "";
+  one[1] = NULL;
+  return *one[0] ? one : l->files;
+}
+
+static int is_off(const char *const *files) { return strcmp(files[0], "off") == 0; }
+
 static int open_library(library *l, int driver) {
-  const char *given = l == &libraries[NCCL] ? fl_env(FL_ENV_FLAME_NCCL) : "";
-  if (*given) return open_file(l, given) ? 1 : not_found(l, given);
+  const char *one[2];
+  const char *const *files = files_of(l, one);
+  if (is_off(files)) return snprintf(l->reason, sizeof l->reason, "FLAME_NCCL is off"), 0;
   if (l->toolkit && driver == 12)
-    for (int i = 1; i < TOOLKIT_FILES; i += 2) if (open_file(l, l->files[i])) return 1;
-  for (const char *const *f = l->files; *f; f++) if (open_file(l, *f)) return 1;
-  return not_found(l, l->files[0]);
+    for (int i = 1; i < TOOLKIT_FILES; i += 2) if (open_file(l, files[i])) return 1;
+  for (const char *const *f = files; *f; f++) if (open_file(l, *f)) return 1;
+  return not_found(l, files[0]);
 }
 
 static void load(library *l, int driver) {
+  const char *one[2];
   if (!open_library(l, driver)) return;
   for (size_t i = 0; i < l->n; i++) {
     void *p = dlsym(l->handle, l->symbols[i].name);
     if (!p && l->symbols[i].maybe) continue;
     if (!p) {
-      snprintf(l->reason, sizeof l->reason, "%s has no %s: too old (%s)", l->files[0],
+      snprintf(l->reason, sizeof l->reason, "%s has no %s: too old (%s)", files_of(l, one)[0],
                l->symbols[i].name, l->old ? l->old : l->advice);
       return;
     }
@@ -245,7 +256,7 @@ static int find_library(const char *name) {
 }
 
 int fl_cuda_library_place(const char *name, char *text, size_t size) {
-  const char *why = "";
+  const char *why = "", *one[2];
   const library *l = opened(find_library(name), &why);
   struct link_map *map = NULL;
   if (l) {
@@ -253,8 +264,10 @@ int fl_cuda_library_place(const char *name, char *text, size_t size) {
     snprintf(text, size, "%s", map ? map->l_name : l->files[0]);
     return 1;
   }
-  size_t n = (size_t)snprintf(text, size, "%s; looked for: ", why);
-  for (const char *const *f = libraries[find_library(name)].files; *f && n < size; f++)
+  const char *const *f = files_of(&libraries[find_library(name)], one);
+  const int off = is_off(f);
+  size_t n = (size_t)snprintf(text, size, "%s%s", why, off ? "" : "; looked for: ");
+  for (; *f && n < size && !off; f++)
     n += (size_t)snprintf(text + n, size - n, "%s%s", *f, f[1] ? ", " : "");
   return 0;
 }

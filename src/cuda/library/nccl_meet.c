@@ -3,7 +3,6 @@
 ** rank 0 makes a unique id, all receive it, and the library connects.
 */
 #include "cuda/library/nccl_meet.h"
-#include "base/env.h"
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
@@ -59,12 +58,11 @@ static void host_of(char *out, size_t bytes) {
 
 static void own_card(fl_cuda *s, fl_card *c) {
   fl_nccl *q = s->nccl;
-  const char *why = "", *given = fl_env(FL_ENV_FLAME_NCCL);
+  const char *why = "";
   char host[64], bus[20] = "";
   int version = 0;
   *c = (fl_card){ .form = (int64_t)sizeof *c };
-  if (strcmp(given, "off") == 0) why = "FLAME_NCCL is off";
-  else if (s->lib->nccl) q->lib = s->lib->nccl(&why);
+  if (s->lib->nccl) q->lib = s->lib->nccl(&why);
   if (q->lib && q->lib->ncclGetVersion(&version) != FL_NCCL_OK) {
     q->lib = NULL;
     why = "libnccl.so.2 does not tell its version";
