@@ -3,14 +3,21 @@
 --- at once. late.lua has one net with one optimiser; scripts here differ in how they train.
 --
 -- They vary in the nets (one or two, on one GPU or on two, whose updates depend on one check or on
--- several), in their layers (embedding, linear, batch norm, dropout, a user kernel, a checkpoint),
--- in what is checked (classes, rows, words, elements, targets of a scatter), in the dtype (f32,
--- f64, bf16, autocast to bf16, autocast to f16 with a scaler, of which a scale may overflow), in
--- the number of backward calls before an update and in what comes between them, in the update (an
--- optimiser for all nets or one each, with or without a closure, by hand, in place, by a user
--- kernel), in what follows it (averages, schedules, clamping), in which values are kept, and in
--- what a script does between two steps. They do not have: groups of processes, nets with shared
--- parameters, user kernels that fail, calls that fail (Cholesky).
+-- several, with a layer in common), in their layers (embedding, linear, batch norm, dropout, a user
+-- kernel, a checkpoint), in their parameters (some frozen, some views of one buffer), in what is
+-- checked (classes, rows, words, elements, targets of a scatter), in the loss (smoothed, summed,
+-- with classes ignored, from log-probabilities or by gather, with the gradient's norm), in the
+-- dtype (f32, f64, bf16, autocast to bf16, autocast to f16 with a scaler, of which a scale may
+-- overflow), in the number of backward calls before an update and in what comes between them, in
+-- how gradients are made (backward, gradients, with hooks) and emptied (nil, zeros), in the update
+-- (an optimiser for all nets or one each, in one or two groups, with numbers in its state or
+-- without, with or without a closure, by hand, in place, by a user kernel), in what follows it
+-- (averages, schedules, clamping), in which values are kept, in who makes the positions (a
+-- coroutine with a guard open), and in what a script does between two steps (late_acts.lua). They
+-- do not have: groups of processes, user kernels that fail, calls that fail (Cholesky), functions
+-- of the script with their own backward code, LBFGS, rules that take signs (which turn differences
+-- of rounding into steps), evaluations while a loss is recorded (there a CPU raises before there
+-- is a loss).
 --
 -- An error has the number of the round whose index is bad, so that a script can do again what
 -- raised because of an earlier round, as a user would.
@@ -29,6 +36,10 @@ M.between = { "loss", "weight", "eval", "eval other", "item of other", "synchron
   "collect", "to cpu", "view", "clone", "keep", "write kept", "new", "random", "save", "load state",
   "state", "steps", "thread", "nested", "error", "grad", "scale grad", "index", "other optimiser",
   "across", "other fault", "again", "copy", "swap", "buffers" }
+local more <const> = { "state step", "bad write", "move", "profile", "empty cache", "zero grad",
+  "guard", "state step", "bad write" }
+local more_rules <const> = { "Nesterov", "NAdam", "ASGD", "Adadelta", "Adamax", "RAdam", "AMSGrad",
+  "Capturable" }
 
 local function net_of(r)
   return { words = r.chance(0.4), rows = r.chance(0.5), elements = r.chance(0.2),
@@ -48,6 +59,25 @@ local function round_of(r, i, program)
     round.between[#round.between + 1] = r.pick(M.between)
   end
   return round
+end
+
+--- Draws what most programs have beside the rest.
+local function add_more(r, program)
+  local two_nets = #program.nets > 1
+  local has_opt = not program.rule:find "^hand" and program.rule ~= "kernel"
+  if has_opt and not program.nets[1].norm and r.chance(0.5) then
+    program.rule = r.pick(more_rules)
+  end
+  program.groups, program.flat = has_opt and r.chance(0.2), r.chance(0.15)
+  program.tied = two_nets and not program.two and r.chance(0.4)
+  program.frozen, program.zeros, program.hooks = r.chance(0.15), r.chance(0.15), r.chance(0.12)
+  program.gradients, program.penalty = r.chance(0.15), r.chance(0.1)
+  program.loss = r.pick { false, false, false, "smooth", "sum", "ignore", "nll", "picked" }
+  program.loads = r.chance(0.2)
+  if program.tied then program.nets[2].width = program.nets[1].width end
+  for _, round in ipairs(program.rounds) do
+    if r.chance(0.25) then round.between[#round.between + 1] = r.pick(more) end
+  end
 end
 
 function M.make(seed)
@@ -72,6 +102,8 @@ function M.make(seed)
     end
   end
   for i = 1, M.rounds do program.rounds[i] = round_of(r, i, program) end
+  r = T.generator(~seed)
+  if r.chance(0.8) then add_more(r, program) end
   return program
 end
 
@@ -82,7 +114,8 @@ function M.show(program)
     elseif v then t[#t + 1] = name end
   end
   for _, key in ipairs { "how", "rule", "micro", "meanwhile", "closure", "clips", "clamps",
-    "average", "schedule", "keeps", "waits", "joint", "two", "crosses" } do
+    "average", "schedule", "keeps", "waits", "joint", "two", "crosses", "groups", "flat", "tied",
+    "frozen", "zeros", "hooks", "gradients", "penalty", "loss", "loads" } do
     add(key, program[key])
   end
   for i, net in ipairs(program.nets) do
@@ -121,6 +154,16 @@ local rules = {
   AdamW = function(p) return optim.AdamW(p, { lr = 0.02 }) end,
   RMSprop = function(p) return optim.RMSprop(p, { lr = 0.02 }) end,
   Adagrad = function(p) return optim.Adagrad(p, { lr = 0.05 }) end,
+  Nesterov = function(p)
+    return optim.SGD(p, { lr = 0.05, momentum = 0.9, nesterov = true, weight_decay = 0.01 })
+  end,
+  NAdam = function(p) return optim.NAdam(p, { lr = 0.02 }) end,
+  ASGD = function(p) return optim.ASGD(p, { lr = 0.1, t0 = 3 }) end,
+  Adadelta = function(p) return optim.Adadelta(p) end,
+  Adamax = function(p) return optim.Adamax(p, { lr = 0.02 }) end,
+  RAdam = function(p) return optim.RAdam(p, { lr = 0.02 }) end,
+  AMSGrad = function(p) return optim.Adam(p, { lr = 0.02, amsgrad = true }) end,
+  Capturable = function(p) return optim.AdamW(p, { lr = 0.02, capturable = true }) end,
 }
 
 --- How far may values be from those of another device?
@@ -128,19 +171,33 @@ local function tolerance(program)
   return (program.how == "f32" or program.how == "f64") and 1e-3 or 0.05
 end
 
-local function make_net(spec, program, device)
+--- Two parameters of a net that are views of one tensor.
+local function add_views(net, width)
+  local both = flame.zeros(2 * width, { device = net.device, dtype = net.x.dtype })
+  flame.eval(both)
+  for k = 1, 2 do
+    net[k] = both:narrow(1, (k - 1) * width + 1, width):detach():requires_grad_()
+    net.params[#net.params + 1] = net[k]
+  end
+end
+
+local function make_net(spec, program, device, first)
   local layers = { nn.Linear(COLUMNS, spec.width, { bias = not spec.norm }) }
   if spec.norm then layers[#layers + 1] = nn.BatchNorm1d(spec.width) end
   layers[#layers + 1] = nn.Tanh()
   if spec.drops then layers[#layers + 1] = nn.Dropout(0.25) end
   local net = { spec = spec, device = device, first = nn.Sequential(layers),
-    last = nn.Linear(spec.width, CLASSES), words = spec.words and nn.Embedding(WORDS, COLUMNS) }
+    last = first and first.last or nn.Linear(spec.width, CLASSES),
+    words = spec.words and nn.Embedding(WORDS, COLUMNS) }
   net.all = nn.Sequential { net.first, net.last, net.words or nil }
   net.all:to(device)
   if program.how == "f64" or program.how == "bf16" then net.all:to(program.how) end
   net.params = net.all:parameters()
   local x = flame.randn(ROWS, COLUMNS):to(device)
   net.x = x:to(net.params[1].dtype)
+  if program.flat then add_views(net, spec.width) end
+  if program.frozen then net.params[1]:requires_grad_(false) end
+  if program.hooks then net.params[2]:register_hook(function(g) return g * 0.5 end) end
   return net
 end
 
@@ -243,13 +300,29 @@ local function input(net, at)
   return h
 end
 
+local losses = {
+  smooth = function(y, at) return flame.cross_entropy(y, at, { label_smoothing = 0.1 }) end,
+  sum = function(y, at) return flame.cross_entropy(y, at, { reduction = "sum" }) * 0.2 end,
+  ignore = function(y, at) return flame.cross_entropy(y, at, { ignore_index = 2 }) end,
+  nll = function(y, at) return flame.nll_loss(y:log_softmax(2), at) end,
+  picked = function(y, at)
+    return -y:log_softmax(2):gather(2, at:long():reshape(ROWS, 1)):mean()
+  end,
+}
+
 function Script:loss_of(k, net, other)
-  local spec = net.spec
+  local spec, loss_by = net.spec, losses[self.program.loss] or flame.cross_entropy
   local function forward(h)
     if other then h = h + other:to(h.dtype) * 0.1 end
     h = spec.remakes and flame.checkpoint(net.first, h) or net.first(h)
-    if spec.kernel then h = soft(h:float()):to(net.params[1].dtype) end
-    return flame.cross_entropy(net.last(h), self.at[k].labels)
+    if spec.kernel then h = soft(h:float()):to(net.x.dtype) end
+    if net[1] then h = h * (net[1] + 1):to(h.dtype) + net[2]:to(h.dtype) end
+    local loss = loss_by(net.last(h), self.at[k].labels)
+    if self.program.penalty and not spec.remakes and flame.is_grad_enabled() then
+      local g = loss:gradients(h, { create_graph = true })[h]
+      loss = loss + g:float():square():sum():to(loss.dtype) * 0.1
+    end
+    return loss
   end
   local cast = self.program.how:match "^cast (.*)"
   local h = input(net, self.at[k])
@@ -278,6 +351,15 @@ local meanwhile = {
   end,
 }
 
+--- What backward does, by 'gradients'.
+local function add_gradients(loss, net)
+  local tracked = {}
+  for _, p in ipairs(net.params) do if p.requires_grad then tracked[#tracked + 1] = p end end
+  for p, g in pairs(loss:gradients(tracked, { allow_unused = true })) do
+    p.grad = p.grad and p.grad + g or g
+  end
+end
+
 --- The gradients of call k for a net.
 function Script:backward(k, net, other)
   other = other and self:from_other(net, other)
@@ -285,7 +367,10 @@ function Script:backward(k, net, other)
   local loss = self:loss_of(k, net, other)
   if self.round.huge and self.scaler then loss = loss * 1e38 end
   self.loss = loss
-  try(function() return (self.scaler and self.scaler:scale(loss) or loss):backward() end)
+  try(function()
+    local scaled = self.scaler and self.scaler:scale(loss) or loss
+    if self.program.gradients then add_gradients(scaled, net) else scaled:backward() end
+  end)
   local act = meanwhile[self.program.meanwhile]
   if act then act(self, loss) end
   return loss
@@ -332,10 +417,11 @@ end
 
 function Script:train()
   local program = self.program
-  self:load()
+  self.loader()
   local closure = program.closure and not self.scaler and self.parts[1].opt
   for _, part in ipairs(self.parts) do
-    for _, p in ipairs(self.round.zero and part.params or {}) do p.grad = nil end
+    if self.round.zero and program.zeros and part.opt then part.opt:zero_grad(false)
+    elseif self.round.zero then for _, p in ipairs(part.params) do p.grad = nil end end
     for _, net in ipairs(part.nets) do net.lost = false end
   end
   if closure and #self.nets == 1 then
@@ -371,138 +457,31 @@ function Script:after()
   if program.keeps then self.kept[#self.kept + 1] = self.loss end
 end
 
--- ---- between two rounds -------------------------------------------------------------------------
-
-local act = {}
-function act:loss() self:read(self.loss) end
-function act:weight() self:read(self.p) end
-function act:grad() if self.p.grad then self:read(self.p.grad) end end
-function act.eval() try(flame.eval) end
-act["eval other"] = function(self) try(flame.eval, self.other + 1) end
-act["item of other"] = function(self)
-  reread(function() return (self.other * 2):sum():item() end)
+local act = dofile("spec/support/late_acts.lua")(known, try, reread)
+for _, list in ipairs { M.between, more } do
+  for _, name in ipairs(list) do assert(act[name], name) end
 end
-function act.synchronize() try(flame.synchronize) end
-function act:print() pcall(tostring, self.loss) end
-function act.collect() collectgarbage() end
-act["to cpu"] = function(self)
-  local ok, y = reread(function() return self.p:detach():cpu() end)
-  self.kept[#self.kept + 1] = ok and y or "failed"
-end
-function act:view() self:keep(function() return self.p:detach():reshape(-1) end) end
-function act:clone() self:keep(function() return self.p:detach():clone() end) end
-function act:keep() self:keep(function() return self.loss * 2 end) end
-act["write kept"] = function(self)
-  local y = flame.no_grad(self.p.clone, self.p)
-  try(flame.no_grad, function() y:add_(self.loss:detach():to(y.device):to(y.dtype)) end)
-  self.kept[#self.kept + 1] = y
-end
-function act:new()
-  self:keep(function() return flame.no_grad(self.p.mul_, self.p, 0.99):clone() end)
-end
-function act:random() self:keep(flame.rand, 3, { device = self.p.device }) end
-function act:save()
-  local name = os.tmpname()
-  local ok = reread(flame.save, name, { p = self.p:detach() })
-  self.kept[#self.kept + 1] = ok and flame.load(name).p or "failed"
-  os.remove(name)
-end
-function act:state()
-  local opt = self.parts[1].opt
-  if not opt then return end
-  local _, state = reread(opt.state_dict, opt)
-  self.out[#self.out + 1] = state.steps
-  for _, of in ipairs(state.state) do
-    for _, v in pairs(of) do self.kept[#self.kept + 1] = type(v) == "userdata" and v or nil end
-  end
-end
-act["load state"] = function(self)
-  local opt = self.parts[1].opt
-  if not opt then return end
-  local _, state = reread(opt.state_dict, opt)
-  opt:load_state_dict(state)
-end
-function act:steps()
-  local opt = self.parts[1].opt
-  self.out[#self.out + 1] = opt and opt.steps
-end
-function act:thread()
-  local f = coroutine.wrap(function()
-    local _ <close> = flame.no_grad()
-    coroutine.yield(self.p * 2)
-    return pcall(flame.eval)
-  end)
-  self:keep(f)
-  f()
-end
-function act:nested()
-  pcall(xpcall, function() error(self.loss:item()) end, function() return flame.eval() end)
-end
-function act:error()
-  pcall(function()
-    local _ <close> = flame.scope()
-    local y = self.loss + 1
-    error { y }
-  end)
-end
-act["scale grad"] = function(self)
-  if self.p.grad then try(flame.no_grad, self.p.grad.mul_, self.p.grad, 0.5) end
-end
-function act:index()
-  self:keep(function()
-    local at = (self.p:detach():sum():isnan():long() + 1):reshape(1)
-    return self.nets[1].x:index_select(1, at)
-  end)
-end
-act["other optimiser"] = function(self)
-  local net = self.nets[1]
-  self.side = self.side or { q = flame.ones(CLASSES, CLASSES, { device = net.device,
-    requires_grad = true }) }
-  local q = self.side.q
-  self.side.opt = self.side.opt or optim.Adam({ q }, { lr = 0.1 })
-  q.grad = nil
-  local rows = flame.arange(4, { dtype = "i64", device = net.device })
-  flame.cross_entropy(q:tanh(), rows):backward()
-  self:redo(self.side.opt, false, self.side.opt.step, self.side.opt)
-end
-function act:across()
-  local ok, y = reread(function()
-    return self.loss:detach():to(self.devices[2]):mul(2):to(self.devices[1])
-  end)
-  self.kept[#self.kept + 1] = ok and y or "failed"
-end
-act["other fault"] = function(self)
-  local net = self.nets[1]
-  local at = flame.full({ 2 }, self.i > 3 and 1000 * self.i + 99 or 2, { dtype = "i64",
-    device = net.device })
-  self:keep(function() return (net.x:index_select(1, at) * 2):tanh():sum() end)
-  try(flame.eval)
-end
-function act:again()
-  self:keep(function() return flame.no_grad(self.loss_of, self, 1, self.nets[1]) end)
-  try(flame.eval)
-end
-function act:copy() self.copied = self.p:detach():clone() end
-function act:swap()
-  if self.copied then try(flame.no_grad, self.p.copy_, self.p, self.copied) end
-end
-function act:buffers()
-  for _, b in ipairs(self.nets[1].all:buffers()) do
-    self:keep(function() return b:clone() end)
-  end
-end
-for _, name in ipairs(M.between) do assert(act[name], name) end
 
 -- ---- whole scripts ------------------------------------------------------------------------------
+
+local function groups_of(params)
+  local groups = { { params = {} }, { params = {}, lr = 0.01 } }
+  for i, p in ipairs(params) do table.insert(groups[i % 2 + 1].params, p) end
+  return groups
+end
 
 local function parts_of(program, nets)
   local parts = {}
   local function add(list)
-    local part = { nets = list, params = {} }
+    local part, seen = { nets = list, params = {} }, {}
     for _, net in ipairs(list) do
-      table.move(net.params, 1, #net.params, #part.params + 1, part.params)
+      for _, p in ipairs(net.params) do
+        if not seen[p] then part.params[#part.params + 1] = p end
+        seen[p] = true
+      end
     end
-    part.opt = rules[program.rule] and rules[program.rule](part.params)
+    part.opt = rules[program.rule] and rules[program.rule](program.groups
+      and groups_of(part.params) or part.params)
     if part.opt and program.schedule then
       part.schedule = optim.schedule.cosine { opt = part.opt, steps = 20 }
     end
@@ -516,11 +495,18 @@ local function start(program, devices)
   flame.seed(program.seed)
   local nets = {}
   for t, spec in ipairs(program.nets) do
-    nets[t] = make_net(spec, program, devices[program.two and t or 1])
+    nets[t] = make_net(spec, program, devices[program.two and t or 1], program.tied and nets[1])
   end
   local self = setmetatable({ program = program, devices = devices, nets = nets, out = {},
     kept = {}, parts = parts_of(program, nets), means = {}, p = nets[1].params[1] }, Script)
   self.other = flame.ones(3, { device = devices[#devices] })
+  self.loader = not program.loads and function() self:load() end or coroutine.wrap(function()
+    local _ <close> = flame.no_grad()
+    while true do
+      self:load()
+      coroutine.yield()
+    end
+  end)
   if program.how == "cast f16" then self.scaler = optim.GradScaler { init_scale = 1024 } end
   if program.average == "hand" then
     for j, p in ipairs(nets[1].params) do self.means[j] = p:detach():clone() end
@@ -541,7 +527,9 @@ function Script:finish()
     for _, p in ipairs(part.opt and part.params or {}) do
       local of = part.opt.state[p] or {}
       self.out[#self.out + 1] = of.step
-      for _, name in ipairs { "exp_avg", "exp_avg_sq", "momentum_buffer", "square_avg", "sum" } do
+      for _, name in ipairs { "mu_product", "mu", "eta" } do self.out[#self.out + 1] = of[name] end
+      for _, name in ipairs { "exp_avg", "exp_avg_sq", "momentum_buffer", "square_avg", "sum",
+        "max_exp_avg_sq", "acc_delta", "exp_inf", "ax", "count" } do
         if of[name] then self:read(of[name]) end
       end
     end
@@ -550,6 +538,7 @@ function Script:finish()
     for _, b in ipairs(net.all:buffers()) do self:read(b) end
   end
   for _, t in ipairs(self.kept) do self:read(t) end
+  if self.table then self:read(self.table) end
   for _, t in ipairs(self.means) do self:read(t) end
   for _, t in ipairs(self.model and self.model.module:parameters() or {}) do self:read(t) end
   if self.scaler then self.out[#self.out + 1] = self.scaler:get_scale() end
