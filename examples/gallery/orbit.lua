@@ -22,9 +22,9 @@ flame.seed(4)
 local guesses, seen = options.guesses, options.seen
 local days = 10
 
--- One thread computes one orbit. state: its place (the Earth is at distance 1 from the sun) and its
--- velocity (the Earth's is 1, so a year has 2 pi units of time). Steps of velocity Verlet; track
--- gets the place at each observation.
+-- One thread computes one orbit. state: its position (the Earth is at distance 1 from the sun) and
+-- its velocity (the Earth's is 1, so a year has 2 pi units of time). Steps of position Verlet (half
+-- a step of p, one of v, half a step of p); track gets the position at each observation.
 local fly = flame.kernel { source = [[
 __global__ void fly(const double *state, double *track, int seen, int substeps, double dt, int n) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;

@@ -481,7 +481,7 @@ static void the_real_compiler_tells_what_it_spills(void) {
   size_t n = 0;
   CHECK(s->modules.rtc->nvrtcGetProgramLogSize(job.program, &n) == FL_RTC_OK && n < sizeof log);
   if (n < sizeof log) CHECK(s->modules.rtc->nvrtcGetProgramLog(job.program, log) == FL_RTC_OK);
-  /* the kernel was compiled again with fewer blocks until nothing spilled */
+  /* compiled again with fewer blocks, then nothing of this kernel is spilled */
   CHECK(strstr(log, " 0 bytes spill stores") != NULL);
   fl_nvrtc_drop(s, &job, 1);
   fl_text_free(&t);

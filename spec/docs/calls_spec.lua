@@ -44,7 +44,8 @@ local function code_of(path)
   return (text:gsub("%-%-[^\n]*", ""))
 end
 
---- The text in the braces that end the arguments of the call at 'at', without inner brackets.
+--- What the braces of the last argument of the call at 'at' contain, without nested brackets,
+-- functions and the contents of strings; "" if it is not a table.
 local function last_table(text, at)
   local arguments = text:match("^%b()", at)
   local t

@@ -1,7 +1,8 @@
 -- Scripts that try to run for ever, to use up memory, or to leave their sandbox, grouped by the way
--- they try it. 'aim' is how a script must end (hostile_run.lua has the messages). "loop": by the
--- limit of time and, in a second run, of steps; the name of a limit: by that limit; "ends": it
--- runs to its end and does no harm; else the aim is a part of its error message.
+-- they try it. 'aim' is how a script must end (spec/support/hostile_run.lua has the messages).
+-- "loop": by the limit of time and, in a second run, of steps; the name of a limit: by that limit;
+-- "ends": it runs to its end and does no harm; else a part of its error message, or several between
+-- "|", of which one must occur.
 local list = {}
 local function add(way, aim, scripts)
   for _, text in ipairs(scripts) do list[#list + 1] = { way = way, aim = aim, text = text } end

@@ -47,8 +47,9 @@ local SMOOTH = {
   exp = function(v) return v < 4 end, square = function(v) return math.abs(v) < 10 end,
   neg = true, sin = true, cos = true, tanh = true, sigmoid = true,
 }
---- The ops of programs by kind, as src/tensor/ops.def has them: S (SAME) takes any dtype, N (NUM)
--- all but bool, I (INT) integers; F (FLOAT) gives floats, T (TEST) gives bool.
+--- The ops of programs by kind, with the kinds of src/tensor/ops.def: S (SAME) takes any dtype,
+-- N (NUM) all but bool, I (INT) integers and bool; F (FLOAT) gives floats, T (TEST) gives bool. Two
+-- differ from ops.def: sign is drawn without bool, pow for floats alone.
 local UNARY_KINDS, BINARY_KINDS, UNARY_SMOOTH = {}, {}, {}
 local function ops_of(kinds, names)
   local list = {}

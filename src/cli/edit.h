@@ -27,8 +27,8 @@ typedef struct fl_terminal {
 int fl_terminal_usable(void);
 void fl_terminal_size(fl_terminal *t);
 int fl_terminal_raw(fl_terminal *t);             /* 0: the terminal has no raw mode */
-void fl_terminal_cooked(fl_terminal *t);         /* ends raw mode, then raises the signal that came
-                                                 ** meanwhile and ends the process, if any */
+void fl_terminal_cooked(fl_terminal *t);         /* ends raw mode; if a signal that ends the process
+                                                 ** came meanwhile, raises it */
 int fl_terminal_waiting(void);                   /* is there input? */
 int fl_terminal_key(void);                       /* KEY_GONE: the end of input */
 void fl_terminal_write(const char *p, int64_t n);

@@ -128,8 +128,8 @@ static int must_look(fl_cuda *s, const fl_plan *p, const fl_recording *w, int32_
   return fl_nccl_unproven(s) || fl_nccl_lane(s, &p->step[i].call->call) != FL_LANE_GPU;
 }
 
-/* Copies small results to the host after step i. A collective that is kept and not queued has no
-** result yet. */
+/* Copies small results to the host after step i. A collective that still waits to be combined with
+** others (fl_nccl_keeps) has no result yet. */
 static flame_status send_soon(fl_cuda *s, const fl_plan *p, const fl_binding *b, int32_t i) {
   flame_status e = FLAME_OK;
   int32_t k = fl_step_soon(p, i, 0);

@@ -1,4 +1,4 @@
-/* Values between a host's C and Lua: see host.h. */
+/* Converts values between the host's C and Lua, in both directions (host.h). */
 #include "lua/host.h"
 
 enum { DEPTH = 60, MOST = 1 << 24 };

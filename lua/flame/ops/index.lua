@@ -353,7 +353,7 @@ def(":cumprod_(x: T, dim: axis, *, dtype?: dtype) -> T",
 def(":tril_(x: T, diagonal: int = 0) -> T", function(x, k) return x:copy_(x:tril(k)) end)
 --- x becomes x:triu(diagonal).
 def(":triu_(x: T, diagonal: int = 0) -> T", function(x, k) return x:copy_(x:triu(k)) end)
---- x becomes x:float_power(y), which is f64.
+--- x becomes x:float_power(y). x must be f64, since the result is f64 and x keeps its dtype.
 def(":float_power_(x: T, y: T|num) -> T", function(x, y)
   if x.dtype ~= "f64" then
     fail("float_power_", "the result is f64, x is %s and keeps its dtype", x.dtype)

@@ -25,8 +25,9 @@ struct fl_module {
   void *image;                          /* cubin while being built */
   size_t image_bytes;
   uint8_t digest[32];                   /* disk key */
-  uint8_t steps;                /* the module has several entries, so there is no single function */
-  char entry[FL_TEXT_NAME];             /* otherwise the name of its entry */
+  uint8_t steps;                /* who launches its entries looks them up by name (all modules but
+                                ** those of generated kernels) */
+  char entry[FL_TEXT_NAME];             /* otherwise the name of its only entry */
   const fl_kfunction *user;            /* while queued, for a user's kernel: its text and options */
   size_t nkey;
   char key[];

@@ -17,7 +17,7 @@ static void next_parameter(fl_front *p) {
   }
 }
 
-/* Describes a parameter of unknown type by its words in the text. */
+/* Refuses f's body, and describes a parameter that could not be read by its words in the text. */
 static void unknown_parameter(fl_front *p, fl_kfunc *f, fl_kparam *out, int64_t from) {
   fl_refuse_body(p, f);
   p->at = from;

@@ -293,8 +293,8 @@ static int read_types(fl_front *p, fl_kdevice *one, const fl_kcall *c) {
   if (one->declared && !p->failed) take_defaults(p, one);
   const int drops = fl_pattern_drops(p, one->head);
   fl_front_close(p, back);
-  fl_front_check(p, NULL);                                   /* refuses if the failure was a lack of
-                                                             ** memory */
+  fl_front_check(p, NULL);                                   /* fails if the arena did (memory,
+                                                             ** depth) */
   if (drops) return 0;
   for (int i = 0; i < one->n_params && !p->failed; i++) {
     fl_kformal *f = &one->params[i];

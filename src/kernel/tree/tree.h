@@ -195,7 +195,7 @@ typedef enum {
   FL_KS_RETURN,    /* of the kernel */
   FL_KS_BARRIER,   /* op: fl_kbarrier; x[0]: the mask of __syncwarp or NULL */
   FL_KS_SHUFFLE,   /* result = value of x[1] in another lane; op: fl_kshuffle; x[0] mask (U32),
-                   ** x[1] value (32 or 64 bits or F16), x[2] lane or delta (I32 or U32),
+                   ** x[1] value (of any arithmetic type), x[2] lane or delta (I32 or U32),
                    ** x[3] width (I32). x[1] is evaluated by every active lane */
   FL_KS_VOTE,      /* result (U32 or I32) of op: fl_kvote; x[0] mask (NULL for ACTIVE), x[1] BOOL */
   FL_KS_PRINTF,    /* text: format, args */
