@@ -43,7 +43,8 @@ local function systems(n)
   return flame.cat({ p, v }, 3), later(p, v, TIME, 20)
 end
 
---- The positions after TIME if bodies did not attract each other, to compare with.
+--- The positions after TIME if bodies did not attract each other: the model adds to them, and its
+--- error is compared with theirs.
 local function straight(x) return x:narrow(3, 1, 3) + x:narrow(3, 4, 3) * TIME end
 
 -- ---- the model ----------------------------------------------------------------------------------

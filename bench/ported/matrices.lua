@@ -1,4 +1,4 @@
---- A case of bench/ported.lua: LU of small matrices: a thread has a matrix.
+--- A case of bench/ported.lua: LU factorisation of small matrices, one thread per matrix.
 local flame, size, blocks, cases = ...
 
 local LU = flame.kernel { constants = { m = 8 }, source = [=[

@@ -115,14 +115,10 @@ local body = plot.new { title = "The body at six moments", xlabel = "m", width =
   legend = false }
 for k = 0, 5 do
   local at = film[math.max(1, options.time * k // 5)]:totable()
-  local xs, ys = {}, {}
   for _, pair in ipairs(ends:totable()) do
-    -- every spring forward and back, so that one line can have all of them
-    for _, m in ipairs { pair[1], pair[2], pair[1] } do
-      xs[#xs + 1], ys[#ys + 1] = at[m + 1][1], at[m + 1][2]
-    end
+    local a, b = at[pair[1] + 1], at[pair[2] + 1]
+    body:line({ a[1], b[1] }, { a[2], b[2] }, { colour = k + 1, width = 1.5 })
   end
-  body:line(xs, ys, { colour = k + 1, width = 1.5 })
 end
 local curve = plot.new { title = "Learning", xlabel = "step", ylabel = "distance in m", width = 300,
   height = 230 }:line(reached)

@@ -408,7 +408,7 @@ local function match(self, given)
 end
 
 --- Copies values into the module's tensors; names must be the same, unless strict = false. With
---- zero_based names count lists from 0, as PyTorch's do. After an error nothing has changed.
+--- zero_based, names count lists from 0, as PyTorch's do. After an error nothing has changed.
 --- Returns {missing_keys = {…}, unexpected_keys = {…}}.
 put(Module, "Module:load_state_dict(state: table, strict = true, *, zero_based = false) -> table",
   function(self, state, strict, zero_based)

@@ -1320,7 +1320,7 @@ function Module:half() end
 ---@field zero_based? boolean  false
 
 --- Copies values into the module's tensors; names must be the same, unless strict = false. With
---- zero_based names count lists from 0, as PyTorch's do. After an error nothing has changed.
+--- zero_based, names count lists from 0, as PyTorch's do. After an error nothing has changed.
 --- Returns {missing_keys = {…}, unexpected_keys = {…}}.
 ---@param state table
 ---@param strict? boolean|flame.options.Module:load_state_dict  true
@@ -5460,7 +5460,7 @@ Tensor.float_power = flame.float_power
 ---@class flame.options.float_power_
 ---@field y? flame.Tensor|number
 
---- x becomes x:float_power(y), which is f64.
+--- x becomes x:float_power(y). x must be f64, since the result is f64 and x keeps its dtype.
 ---@param y flame.Tensor|number
 ---@return flame.Tensor
 function Tensor:float_power_(y) end
@@ -14125,7 +14125,7 @@ Tensor.segment_reduce = flame.segment_reduce
 ---@field dim? integer
 ---@field index? integer
 
---- one position of an axis, which goes
+--- the slice at one position of an axis, without that axis
 ---@param x flame.Tensor
 ---@param dim integer
 ---@param index integer
@@ -14819,7 +14819,7 @@ Tensor.special.zeta = flame.special.zeta
 ---@field size? integer|integer[]
 ---@field dim? integer  1
 
---- parts of this size, or of these sizes
+--- parts of this size (the last may be smaller), or of these sizes, which add up to the axis
 ---@param x flame.Tensor
 ---@param size integer|integer[]
 ---@param dim? integer|flame.options.split  1

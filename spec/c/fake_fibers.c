@@ -66,9 +66,10 @@ static struct {
   void **params;
   uint64_t seed;
   int parts;                      /* __activemask() may leave out lanes, as if they had diverged */
-  unsigned char *dynamic;         /* DYNAMIC bytes between inaccessible pages. A launch uses the end
-                                  ** of them. What it leaves of the pages used must stay as filled,
-                                  ** else the kernel has stored outside its shared memory */
+  unsigned char *dynamic;         /* DYNAMIC bytes between inaccessible pages. The dynamic shared
+                                  ** memory of a launch is at their end. Other bytes of the pages in
+                                  ** which it lies must keep their pattern, else the kernel has
+                                  ** stored outside its shared memory */
   unsigned shared;                /* dynamic shared memory of the launch, in bytes */
   char failure[400];
 } gpu;

@@ -290,7 +290,8 @@ FAKE(cusolverDnXsyevBatched,
      for (int64_t i = 0; i < batch; i++) info[i] = 0;
      return fake_lent(device, device_bytes, host, host_bytes, info);)
 
-/* f32 and f64 of one kind. */
+/* The fakes of cuSOLVER's and cuBLAS's functions that differ between f32 and f64 in a letter of the
+** name and in the width of an element: FAKE_BOTH(S, 4), FAKE_BOTH(D, 8). */
 #define FAKE_BOTH(letter, width) \
   FAKE(cusolverDn##letter##potrfBatched, \
        (fl_sol_handle h, fl_sol_fill fill, int n, void *a[], int lda, int *info, int batch), \

@@ -1,5 +1,5 @@
 -- Where a function is expected, any callable value is accepted: a table or a userdata with __call,
--- or a module. Other values are refused with a message that names the function called.
+-- or a module. Other values are refused, with a message of ours and none of Lua's.
 
 local flame = require "flame"
 local data = require "flame.data"

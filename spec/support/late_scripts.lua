@@ -329,8 +329,8 @@ function Script:loss_of(k, net, other)
   return cast and flame.autocast(cast, forward, h) or forward(h)
 end
 
---- The loss of another net as a value on this device; nil, and the net is lost in this round, if
---- that can be known already.
+--- The loss of another net, detached, on the device of 'net'. If it is already known to have
+--- failed: nil, and 'net' is lost in this round.
 function Script:from_other(net, loss)
   local ok, y = reread(function() return loss:detach():to(net.device) end)
   net.lost = net.lost or not ok

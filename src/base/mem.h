@@ -60,8 +60,8 @@ int fl_mem_count(fl_mem *m, int64_t bytes);
 ** allocation. */
 void fl_mem_put_inside(fl_mem *m, fl_mem *outer);
 char *fl_strdup(fl_mem *m, const char *s);            /* free with strlen + 1 */
-/* Returns memory that is free in the process to the system, where the C library can: it keeps up to
-** 64 MB for later. Takes about a millisecond. */
+/* Returns free memory of the process to the system, with glibc; elsewhere it does nothing. Without
+** this call glibc may keep up to 64 MB for later. Takes about a millisecond. */
 void fl_mem_trim(void);
 
 /* Copies a struct of 'size' bytes from the caller into ours of 'known' bytes: fields that a shorter

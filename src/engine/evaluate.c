@@ -579,7 +579,8 @@ flame_status fl_evaluate_later(flame_context *c, fl_node *n) {
     c->err = before;                       /* the rest may be impossible: tries this value alone */
     s = run_with_retry(c, n->device, &n, 1, &effects);
   } else if (s == FLAME_BAD_VALUE && n->state != FL_PENDING && !made_nan(c)) {
-    if (c->effect_lost) fl_raise_later(c);   /* nothing may read an effect: this read raises */
+    if (c->effect_lost) fl_raise_later(c);   /* perhaps nothing will read what was lost:
+                                              ** this read raises */
     c->err = before;      /* of another value, reported when that is read, or of n, which has it */
   }
   fl_window_compact(c);

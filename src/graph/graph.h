@@ -66,8 +66,8 @@ typedef struct fl_export {
 
 fl_export *fl_export_new(flame_context *c);           /* NULL with the error */
 void fl_export_free(fl_export *x);
-/* Begins a trace of f, after it has evaluated what is recorded. in[]: nin example values; x->input
-** gets a placeholder for each. */
+/* Evaluates what is recorded, then begins a trace of f. in[]: nin example values; x->input gets a
+** placeholder for each. */
 flame_status fl_export_begin(fl_export *x, int nin, flame_tensor *const *in);
 /* Ends the trace after f and makes its graph as text. If states were found the text is empty: trace
 ** again. names: of the outputs. The trace ends in any case. */

@@ -536,7 +536,7 @@ const fl_lua_reg fl_reg_shape[] = {
     "--- length positions of an axis, from start on",
     s_narrow, 0 },
   { "select(x: T, dim: axis, index: int) -> T\n"
-    "--- one position of an axis, which goes",
+    "--- the slice at one position of an axis, without that axis",
     s_select, 0 },
   { "diagonal(x: T, offset: int = 0, dim1: axis = 1, dim2: axis = 2) -> T\n"
     "--- the diagonal of two axes, as a last axis",
@@ -545,7 +545,7 @@ const fl_lua_reg fl_reg_shape[] = {
     "--- windows along an axis, as a new last axis",
     s_unfold, 0 },
   { "split(x: T, size: int|int[], dim: axis = 1) -> T[]\n"
-    "--- parts of this size, or of these sizes",
+    "--- parts of this size (the last may be smaller), or of these sizes, which add up to the axis",
     s_split, 0 },
   { "chunk(x: T, n: int, dim: axis = 1) -> T[]\n"
     "--- n parts of equal size",

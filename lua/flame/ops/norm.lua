@@ -41,7 +41,7 @@ def("group_norm(x: T, num_groups: int, weight?: T, bias?: T, eps = 1e-5) -> T @s
 
 local function wide(t) return t and half[t.dtype] and t:float() or t end
 
---- t, (channels), along axis 2 of x.
+--- t of shape (channels), reshaped to broadcast along axis 2 of x; nil for nil.
 local function by_channel(x, t)
   local channels = {}
   for d = 1, x.ndim do channels[d] = d == 2 and x.shape[2] or 1 end

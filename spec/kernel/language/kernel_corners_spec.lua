@@ -1,4 +1,4 @@
---- Kernels that a wrong adjoint is likely for (spec/kernel/language/corners/): gradients to second
+--- Kernels for which a wrong adjoint is likely (spec/kernel/language/corners/): gradients to second
 -- order against central differences, forward against reverse mode, sums in order and by atomics.
 -- The derived kernels also run under the race check (in a child process), since threads run in
 -- lockstep on the CPU and do not show races. A refused gradient must be refused with the line.

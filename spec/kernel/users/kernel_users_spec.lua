@@ -154,6 +154,8 @@ describe("a user is told the line and the reason of", function()
     { "new", "float *p = new float[3];\np[0] = x[i];\ny[i] = p[0];", 4, "new" },
     { "memset to what is not constant", "memset(&y[i], n, 4);", 4,
       "memset to a value that is not constant" },
+    { "a copy of a part of a number", "memcpy(y + i, x + i, i + 3);", 4,
+      "a number of bytes is a multiple of 4", run = true },
     { "null that is read", "const float *p = 0;\ny[i] = p[i];", 5, "is followed is not null",
       run = true },
     { "null at first that is read", "const float *p = nullptr;\nif (i > 2) p = x;\ny[i] = p[0];", 6,

@@ -1,5 +1,8 @@
-/* memcpy and memset, read as assignments of one element after another. Elements are as wide as
-** those of the memory if that fits the number of bytes, else they are single bytes. */
+/* memcpy and memset, read as assignments of one element after another. An element has the type of the
+** destination (of the source, if the destination is bytes). A number of bytes that is no multiple of
+** its size makes elements single bytes if it is a constant; if it is known only when the kernel runs,
+** the thread is stopped. */
+#include "kernel/front/forms.h"
 #include "kernel/front/front.h"
 #include <string.h>
 
@@ -15,6 +18,28 @@ static int is_byte(const fl_ctype *t) {
 static int divides(const fl_ctype *t, const fl_kexpr *bytes) {
   const int64_t size = fl_ctype_size(t);
   return size > 0 && (bytes->kind != FL_KX_CONST || bytes->value.i % size == 0);
+}
+
+/* Is x a multiple of n, as the text shows: n * 4, (long)(n * 4), a + b of such? */
+static int is_multiple(const fl_kexpr *x, int64_t n) {
+  if (x->kind == FL_KX_CONST) return x->value.i % n == 0;
+  if (x->kind == FL_KX_CAST) return fl_kt_is_int(x->x[0]->type) && is_multiple(x->x[0], n);
+  if (x->kind != FL_KX_BINARY) return 0;
+  if (x->op == FL_KO_MUL) return is_multiple(x->x[0], n) || is_multiple(x->x[1], n);
+  if (x->op == FL_KO_SHL && x->x[1]->kind == FL_KX_CONST)
+    return x->x[1]->value.i < 62 && (INT64_C(1) << x->x[1]->value.i) % n == 0;
+  return (x->op == FL_KO_ADD || x->op == FL_KO_SUB) && is_multiple(x->x[0], n) &&
+         is_multiple(x->x[1], n);
+}
+
+/* Adds a test that 'bytes', known only when the kernel runs, is a multiple of 'size'; returns it. */
+static fl_kexpr *whole(fl_front *p, fl_kexpr *bytes, int64_t size, int32_t line) {
+  if (!bytes || is_multiple(bytes, size)) return bytes;
+  bytes = fl_val_stable(p, bytes);
+  const char *what = fl_karena_printf(p->a, "a number of bytes is a multiple of %lld",
+                                      (long long)size);
+  fl_val_must(p, fl_val_with(p, FL_KO_EQ, fl_val_with(p, FL_KO_REM, bytes, size), 0), what, line);
+  return bytes;
 }
 
 static fl_cvalue at(fl_front *p, fl_cvalue v, fl_kexpr *i, int32_t line) {
@@ -43,8 +68,10 @@ static void element(fl_front *p, const copied *c, fl_kexpr *i, int32_t line) {
 }
 
 static void elements(fl_front *p, const copied *c, fl_kexpr *bytes, int32_t line) {
-  fl_kexpr *size = fl_kexpr_int(p->a, FL_KT_I64, fl_ctype_size(c->type)),
-           *n = fl_arith(p, FL_KO_DIV, fl_val_convert(p, bytes, FL_KT_I64), size, line);
+  const int64_t each = fl_ctype_size(c->type);
+  bytes = whole(p, fl_val_convert(p, bytes, FL_KT_I64), each, line);
+  fl_kexpr *n = bytes ? fl_arith(p, FL_KO_DIV, bytes, fl_kexpr_int(p->a, FL_KT_I64, each), line)
+                      : NULL;
   if (p->failed || !n) return;
   if (n->kind == FL_KX_CONST && n->value.i <= WRITTEN_OUT) {
     for (int64_t i = 0; i < n->value.i && !p->failed; i++)

@@ -20,8 +20,9 @@ typedef struct fl_lane_place_ctx {
   struct fl_lane_place_ctx *outer;
   const fl_kstmt *stmt;
   int flags, mask;
-  int32_t restore, exit, next;      /* lists of jumps, linked through ins.x and ended by -1: to
-                                    ** where a mask is restored, to the end, to the loop's step */
+  int32_t restore, exit, next;      /* lists of jumps whose targets are not known yet, linked
+                                    ** through ins.x up to -1: to where a mask is restored, to the
+                                    ** end of the construct, to the loop's step */
 } around;
 
 static void block(fl_lane_builder *b, const fl_kblock *body);

@@ -1,4 +1,4 @@
---- Kernels that a wrong adjoint is likely for, used by kernel_corners_spec.lua, which describes
+--- Kernels for which a wrong adjoint is likely, used by kernel_corners_spec.lua, which describes
 -- their fields: arrays rewritten in place, aliases, atomics, break and continue, indices, pointers,
 -- structs, launch geometry.
 local flame = require "flame"

@@ -1,6 +1,5 @@
---- Kernels that a wrong adjoint is likely for, used by kernel_corners_spec.lua, which describes
+--- Kernels for which a wrong adjoint is likely, used by kernel_corners_spec.lua, which describes
 -- their fields: elements that several threads write, threads that have ended, operations of a warp.
---
 local flame = require "flame"
 
 local function f64(n, shift)
