@@ -4,7 +4,8 @@ local flame = require "flame"
 local internal = flame.internal
 local arguments = require "flame.base.arguments"
 local objects = require "flame.base.objects"
-local C_TYPES = require("flame.base.dtypes").kernel
+-- int64_t is long
+local C_TYPES = setmetatable({ i64 = "long" }, { __index = require("flame.base.dtypes").kernel })
 local fail = arguments.fail
 
 local KernelTemplate = { __name = "KernelTemplate" }

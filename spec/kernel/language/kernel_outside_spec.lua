@@ -246,8 +246,8 @@ describe("a function that is defined outside of its struct", function()
       "template <class S, class T> struct W { S x; __device__ S f(int, S b = S(3.5)) const; };"
         .. "template <class T, class S> __device__ T W<T, S>::f(int a, T b) const { return x * b; }"
         .. "typedef W<float, int> V;",
-      "struct V { float x; template <class T> __device__ T f(T, T b = T(2)) const; };"
-        .. "template <class U> __device__ U V::f(U a, U b) const { return x * b; }",
+      "struct V { float x; template <class T, class U = int> __device__ T f(T, U b = U(2)) const; };"
+        .. "template <class U, class T> __device__ U V::f(U a, T b) const { return x * b; }",
       "template <class S> struct W { S x; template <class T> __device__ S f(T, S b = S(3.5)) const; };"
         .. "template <class U> template <class S> __device__ U W<U>::f(S a, U b) const { return b; }"
         .. "typedef W<float> V;",
@@ -259,6 +259,10 @@ describe("a function that is defined outside of its struct", function()
       .. "template <class A, class B> __device__ A W<A, B>::f(int a, A b) const { return x * b; }"
       .. "typedef W<float, int> V; __global__ void k(const float *x, float *y) { y[0] = V{x[0]}.f(1); }"
     assert.equal(7, flame.kernel(same)(flame.tensor { 2 }):item())
+    local own = "struct V { float x; template <class T> __device__ T f(T, T b = T(2.5)) const; };"
+      .. "template <class U> __device__ U V::f(U a, U b) const { return x * b + a; }"
+      .. "__global__ void k(const float *x, float *y) { y[0] = V{x[0]}.f(1) + V{x[0]}.f(1.f); }"
+    assert.equal(11, flame.kernel(own)(flame.tensor { 2 }):item())
   end)
 
   it("leaves functions of the host and other names alone", function()

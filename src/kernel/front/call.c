@@ -427,6 +427,7 @@ fl_cvalue fl_inline(fl_front *p, fl_kdevice *d, const fl_kcall *c) {
   if (r.kind == FL_V_NONE) return fl_val_none();
   if (d->returns == FL_RETURNS_VALUE) r.rvalue = r.kind != FL_V_POINTER;
   r.moved = d->moves;
+  r.is_const |= d->of_const;
   return r;
 }
 
@@ -507,12 +508,13 @@ static fl_cvalue resolve(fl_front *p, fl_kdevice *first, const fl_cvalue *self, 
   const int64_t at = p->at;
   const fl_kblock mark = p->b ? *p->b : (fl_kblock){ NULL, NULL };
   fl_kcall c = { .self = self, .args = args, .given = given, .line = name->line };
-  int exact = 0;
-  if (fl_front_is(p, '<')) c.n_given = fl_template_args(p, given);
+  int fit = 0;
+  c.in_angles = fl_front_is(p, '<');
+  if (c.in_angles) c.n_given = fl_template_args(p, given);
   c.n = fl_parse_arguments(p, args, FL_K_MAX_GIVEN);
   if (p->failed) return fl_val_none();
-  fl_kdevice *d = fl_overload(p, first, &c, &exact);
-  *other = !self && !c.n_given && !exact && is_built_in(p, name);
+  fl_kdevice *d = fl_overload(p, first, &c, &fit);
+  *other = !self && !c.in_angles && fit != FL_FITS && is_built_in(p, name);
   if (*other && !p->failed) {
     p->at = at;
     if (p->b) *p->b = mark;

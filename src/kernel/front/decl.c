@@ -21,6 +21,29 @@ int64_t fl_decl_alignment(fl_front *p) {
   return n;
 }
 
+static const fl_ctype *name_struct(fl_front *p, const char *name, const fl_ctype *type,
+                                   int32_t line) {
+  fl_symbol *s = type ? fl_front_add(p, name, FL_SYM_TYPE) : NULL;
+  if (s) s->type = type, s->line = line;
+  return type;
+}
+
+/* Reads the name of a struct that is not defined here; "struct V;" declares it. */
+static const fl_ctype *known_struct(fl_front *p, const char *name, int is_union, int32_t line) {
+  const fl_symbol *s = fl_front_find(p, name, (int32_t)strlen(name));
+  if (s && s->kind == FL_SYM_TYPE) return s->type;
+  if (s && s->kind == FL_SYM_TEMPLATE && fl_front_is(p, '<'))
+    return fl_template_struct(p, s->structs);
+  if (!s && !is_union && fl_front_is(p, ';')) {
+    fl_ctype *type = fl_ctype_struct(p->a, name, NULL, 0, 1);
+    if (type) type->s->size = 0;
+    return name_struct(p, name, type, line);
+  }
+  if (s && s->kind == FL_SYM_WRONG) fl_refuse(p, line, "'%s': %s", name, s->why);
+  fl_refuse(p, line, "unknown struct '%s'", name);
+  return NULL;
+}
+
 /* Behind 'struct' or 'union'. */
 static const fl_ctype *read_struct(fl_front *p, int is_union) {
   const int64_t align = fl_decl_alignment(p);
@@ -28,23 +51,13 @@ static const fl_ctype *read_struct(fl_front *p, int is_union) {
   const int32_t line = t->line;
   const char *name = t->kind == FL_TOK_NAME ? fl_front_name(p) : FL_UNNAMED;
   fl_front_word(p, "final");
-  if (!fl_front_is(p, '{') && !fl_front_is(p, ':')) {
-    const fl_symbol *s = fl_front_find(p, name, (int32_t)strlen(name));
-    if (s && s->kind == FL_SYM_TYPE) return s->type;
-    if (s && s->kind == FL_SYM_TEMPLATE && fl_front_is(p, '<'))
-      return fl_template_struct(p, s->structs);
-    if (s && s->kind == FL_SYM_WRONG) fl_refuse(p, line, "'%s': %s", name, s->why);
-    fl_refuse(p, line, "unknown struct '%s'", name);
-    return NULL;
-  }
-  const fl_ctype *type = fl_member_struct(p, name, align, NULL, NULL, 0, NULL);
+  if (!fl_front_is(p, '{') && !fl_front_is(p, ':')) return known_struct(p, name, is_union, line);
+  const fl_symbol *s = fl_front_named(p, t);
+  const int is_open = s && s->kind == FL_SYM_TYPE && fl_ctype_is_open(s->type);
+  const fl_ctype *declared = is_open ? s->type : NULL, *type;
+  type = fl_member_struct(p, name, align, NULL, NULL, 0, &declared);
   if (type && is_union) type = fl_union_of(p, type, line);
-  if (!type) return NULL;
-  if (t->kind == FL_TOK_NAME) {
-    fl_symbol *s = fl_front_add(p, name, FL_SYM_TYPE);
-    if (s) s->type = type, s->line = line;
-  }
-  return type;
+  return t->kind == FL_TOK_NAME ? name_struct(p, name, type, line) : type;
 }
 
 /* ---- specifiers ------------------------------------------------------------------------------ */
@@ -228,6 +241,19 @@ static const fl_ctype *type_of_expression(fl_front *p, fl_specifiers *s) {
   return v.kind == FL_V_POINTER ? fl_ctype_pointer(p->a, v.type, v.is_const) : v.type;
 }
 
+/* Refuses the token that stands where a type should. */
+static void refuse_type(fl_front *p) {
+  const fl_ktok *t = fl_front_tok(p);
+  const char *why = fl_front_reserved(t);
+  const fl_symbol *wrong = fl_front_named(p, t);
+  if (why) fl_refuse(p, t->line, "%s outside the language", why);
+  else if (wrong && wrong->kind == FL_SYM_WRONG)
+    fl_refuse(p, t->line, "'%s': %s", wrong->name, wrong->why);
+  else if (t->kind == FL_TOK_NAME)
+    fl_refuse(p, t->line, "unknown type '%.*s'%s", (int)t->n, t->text, fl_front_meant(p, t));
+  else fl_refuse(p, t->line, "a type is needed");
+}
+
 static const fl_ctype *base_type(fl_front *p, fl_specifiers *s) {
   const fl_symbol *inner = NULL;
   int64_t n = 0;
@@ -237,6 +263,11 @@ static const fl_ctype *base_type(fl_front *p, fl_specifiers *s) {
   const fl_symbol *member = among ? fl_front_among(inner, n, t->text, t->n) : NULL;
   if (member && member->kind == FL_SYM_WRONG)
     fl_refuse(p, t->line, "'%s': %s", member->name, member->why);
+  if (among && !member && !p->failed) {
+    const int absent = p->among_members;
+    refuse_type(p);
+    p->absent = absent;
+  }
   if (among) return inner_type(p, member, s);
   if (fl_front_word(p, "void")) return fl_ctype_void();
   if (fl_front_word(p, "struct") || fl_front_word(p, "class")) return read_struct(p, 0);
@@ -259,19 +290,6 @@ static const fl_ctype *base_type(fl_front *p, fl_specifiers *s) {
       type->s->members->of)
     return fl_template_again(p, type);
   return type;
-}
-
-/* Refuses the token that stands where a type should. */
-static void refuse_type(fl_front *p) {
-  const fl_ktok *t = fl_front_tok(p);
-  const char *why = fl_front_reserved(t);
-  const fl_symbol *wrong = fl_front_named(p, t);
-  if (why) fl_refuse(p, t->line, "%s outside the language", why);
-  else if (wrong && wrong->kind == FL_SYM_WRONG)
-    fl_refuse(p, t->line, "'%s': %s", wrong->name, wrong->why);
-  else if (t->kind == FL_TOK_NAME)
-    fl_refuse(p, t->line, "unknown type '%.*s'%s", (int)t->n, t->text, fl_front_meant(p, t));
-  else fl_refuse(p, t->line, "a type is needed");
 }
 
 fl_specifiers fl_decl_specifiers(fl_front *p) {

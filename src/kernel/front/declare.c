@@ -87,7 +87,7 @@ static int null_at_first(fl_front *p, const char *name) {
 static void declare_pointer(fl_front *p, const fl_ctype *of, int const_of,
                             const char *name, fl_cvalue *from, int32_t line) {
   int offset = -1;
-  fl_cvalue v = { .type = NULL };
+  fl_cvalue v = { .type = NULL, .is_const = (uint8_t)const_of };
   if (from) v = fl_pointer_as(p, fl_ctype_pointer(p->a, of, const_of), *from, line);
   if (p->failed) return;
   const int null = from && v.null && p->b && moves_later(p, name) ? null_at_first(p, name) : -1;
@@ -150,14 +150,15 @@ static void declare_reference(fl_front *p, const fl_ctype *t, int is_auto, int i
   fl_front_bind(p, name, FL_SYM_REFERENCE, v);
 }
 
-static void declare_auto(fl_front *p, const fl_specifiers *s, const char *name,
+/* const_of: it is "const auto *". */
+static void declare_auto(fl_front *p, const fl_specifiers *s, int const_of, const char *name,
                          int32_t line) {
   fl_front_need(p, '=');
   fl_cvalue v = fl_parse_assign(p);
   if (p->failed) return;
   if (v.kind == FL_V_POINTER || (v.kind == FL_V_PLACE && v.type->kind == FL_C_ARRAY)) {
     v = fl_val_pointer(p, v, line);
-    declare_pointer(p, v.type, v.is_const, name, &v, line);
+    declare_pointer(p, v.type, v.is_const | const_of, name, &v, line);
     return;
   }
   if (v.kind == FL_V_NONE || v.kind == FL_V_LIST) {
@@ -308,7 +309,7 @@ static void name_type(fl_front *p, fl_symbol *s, const fl_ctype *t, int is_const
 /* Declares "auto *q = …", "const char *text = "…"", "float *q" or "float *q = …". */
 static void pointer_variable(fl_front *p, const fl_specifiers *s, const fl_ctype *t,
                              const char *name, int32_t line) {
-  if (s->is_auto) { declare_auto(p, s, name, line); return; }
+  if (s->is_auto) { declare_auto(p, s, t->const_of, name, line); return; }
   if (fl_decl_text(p, t, name)) return;
   const int set = fl_front_take(p, '=');
   fl_cvalue v = fl_val_none();
@@ -347,7 +348,7 @@ static void declarator(fl_front *p, const fl_specifiers *s) {
   } else if (t->kind == FL_C_POINTER) {
     fl_refuse(p, line, "pointers to pointers are outside the language");
   } else if (s->is_auto) {
-    declare_auto(p, s, name, line);
+    declare_auto(p, s, 0, name, line);
   } else {
     declare_object(p, s, t, name, line);
   }

@@ -218,6 +218,7 @@ void fl_device_result(fl_front *p, fl_kdevice *d, const fl_ctype *t, const fl_sp
   }
   d->result = s->is_auto ? NULL : t;
   d->moves = ref == 2;
+  d->of_const = ref && s->is_const && t->kind != FL_C_POINTER;
   d->returns = ref ? FL_RETURNS_PLACE : t->kind == FL_C_POINTER
                ? FL_RETURNS_POINTER : FL_RETURNS_VALUE;
 }
@@ -245,7 +246,9 @@ void fl_device_signature(fl_front *p, fl_kdevice *d) {
 
 static int same_formal(const fl_kformal *a, const fl_kformal *b) {
   if (!a->type || !b->type || !fl_ctype_like(a->type, b->type)) return 0;
-  if (a->type->kind == FL_C_POINTER && a->type->const_of != b->type->const_of) return 0;
+  if (a->type->kind == FL_C_POINTER || a->by_reference) {
+    if (!fl_ctype_equal(a->type, b->type)) return 0;
+  }
   return a->by_reference == b->by_reference && (!a->by_reference || a->is_const == b->is_const);
 }
 

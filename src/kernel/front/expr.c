@@ -7,12 +7,6 @@
 #include "kernel/front/number.h"
 #include <string.h>
 
-fl_kblock *fl_front_into(fl_front *p, fl_kblock *b) {
-  fl_kblock *old = p->b;
-  p->b = b;
-  return old;
-}
-
 /* ---- arithmetic ------------------------------------------------------------------------------ */
 
 static const struct { int16_t punct; uint8_t level, op;
@@ -36,6 +30,10 @@ static const struct { int16_t punct; uint8_t op;
 
 fl_kexpr *fl_arith(fl_front *p, int op, fl_kexpr *x, fl_kexpr *y, int32_t line) {
   if (p->failed || !x || !y) return NULL;
+  const fl_ctype *s = fl_val_type(x), *t = fl_val_type(y);
+  if ((s->scoped || t->scoped) && (op < FL_KO_LT || !fl_ctype_like(s, t)))
+    fl_refuse(p, line, "'%s' of enum class '%s'" FL_DO ": write a cast, or define the operator",
+              fl_koperator_text[op], (s->scoped ? s : t)->other);
   const int shift = op == FL_KO_SHL || op == FL_KO_SHR;
   const int integers =
       shift || op == FL_KO_REM || op == FL_KO_AND || op == FL_KO_OR || op == FL_KO_XOR;
@@ -118,19 +116,16 @@ static fl_cvalue address_math(fl_front *p, int op, fl_cvalue x, fl_cvalue y, int
 
 fl_cvalue fl_binary(fl_front *p, int op, fl_cvalue x, fl_cvalue y, int32_t line) {
   if (p->failed) return fl_val_none();
-  if (fl_val_is_object(x) || fl_val_is_object(y))
-    return fl_operator_call(p, op, x, y, line);
+  const fl_cvalue args[2] = { x, y };
+  fl_cvalue out;
+  if (fl_operator_found(p, fl_koperator_text[op], "", args, 2, &out, line)) return out;
+  if (fl_val_is_object(x) || fl_val_is_object(y)) return fl_operator_plain(p, op, x, y, line);
   if (fl_val_is_address(x) || fl_val_is_address(y)) return address_math(p, op, x, y, line);
   fl_kexpr *a = fl_val_scalar(p, x, line), *b = fl_val_scalar(p, y, line);
   return fl_val_expr(fl_arith(p, op, a, b, line));
 }
 
 /* ---- lazy operators -------------------------------------------------------------------------- */
-
-void fl_emit_assign(fl_front *p, int32_t var, fl_kexpr *e, int32_t line) {
-  fl_kstmt *s = e && !p->failed ? fl_kstmt_assign(p->f, p->b, var, e) : NULL;
-  if (s) s->line = line;
-}
 
 static fl_cvalue parse_binary(fl_front *p, int level);
 
@@ -401,9 +396,9 @@ static fl_cvalue assign_pointer(fl_front *p, fl_cvalue to, fl_cvalue from, int32
   if (s->v.type && s->v.unit) fl_view_meet(p, &from, &(fl_cvalue){ .linear = 1, .var = s->v.var,
                                                                   .unit = s->v.unit });
   if (!s->v.type && !from.null && s->offset >= 0 && fl_ctype_same(s->type, from.type)) {
+    from.is_const |= s->v.is_const;
     s->v = from; /* the first value of a pointer that had none */
-    s->v.idx = NULL;
-    s->v.sym = 0;
+    s->v.idx = NULL, s->v.sym = 0;
   }
   fl_kturn *turn = s->v.type ? fl_turn_of(p, s->v.var) : NULL;
   check_pointer(p, s, turn, &from, line);
@@ -429,6 +424,13 @@ static int in_memory(fl_front *p, fl_cvalue v) {
   return p->f && p->f->vars[v.var].kind != FL_KV_LOCAL;
 }
 
+/* The value e of an assignment to 'to', which may be used as that lvalue. */
+static fl_cvalue assigned(fl_front *p, fl_kexpr *e, fl_cvalue to) {
+  fl_cvalue v = fl_val_expr(e);
+  fl_choose_note(p, &v, fl_kexpr_int(p->a, FL_KT_BOOL, 1), &to, &to);
+  return v;
+}
+
 /* Assigns "to op= e" and returns the new value, in a temporary if it would otherwise be read from
 ** memory again. A sum in memory whose value is unused becomes an accumulating store. */
 static fl_cvalue update(fl_front *p, fl_cvalue to, int op, fl_kexpr *e, int unused,
@@ -447,7 +449,7 @@ static fl_cvalue update(fl_front *p, fl_cvalue to, int op, fl_kexpr *e, int unus
   r = fl_val_to(p, r, to.type);
   if (!unused && in_memory(p, to)) r = fl_val_stable(p, r);
   fl_val_store(p, to, r, 0, line);
-  return unused || in_memory(p, to) ? fl_val_expr(r) : to;
+  return unused ? fl_val_expr(r) : in_memory(p, to) ? assigned(p, r, to) : to;
 }
 
 static fl_cvalue set(fl_front *p, fl_cvalue to, fl_cvalue from, int unused, int32_t line) {
@@ -467,7 +469,7 @@ static fl_cvalue set(fl_front *p, fl_cvalue to, fl_cvalue from, int unused, int3
   }
   fl_kexpr *e = fl_val_stable(p, fl_cast_to(p, to.type, from, line).e);
   fl_val_store(p, to, e, 0, line);
-  return fl_val_expr(e);
+  return assigned(p, e, to);
 }
 
 /* Reads the right side of an assignment. Its statements are placed before those of the left side
@@ -521,7 +523,8 @@ fl_cvalue fl_parse_assign(fl_front *p) {
       to = set(p, to, from, unused, line);
     } else if (fl_val_is_object(to)) {
       to = fl_operator_update(p, op, to, from, line);
-    } else {
+    } else if (!fl_operator_found(p, fl_koperator_text[op], "=", (fl_cvalue[2]){ to, from }, 2, &to,
+                                  line)) {
       to = update(p, to, op, fl_val_scalar(p, from, line), unused, line);
     }
     break;
@@ -534,14 +537,13 @@ fl_cvalue fl_step(fl_front *p, fl_cvalue v, int op, int postfix, int unused, int
   fl_kexpr *one = fl_kexpr_int(p->a, FL_KT_I32, 1);
   fl_choose_place(p, &v, line);
   if (p->failed || !one) return v;
-  if (fl_val_is_object(v)) {
-    const fl_cvalue args[2] = { v, fl_val_expr(one) };
-    const char *name = op == FL_KO_ADD ? "operator++" : "operator--";
-    fl_cvalue out = fl_val_none();
-    if (!fl_operator(p, name, args, 1 + (postfix != 0), &out, line))
-      fl_refuse(p, line, "there is no %s for '%s'", name, fl_ctype_text(p->a, v.type));
-    return out;
-  }
+  const fl_cvalue args[2] = { v, fl_val_expr(one) };
+  const char *name = op == FL_KO_ADD ? "++" : "--";
+  fl_cvalue out;
+  if (fl_operator_found(p, name, "", args, 1 + (postfix != 0), &out, line)) return out;
+  if (fl_val_is_object(v))
+    return fl_val_refuse(p, line, "there is no operator%s for '%s'", name,
+                         fl_ctype_text(p->a, v.type));
   if (v.kind == FL_V_POINTER && v.sym) {
     fl_cvalue old = v;
     if (postfix && !unused && v.idx) old.idx = fl_val_stable(p, v.idx);

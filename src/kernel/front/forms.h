@@ -72,7 +72,7 @@ void fl_choose_bound(fl_front *p, fl_cvalue *v, int is_const, int pure, const ch
 /* Requests an array of its elements for the object of variable 'var', if they are of one type.
 ** Returns 1 if it becomes one, for which the body is then read again. */
 int fl_view_array(fl_front *p, int32_t var);
-/* expr.c. Assigns e (NULL: nothing) to a variable. */
+/* stmt.c. Assigns e (NULL: nothing) to a variable. */
 void fl_emit_assign(fl_front *p, int32_t var, fl_kexpr *e, int32_t line);
 /* object.c. A variable for a leaf of an object; -1: no memory. */
 int fl_decl_leaf(fl_front *p, const fl_kfield *f, fl_kvkind kind, int type, int32_t line);
@@ -97,7 +97,16 @@ void fl_order_passed(fl_front *p, fl_cvalue *args, int n, const fl_kmark *m, int
 fl_cvalue fl_order_value(fl_front *p, fl_cvalue v, int32_t line);
 fl_cvalue fl_order_now(fl_front *p, fl_cvalue v, int32_t line);
 
-fl_cvalue fl_operator_call(fl_front *p, int op, fl_cvalue x, fl_cvalue y, int32_t line);
+/* Calls the operator of that name for these operands: a member of the first, a friend in the struct
+** of either, or a free function. 0: there is none; 1 also if the text was refused. */
+int fl_operator(fl_front *p, const char *name, const fl_cvalue *args, int n, fl_cvalue *out,
+                int32_t line);
+/* Calls the operator, named by op and 'more', that the text defines for these operands, of which at
+** least one must be a struct or an enumeration. 0: there is none. */
+int fl_operator_found(fl_front *p, const char *op, const char *more, const fl_cvalue *args, int n,
+                      fl_cvalue *out, int32_t line);
+/* x op y for structs that convert to numbers or pointers */
+fl_cvalue fl_operator_plain(fl_front *p, int op, fl_cvalue x, fl_cvalue y, int32_t line);
 /* a += b for structs: operator+= if there is one, else operator+ and an assignment */
 fl_cvalue fl_operator_update(fl_front *p, int op, fl_cvalue to, fl_cvalue from, int32_t line);
 

@@ -12,6 +12,7 @@ static void refuse(fl_front *p, int32_t line, int sized, const char *fmt, va_lis
   if (p->failed) return;
   vsnprintf(text, sizeof text, fmt, list);
   p->failed = 1;
+  p->absent = 0;
   p->line = line;
   p->sized = sized;
   p->why = fl_karena_str(p->a, text, strlen(text));
@@ -192,7 +193,8 @@ fl_symbol *fl_front_named(fl_front *p, const fl_ktok *t) {
 }
 
 fl_kbookmark fl_front_open(fl_front *p, int64_t at, const fl_kscope *up) {
-  const fl_kbookmark back = { p->at, p->frame, p->syms.n, p->up, p->half, p->angle, p->pack };
+  const fl_kbookmark back = { p->at, p->frame, p->syms.n, p->up, p->half, p->angle, p->pack,
+                              p->nest };
   p->at = at;
   p->up = up;
   p->half = p->angle = p->pack = 0;
@@ -208,6 +210,7 @@ void fl_front_close(fl_front *p, fl_kbookmark back) {
   p->half = back.half;
   p->angle = back.angle;
   p->pack = back.pack;
+  p->nest = back.nest;
 }
 
 fl_kattempt fl_front_try(const fl_front *p) {

@@ -109,7 +109,7 @@ typedef struct fl_kdevice {
   int64_t arrow;                 /* token of the type after '->'; 0: none */
   int busy;                      /* it is being inlined: a call of it is recursion */
   const char *why;               /* why it cannot be called; NULL: it can */
-  uint8_t returns, moves;        /* fl_kreturns; is it a T &&? */
+  uint8_t returns, moves, of_const;     /* fl_kreturns; is it a T &&? a reference to const? */
   uint8_t is_static, is_const, is_maker, is_explicit;     /* for members; is_maker: a constructor */
   uint8_t on_device;             /* it says __device__ */
   const fl_ctype *owner;         /* the struct it is a member of */
@@ -123,6 +123,7 @@ typedef struct fl_kdevice {
   int n_pack;
   int64_t declared;    /* of a template defined outside of its struct: the '(' in the struct, where
                        ** the formals have their defaults; 0: it is not such a template */
+  const fl_ktparam *names;       /* the parameters of the template as named there; NULL: as here */
   struct fl_kdevice *next;       /* overload of the same name */
 } fl_kdevice;
 
@@ -175,7 +176,7 @@ typedef struct fl_kcall {        /* a call to be resolved */
   const fl_cvalue *args;
   int n;
   const fl_symbol *given;        /* explicit template arguments */
-  int n_given;
+  int n_given, in_angles;         /* in_angles: there is a <…>, perhaps with nothing in it */
   const fl_cvalue *result;       /* for a specialisation: a value of the type that it returns */
   int32_t line;
 } fl_kcall;
@@ -227,6 +228,8 @@ typedef struct fl_front {
   int32_t line;              /* of the refusal */
   const char *why;
   int sized;                 /* fl_refuse_size refused it */
+  int absent;                /* refused since a struct lacks the type or constant that is named */
+  int among_members;         /* fl_scope_prefix has read the name of a struct */
   int nest, inlined;
   int breaks, continues;     /* FL_BREAK_*: what break means here; whether continue is allowed */
   int32_t break_label;
@@ -287,7 +290,7 @@ fl_symbol *fl_front_named(fl_front *p, const fl_ktok *t);   /* NULL too if t is 
 /* The parser's state, saved while it reads tokens elsewhere, in a separate scope that sees the
 ** file's names and those of 'up' (NULL: none). */
 typedef struct fl_kbookmark {
-  int64_t at, frame, syms; const fl_kscope *up; int half, angle, pack;
+  int64_t at, frame, syms; const fl_kscope *up; int half, angle, pack, nest;
 } fl_kbookmark;
 fl_kbookmark fl_front_open(fl_front *p, int64_t at, const fl_kscope *up);
 void fl_front_close(fl_front *p, fl_kbookmark back);
@@ -386,8 +389,9 @@ void fl_device_result(fl_front *p, fl_kdevice *d, const fl_ctype *t,
                       const fl_specifiers *s, int ref);
 /* Adds d under its name to the symbols from 'from' on. */
 void fl_device_list(fl_front *p, fl_kdevice *d, int64_t from);
-/* The function or instance to call; NULL: none, or refused. *exact: no conversion is needed. */
-fl_kdevice *fl_overload(fl_front *p, fl_kdevice *first, const fl_kcall *c, int *exact);
+/* The function or instance to call; NULL: none, or refused. *fit: how the arguments fit it. */
+enum { FL_FITS_NOT, FL_FITS_PROMOTED, FL_FITS };     /* FITS_NOT: one at least is converted */
+fl_kdevice *fl_overload(fl_front *p, fl_kdevice *first, const fl_kcall *c, int *fit);
 fl_cvalue fl_inline(fl_front *p, fl_kdevice *d, const fl_kcall *c);
 
 /* Sets *inner to the *n names of file scope, an array that is valid until a name is added. */
@@ -401,7 +405,7 @@ int fl_scope_prefix(fl_front *p, const fl_symbol **inner, int64_t *n);
 
 /* Reads a struct from '{' or the ':' of its bases to '}'. of, args: the template it is an instance
 ** of, or NULL. *type is set before the signatures of its functions are read, since they may name
-** it. */
+** it; it may be the struct as it was declared before. */
 const fl_ctype *fl_member_struct(fl_front *p, const char *name, int64_t align,
                                  const fl_ktemplate *of, const fl_symbol *args, int n_args,
                                  const fl_ctype **type);
@@ -465,8 +469,7 @@ static inline int fl_val_is_address(fl_cvalue v) {                /* a pointer o
          (v.kind == FL_V_PLACE && (v.type->kind == FL_C_POINTER || v.type->kind == FL_C_ARRAY));
 }
 fl_kexpr *fl_val_at(fl_front *p, const fl_cvalue *v);         /* idx, or 0 */
-/* x op y, where y has the type of x */
-fl_kexpr *fl_val_with(fl_front *p, int op, fl_kexpr *x, int64_t y);
+fl_kexpr *fl_val_with(fl_front *p, int op, fl_kexpr *x, int64_t y);    /* y: of the type of x */
 fl_cvalue fl_val_field(fl_front *p, fl_cvalue v, int64_t i, int32_t line);    /* of a struct */
 /* v as an object: v itself if it is an lvalue, else a new object with its value. */
 fl_cvalue fl_val_stored(fl_front *p, fl_cvalue v, int32_t line);
@@ -572,10 +575,7 @@ fl_cvalue fl_cast_to(fl_front *p, const fl_ctype *t, fl_cvalue v, int32_t line);
 fl_cvalue fl_binary(fl_front *p, int op, fl_cvalue x, fl_cvalue y, int32_t line);
 /* side: what b does */
 fl_cvalue fl_logic(fl_front *p, int op, fl_kexpr *a, fl_kexpr *b, fl_kblock side, int32_t line);
-int fl_operator(fl_front *p, const char *name, const fl_cvalue *args, int n, fl_cvalue *out,
-                int32_t line);
-/* ++ -- */
-fl_cvalue fl_step(fl_front *p, fl_cvalue v, int op, int postfix, int unused, int32_t line);
+fl_cvalue fl_step(fl_front *p, fl_cvalue v, int op, int postfix, int unused, int32_t line); /* ++ */
 fl_kexpr *fl_arith(fl_front *p, int op, fl_kexpr *x, fl_kexpr *y, int32_t line);
 fl_cvalue fl_parse_call(fl_front *p, const fl_ktok *name);    /* at '(' or '<' after a name */
 fl_cvalue fl_call_function(fl_front *p, fl_kdevice *first, const fl_cvalue *self,

@@ -139,6 +139,8 @@ REDUCE(__reduce_xor_sync, unsigned, 0u, r ^ x)
   }
 MATCH(unsigned)
 MATCH(int)
+MATCH(unsigned long)
+MATCH(long)
 MATCH(unsigned long long)
 MATCH(long long)
 MATCH(float)

@@ -191,7 +191,7 @@ static int take_part(const matching *m, const part *x, fl_symbol *arg) {
   if (x->kind == '[') {
     if (t->kind != FL_C_ARRAY) return FL_MATCH_NO;
     const int which = x->at ? fl_deduce_index(m->d, &m->p->toks.at[x->at]) : -1;
-    if (!m->loose && !x->at && t->count) return FL_MATCH_NO;
+    if (!m->loose && !x->at != !t->count) return FL_MATCH_NO;
     arg->type = t->of;
     return which < 0 ? FL_MATCH_YES
                      : fl_deduce_value(m->p, m->d, which, fl_ctype_scalar(FL_KT_U64), t->count);

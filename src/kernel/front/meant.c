@@ -75,7 +75,10 @@ void fl_refuse_call(fl_front *p, const fl_ktok *name, const fl_kdevice *first, c
   const int one = first && !first->next && !first->n_tparams;
   for (int i = 0; one && i < first->n_params && takes; i++)
     takes = type_list(p, takes, first->params[i].type);
-  if (one)
+  if (one && c->self && c->self->is_const && !first->is_const)
+    fl_refuse(p, name->line, "'%.*s' may change its object, which is const", (int)name->n,
+              name->text);
+  else if (one)
     fl_refuse(p, name->line, "'%.*s' takes (%s), given (%s)", (int)name->n, name->text,
               takes ? takes : "", given ? given : "");
   else

@@ -107,7 +107,7 @@ static void read_bases(fl_front *p, body *b) {
         fl_refuse(p, line, "a base that is made of '%s' itself is outside the language", b->name);
     const fl_specifiers s = fl_decl_specifiers(p);
     if (!s.type) return;
-    if (s.type->kind != FL_C_STRUCT || s.type->s->width) {
+    if (s.type->kind != FL_C_STRUCT || s.type->s->width || fl_ctype_is_open(s.type)) {
       fl_refuse(p, line, "a base must be a struct");
       return;
     }
@@ -140,9 +140,7 @@ static void field_lines(fl_front *p, body *b) {
     const char *name = fl_front_name(p);
     if (fl_front_is(p, ':')) fl_refuse(p, line, "bit-fields are outside the language");
     t = fl_decl_member_arrays(p, t);
-    if (ref || (t && t->kind == FL_C_VOID)) fl_refuse(p, line, "a member without a size");
-    for (const fl_ctype *e = t; e && e->kind == FL_C_ARRAY; e = e->of)
-      if (!e->count) fl_refuse(p, line, "a member without a size");
+    if (ref || (t && !fl_ctype_size(t))) fl_refuse(p, line, "a member without a size");
     if (!add_field(p, b, name, t, 0)) return;
     if (fl_front_is(p, '=') || fl_front_is(p, '{')) {
       b->inits[b->n - 1] = p->at;
@@ -317,6 +315,8 @@ static void keep_members(fl_front *p, const body *b, fl_ctype *type, const fl_kt
   for (int64_t i = 0; i < m->n_inner; i++) {
     const fl_ctype *t = inner[i].kind == FL_SYM_TYPE ? inner[i].type : NULL;
     fl_kmembers *own = t && t->kind == FL_C_STRUCT ? t->s->members : NULL;
+    if (t && fl_ctype_is_enum(t) && inner[i].inner && !t->s)
+      ((fl_ctype *)(uintptr_t)t)->s = type->s;
     if (own && own != m && !own->around && own->at > m->at && own->at < p->at) own->around = m;
   }
 }
@@ -327,6 +327,16 @@ static void refuse_large(fl_front *p, const body *b, int32_t line) {
   if (bytes > FL_K_MAX_ARRAY)
     fl_refuse_size(p, line, "struct '%s' of more than %d bytes", b->name, FL_K_MAX_ARRAY);
   else fl_refuse(p, line, "struct '%s' has too many numbers in it", b->name);
+}
+
+/* Makes the struct 'declared' what 'type' is. */
+static fl_ctype *defined(const fl_ctype *declared, const fl_ctype *type) {
+  fl_ctype *own = (fl_ctype *)(uintptr_t)declared;
+  fl_cstruct *const s = own->s;
+  *s = *type->s;
+  *own = *type;
+  own->s = s;
+  return own;
 }
 
 const fl_ctype *fl_member_struct(fl_front *p, const char *name, int64_t align,
@@ -348,6 +358,7 @@ const fl_ctype *fl_member_struct(fl_front *p, const char *name, int64_t align,
   fl_ctype *type = p->failed ? NULL : fl_ctype_struct(p->a, name, b.fields, b.n, align);
   if (!type && !p->failed) refuse_large(p, &b, line);
   if (type) fl_decl_depth(p, type);
+  if (type && early && *early) type = defined(*early, type);
   if (type && early) *early = type;
   if (type && (of || b.first || b.has_inits || p->syms.n > mark))
     keep_members(p, &b, type, of, args, n_args, mark);
@@ -358,7 +369,7 @@ const fl_ctype *fl_member_struct(fl_front *p, const char *name, int64_t align,
 /* ---- objects --------------------------------------------------------------------------------- */
 
 const fl_symbol *fl_member_find(const fl_ctype *t, const char *name, int32_t n) {
-  const fl_kmembers *m = t && t->kind == FL_C_STRUCT ? t->s->members : NULL;
+  const fl_kmembers *m = t && t->s ? t->s->members : NULL;
   const fl_symbol *s = m ? fl_front_among(m->inner, m->n_inner, name, n) : NULL;
   const int own = (n == 2 && !memcmp(name, FL_MAKER, 2)) ||
                   (n == 9 && !memcmp(name, "operator=", 9));
@@ -411,6 +422,7 @@ static void open_around(fl_front *p, const fl_kmembers *m) {
 void fl_member_open(fl_front *p, const fl_kdevice *d, const fl_cvalue *self) {
   fl_cvalue v = self ? fl_member_as(p, *self, d->owner, d->line) : fl_val_none();
   if (d->is_static) self = NULL;
+  v.is_const |= d->is_const;
   open_around(p, d->owner->s->members);
   open_struct(p, d->owner, self ? &v : NULL, 0, d->line);
   if (self) fl_front_bind(p, "this", FL_SYM_REFERENCE, v);

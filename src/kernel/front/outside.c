@@ -142,19 +142,10 @@ static int has_default(fl_front *p, const fl_kdevice *d) {
   return is;
 }
 
-/* Has a parameter of template b the name of a parameter of template a? With 'other', parameters of
-** the same number do not count. Defaults, which are read with b's names, may then mean a's
-** parameter. */
-static int confused(const fl_ktparam *a, int n, const fl_ktparam *b, int m, int other) {
+int fl_template_confused(const fl_ktparam *a, int n, const fl_ktparam *b, int m, int other) {
   int is = 0;
   for (int i = 0; i < n; i++)
     for (int k = 0; k < m; k++) is |= (!other || i != k) && !strcmp(a[i].name, b[k].name);
-  return is;
-}
-
-static int renamed(const fl_ktparam *a, const fl_ktparam *b, int n) {
-  int is = 0;
-  for (int i = 0; i < n; i++) is |= strcmp(a[i].name, b[i].name) != 0;
   return is;
 }
 
@@ -176,7 +167,11 @@ static void complete(fl_front *p, fl_kdevice *d, const fl_kdevice *of) {
     d->params = of->params;
     return;
   }
-  if (has_default(p, d) && renamed(d->tparams, of->tparams, d->n_tparams)) refuse_names(d);
+  const int n = d->n_tparams;
+  if (has_default(p, d)) {
+    if (fl_template_confused(d->tparams, n, of->tparams, n, 1)) refuse_names(d);
+    d->names = d->tparams;
+  }
   for (int i = 0; i < d->n_tparams; i++) of->tparams[i].init = d->tparams[i].init;
   d->declared = d->open;
   d->tparams = of->tparams;
@@ -248,8 +243,10 @@ static void complete_from(fl_front *p, fl_kdevice *d, const fl_koutside *o) {
   fl_front_close(p, back);
   if (!of || !declares(d, of)) return;
   const fl_ktparam *names = m->of->tparams;
-  if (has_default(p, d) && (confused(names, o->n_tparams, o->tparams, o->n_tparams, 1) ||
-                            confused(names, o->n_tparams, o->own, o->n_own, 0)))
+  const int n = o->n_tparams, own = o->n_own;
+  if (has_default(p, d) && (fl_template_confused(names, n, o->tparams, n, 1) ||
+                            fl_template_confused(names, n, o->own, own, 0) ||
+                            fl_template_confused(d->tparams, own, o->tparams, n, 0)))
     refuse_names(d);
   complete(p, d, of);
   d->env = env;

@@ -13,7 +13,7 @@ enum { EXACT, PROMOTED, CONVERTED, TO_BOOL, BY_A_FUNCTION, LAST, MAX_ARGS = FL_K
 static int rank_scalar(const fl_ctype *t, const fl_ctype *of) {
   const int to = t->scalar, from = of->scalar;
   if (fl_ctype_like(t, of)) return EXACT;
-  if (fl_ctype_is_enum(t) || of->scoped) return BY_A_FUNCTION;      /* needs a cast */
+  if (fl_ctype_is_enum(t) || of->scoped) return -1;                      /* needs a cast */
   if (fl_ctype_is_enum(of))
     return fl_ctype_like(t, of->of) || (to == FL_KT_I32 && !t->other &&
                                         fl_promote_type(of->of->scalar) == FL_KT_I32)
@@ -32,11 +32,12 @@ static int rank_pointer(const fl_ctype *t, const fl_cvalue *v) {
   if (v->kind != FL_V_POINTER && !array && !place) return -1;
   if (v->null) return CONVERTED;
   const fl_ctype *of = array || place ? v->type->of : v->type;
+  const int is_const = t->const_of - (place ? v->type->const_of : v->is_const),
+            is_volatile = t->of->is_volatile - of->is_volatile;       /* -1: it would be lost */
   if (!fl_ctype_same(t->of, of))
     return fl_member_derives(of, t->of) || t->of == fl_ctype_void() ? CONVERTED : BY_A_FUNCTION;
   if (!fl_ctype_like(t->of, of)) return BY_A_FUNCTION;
-  if (t->of->is_volatile != of->is_volatile) return PROMOTED;
-  return (place ? v->type->const_of : v->is_const) == t->const_of ? EXACT : PROMOTED;
+  return is_const < 0 || is_volatile < 0 ? LAST : EXACT + is_const + is_volatile;
 }
 
 /* Does C++ not bind v, a number or a struct, to the reference f of its type? */
@@ -107,14 +108,14 @@ static int better(const int *a, const int *b, int n) {
   return wins && !losses ? 1 : losses && !wins ? -1 : 0;
 }
 
-fl_kdevice *fl_overload(fl_front *p, fl_kdevice *first, const fl_kcall *c, int *exact) {
+fl_kdevice *fl_overload(fl_front *p, fl_kdevice *first, const fl_kcall *c, int *fit) {
   fl_kdevice *best = NULL, *general = NULL;            /* general: the template that 'best' is an
                                                        ** instance of */
   int top[MAX_ARGS + 1], now[MAX_ARGS + 1], tied = 0, plain = 0;
-  if (exact) *exact = 0;
+  if (fit) *fit = FL_FITS_NOT;
   for (fl_kdevice *d = first; d && !p->failed; d = d->next) {
     fl_outside_complete(p, d);
-    if (d->n_special || (c->n_given && !d->n_tparams)) continue;
+    if (d->n_special || (c->in_angles && !d->n_tparams)) continue;
     int whole = !d->n_tparams;
     for (int i = 0; whole && i < d->n_params; i++) whole = d->params[i].type != NULL;
     fl_kdevice *one = whole ? d : fl_template_instance(p, first, d, c);
@@ -141,7 +142,8 @@ fl_kdevice *fl_overload(fl_front *p, fl_kdevice *first, const fl_kcall *c, int *
               best->name);
     return NULL;
   }
-  for (int i = 1; best && exact && (*exact = i > c->n || top[i] == EXACT) && i <= c->n; i++)
-    continue;
+  int worst = EXACT;
+  for (int i = 1; best && i <= c->n; i++) worst = top[i] > worst ? top[i] : worst;
+  if (best && fit && worst <= PROMOTED) *fit = worst == EXACT ? FL_FITS : FL_FITS_PROMOTED;
   return best;
 }

@@ -84,6 +84,8 @@ static const fl_ctype *parameter(fl_front *p, fl_kfunc *f, fl_kparam *out) {
   if (t && ref) fl_refuse(p, out->line, "a kernel takes no references");
   if (t && s.is_auto) fl_refuse(p, out->line, "auto is no type here");
   if (t && t->kind == FL_C_VOID) fl_refuse(p, out->line, "a parameter of type void");
+  if (t && fl_ctype_is_open(t->kind == FL_C_POINTER ? t->of : t))
+    fl_refuse(p, out->line, "a parameter of a struct that is not defined yet");
   const int list = t && t->kind == FL_C_POINTER && t->of->kind == FL_C_POINTER;
   if (list && (t->of->of->kind == FL_C_POINTER || t->of->of->kind == FL_C_VOID || !name))
     fl_refuse(p, out->line, "pointers to pointers are outside the language");

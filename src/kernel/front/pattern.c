@@ -20,7 +20,7 @@ static int instance_of(fl_front *p, const fl_ktemplate *t, const fl_kpattern *s,
   const int bound = !p->failed && n <= t->n_tparams &&
                     fl_template_bind(p, t->tparams, t->n_tparams, out);
   fl_front_close(p, back);
-  return !p->failed && bound;
+  return !fl_pattern_drops(p) && !p->failed && bound;
 }
 
 /* Is 'args' what pattern s stands for, with 'env' as its parameters? */
@@ -170,16 +170,10 @@ int64_t fl_pattern_condition(fl_front *p) {
   return at;
 }
 
-int fl_pattern_drops(fl_front *p, int64_t from) {
-  int depth = 0;
-  for (int64_t i = from; p->failed && !p->a->failed && i < p->toks.n; i++) {
-    const fl_ktok *t = &p->toks.at[i];
-    const int c = fl_ktok_punct(t);
-    if (fl_ktok_is(t, "enable_if") || fl_ktok_is(t, "enable_if_t")) return p->failed = 0, 1;
-    depth += (c == '<') - (c == '>') - 2 * (c == FL_PU_SHR);
-    if (c == '{' || c == ';' || c == '(' || depth < 0 || (c == ',' && !depth)) break;
-  }
-  return 0;
+int fl_pattern_drops(fl_front *p) {
+  if (!p->failed || !p->absent || p->a->failed) return 0;
+  p->failed = 0;
+  return 1;
 }
 
 int64_t fl_template_alignment(fl_front *p, const fl_ktemplate *t, const fl_symbol *args) {

@@ -8,7 +8,8 @@
 #include <string.h>
 
 enum { MOST = 32 };
-/* One formal. ref: 1 for &, 2 for &&; is_const: what it refers or points to is */
+/* One formal. ref: 1 for &, 2 for &&; is_const: how many of const and
+** volatile what it refers or points to is */
 typedef struct pattern { const fl_ktok *t[MOST]; int n, ref, is_const, points; } pattern;
 typedef struct given { const fl_ktok *name; pattern is; } given;   /* a parameter, what it is */
 
@@ -32,7 +33,8 @@ static int read_formal(fl_front *p, const fl_kdevice *d, int i, int64_t *at, pat
              2 * (c == FL_PU_SHR);
     set |= c == '=';
     if (!set && !depth && (c == '&' || c == FL_PU_LAND)) out->ref = c == '&' ? 1 : 2;
-    if (!set && !depth && !stars) out->is_const |= fl_ktok_is(t, "const");
+    if (!set && !depth && !stars)
+      out->is_const += fl_ktok_is(t, "const") || fl_ktok_is(t, "volatile");
     stars |= c == '*';
     out->points = stars;
     if (!set && !is_idle(t)) out->t[out->n++] = t;

@@ -32,8 +32,17 @@ int fl_scope_is_space(fl_front *p, const fl_ktok *t) {
   return 0;
 }
 
+/* Refuses "t::", where t has no names; it is a type, or unknown. */
+static void refuse_prefix(fl_front *p, const fl_ktok *t, const fl_ctype *type) {
+  const char *why = fl_front_reserved(t);
+  if (why) fl_refuse(p, t->line, "%s outside the language", why);
+  else fl_refuse(p, t->line, "names of '%.*s' are outside the language", (int)t->n, t->text);
+  p->absent = type != NULL;
+}
+
 int fl_scope_prefix(fl_front *p, const fl_symbol **inner, int64_t *n) {
   int found = 0;
+  p->among_members = 0;
   while (!p->failed) {
     const fl_ktok *t = fl_front_tok(p);
     if (fl_front_take(p, FL_PU_SCOPE)) {                /* "::x": a name of the file, or built in */
@@ -53,6 +62,7 @@ int fl_scope_prefix(fl_front *p, const fl_symbol **inner, int64_t *n) {
     if (fl_ktok_is(t, "std")) { p->at++; continue; }
     if (fl_scope_is_space(p, t)) {
       fl_scope_file(p, inner, n);
+      p->among_members = 0;
       found = 1;
       p->at++;
       continue;
@@ -60,12 +70,8 @@ int fl_scope_prefix(fl_front *p, const fl_symbol **inner, int64_t *n) {
     const fl_ctype *type = s && s->kind == FL_SYM_TYPE ? s->type : NULL;
     if (angle) type = type ? fl_template_again(p, type) : fl_template_struct(p, s->structs);
     const fl_kmembers *m = type && type->kind == FL_C_STRUCT ? type->s->members : NULL;
-    if (!m && !(s && s->n_inner)) {
-      const char *why = fl_front_reserved(t);
-      if (why) fl_refuse(p, t->line, "%s outside the language", why);
-      else fl_refuse(p, t->line, "names of '%.*s' are outside the language", (int)t->n, t->text);
-      break;
-    }
+    if (!m && !(s && s->n_inner)) { refuse_prefix(p, t, type); break; }
+    p->among_members = m != NULL;
     *inner = m ? m->inner : s->inner;
     *n = m ? m->n_inner : s->n_inner;
     found = 1; p->at++;

@@ -4,8 +4,19 @@
 ** statements after them) but the last ends with a jump, and none leaves the switch before its end;
 ** otherwise a block in which group g runs if the switch enters at g or at an earlier group.
 */
-#include "kernel/front/front.h"
+#include "kernel/front/forms.h"
 #include <string.h>
+
+fl_kblock *fl_front_into(fl_front *p, fl_kblock *b) {
+  fl_kblock *old = p->b;
+  p->b = b;
+  return old;
+}
+
+void fl_emit_assign(fl_front *p, int32_t var, fl_kexpr *e, int32_t line) {
+  fl_kstmt *s = e && !p->failed ? fl_kstmt_assign(p->f, p->b, var, e) : NULL;
+  if (s) s->line = line;
+}
 
 fl_kstmt *fl_emit(fl_front *p, int kind, int32_t line) {
   if (p->failed) return NULL;

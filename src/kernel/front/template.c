@@ -220,7 +220,7 @@ static int holds(fl_front *p, const fl_ktparam *t, const fl_symbol *env, int n) 
   const fl_kbookmark back = fl_front_open(p, t->check, NULL);
   fl_front_push(p, env, n);
   fl_decl_type_name(p);
-  const int drops = fl_pattern_drops(p, t->check);
+  const int drops = fl_pattern_drops(p);
   fl_front_close(p, back);
   return !drops;
 }
@@ -246,7 +246,7 @@ int fl_template_bind(fl_front *p, const fl_ktparam *t, int n, fl_symbol *env) {
       const fl_kbookmark back = fl_front_open(p, t[i].init, NULL);
       fl_front_push(p, env, i);
       template_arg(p, &one);
-      const int drops = fl_pattern_drops(p, t[i].init);
+      const int drops = fl_pattern_drops(p);
       fl_front_close(p, back);
       if (drops) return 0;
       fl_template_give(&env[i], &t[i], &one);
@@ -291,7 +291,7 @@ static int read_types(fl_front *p, fl_kdevice *one, const fl_kcall *c) {
   one->n_params = 0;
   fl_device_signature(p, one);
   if (one->declared && !p->failed) take_defaults(p, one);
-  const int drops = fl_pattern_drops(p, one->head);
+  const int drops = fl_pattern_drops(p);
   fl_front_close(p, back);
   fl_front_check(p, NULL);                                   /* fails if the arena did (memory,
                                                              ** depth) */
@@ -321,9 +321,21 @@ static fl_kdevice *special(fl_kdevice *first, const fl_kdevice *one, int n) {
   return NULL;
 }
 
+/* Adds what instance 'one' of template d sees: after the n arguments the names around d, and the
+** parameters' other names. */
+static void complete_env(fl_kdevice *one, const fl_kdevice *d, fl_symbol *env) {
+  const int n = d->n_tparams;
+  if (d->n_env) memcpy(env + n, d->env, (size_t)d->n_env * sizeof *env);
+  one->n_tparams = one->n_special = 0;
+  one->env = env;
+  one->n_env = n + d->n_env;
+  for (int i = 0; d->names && i < n; i++)
+    fl_template_give(&env[one->n_env++], &d->names[i], &env[i]);
+}
+
 fl_kdevice *fl_template_instance(fl_front *p, fl_kdevice *first, fl_kdevice *d, const fl_kcall *c) {
   const int n = d->n_tparams;
-  fl_symbol *env = fl_karena_new(p->a, (size_t)(n + d->n_env + 1) * sizeof *env);
+  fl_symbol *env = fl_karena_new(p->a, (size_t)(2 * n + d->n_env + 1) * sizeof *env);
   fl_kdevice *one = fl_karena_new(p->a, sizeof *one);
   const int packs = n > 0 && d->tparams[n - 1].is_pack, plain = n - packs;
   if (!env || !one || (c->n_given > n && !packs)) return NULL;
@@ -340,19 +352,17 @@ fl_kdevice *fl_template_instance(fl_front *p, fl_kdevice *first, fl_kdevice *d, 
     fl_front_close(p, back);
     if (conflict || !fl_template_bind(p, d->tparams, n, env)) return NULL;
   }
-  if (d->n_env) memcpy(env + n, d->env, (size_t)d->n_env * sizeof *env);
   *one = *d;
-  one->n_tparams = one->n_special = 0;
-  one->env = env;
-  one->n_env = n + d->n_env;
+  complete_env(one, d, env);
   if (!read_types(p, one, c)) return NULL;
   fl_kdevice *s = n ? special(first, one, n) : NULL;
   if (!s) return one;
+  const fl_kformal *of = one->params;
   *one = *s;
-  one->n_tparams = one->n_special = 0;
-  one->env = env;
-  one->n_env = n + d->n_env;
-  return read_types(p, one, c) ? one : NULL;
+  complete_env(one, d, env);
+  if (!read_types(p, one, c)) return NULL;
+  for (int i = 0; i < one->n_params; i++) one->params[i].init = of[i].init;
+  return one;
 }
 
 /* ---- structs --------------------------------------------------------------------------------- */
@@ -432,8 +442,10 @@ const fl_ctype *fl_template_struct(fl_front *p, fl_ktemplate *t) {
   if (n > t->n_tparams)
     fl_refuse(p, line, "'%s' takes %d argument%s", t->name, t->n_tparams, FL_S(t->n_tparams));
   for (int i = 0; i < n && !p->failed; i++) fl_template_give(&args[i], &t->tparams[i], &args[i]);
-  if (!p->failed && !fl_template_bind(p, t->tparams, t->n_tparams, args))
+  if (!p->failed && !fl_template_bind(p, t->tparams, t->n_tparams, args) && !p->failed) {
     fl_refuse(p, line, "wrong arguments for the template '%s'", t->name);
+    p->absent = 1;
+  }
   struct fl_kinstance *one = p->failed ? NULL : instance_of(p, t, args);
   if (one && !one->type && one->busy)
     fl_refuse(p, line, "'%s' is a part of itself", instance_name(p, t, args));

@@ -73,6 +73,10 @@ int fl_match_reference(fl_front *p, const fl_kdeduction *d, int64_t from, int64_
 #define FL_K_NAME_TEMPLATE "a kernel that is a template is named with its arguments, " \
                            "as in entry = \"name<float, 16>\""
 int fl_template_same(const fl_symbol *a, const fl_symbol *b, int n);
+/* outside.c. Has a parameter of template b the name of a parameter of template a? With 'other',
+** parameters of the same number do not count. Defaults, which are read with the names of both, may
+** then mean the other one. */
+int fl_template_confused(const fl_ktparam *a, int n, const fl_ktparam *b, int m, int other);
 
 /* Adds the partial specialisation "struct name<pattern> { … };" to template t; the parser is at
 ** '<'. */
@@ -86,9 +90,9 @@ int64_t fl_template_alignment(fl_front *p, const fl_ktemplate *t, const fl_symbo
 /* Takes "typename std::enable_if<…>::type" as the type of a constant and returns its first token;
 ** 0: it is not one. */
 int64_t fl_pattern_condition(fl_front *p);
-/* Forgets a refusal, if it comes from an enable_if without a type in the tokens from index 'from'
-** on. 1: it does. */
-int fl_pattern_drops(fl_front *p, int64_t from);
+/* Forgets a refusal, if it is of a type or constant that a struct lacks: what was read with the
+** parameters of a template does not fit them. 1: it is. */
+int fl_pattern_drops(fl_front *p);
 
 /* ---- outside.c: functions of structs that are defined outside of them ---- */
 

@@ -20,6 +20,7 @@ static void special_struct(fl_front *p, fl_ktemplate *t) {
   one->at = p->at;
   one->next = t->instances;
   t->instances = one;
+  fl_front_seek(p, '{', '{');
   fl_front_skip(p);
   fl_front_need(p, ';');
 }
@@ -143,18 +144,27 @@ static clause read_clause(fl_front *p, int64_t from) {
   }
   if (!c.to) c.to = c.end;
   const fl_ktok *last = &p->toks.at[c.to - 1];
-  c.to -= c.to - from > 1 && last->kind == FL_TOK_NAME && !fl_is_punct(last - 1, FL_PU_SCOPE) &&
+  c.to -= c.to - from > 1 && last->kind == FL_TOK_NAME && !fl_decl_is_word(last) &&
+          !fl_is_punct(last - 1, FL_PU_SCOPE) &&
           fl_ktok_among(last - 1, before_types, 4) < 0;
   return c;
 }
 
-static int same_formals(fl_front *p, int64_t i, int64_t k) {
-  for (;;) {
+/* Are x, of template a, and y, of b, the same, or a parameter of the same number? */
+static int is_same_in(const fl_kdevice *a, const fl_kdevice *b, const fl_ktok *x,
+                      const fl_ktok *y) {
+  for (int i = 0; i < a->n_tparams; i++)
+    if (fl_ktok_is(x, a->tparams[i].name)) return fl_ktok_is(y, b->tparams[i].name);
+  return is_same(x, y);
+}
+
+static int same_formals(fl_front *p, const fl_kdevice *one, const fl_kdevice *other) {
+  for (int64_t i = one->open, k = other->open;;) {
     const clause a = read_clause(p, i + 1), b = read_clause(p, k + 1);
     int is = a.to - a.from == b.to - b.from &&
              is_same(&p->toks.at[a.end], &p->toks.at[b.end]);
     for (int64_t j = 0; is && j < a.to - a.from; j++)
-      is = is_same(&p->toks.at[a.from + j], &p->toks.at[b.from + j]);
+      is = is_same_in(one, other, &p->toks.at[a.from + j], &p->toks.at[b.from + j]);
     if (!is || !fl_is_punct(&p->toks.at[a.end], ',')) return is;
     i = a.end, k = b.end;
   }
@@ -168,19 +178,22 @@ static const fl_ktok *next_of_head(fl_front *p, const fl_kdevice *d, int64_t *i)
   return *i < d->open ? &p->toks.at[(*i)++] : NULL;
 }
 
-/* Do a and b, of one name, declare one template, with the same names of its parameters? */
+/* Do a and b, of one name, declare one template? Not if it is not clear which parameter a name
+** means. */
 static int same_template(fl_front *p, const fl_kdevice *a, const fl_kdevice *b) {
-  int is = a->n_tparams == b->n_tparams && a->n_tparams && !a->n_special && !b->n_special;
-  for (int i = 0; is && i < a->n_tparams; i++)
-    is = !strcmp(a->tparams[i].name, b->tparams[i].name) && !a->tparams[i].check &&
-         !b->tparams[i].check && !a->tparams[i].type == !b->tparams[i].type &&
+  const int n = a->n_tparams;
+  int is = n && n == b->n_tparams && !a->n_special && !b->n_special &&
+           !fl_template_confused(a->tparams, n, b->tparams, n, 1);
+  for (int i = 0; is && i < n; i++)
+    is = !a->tparams[i].check && !b->tparams[i].check &&
+         !a->tparams[i].type == !b->tparams[i].type &&
          a->tparams[i].is_pack == b->tparams[i].is_pack;
   for (int64_t i = a->head, k = b->head; is;) {
     const fl_ktok *x = next_of_head(p, a, &i), *y = next_of_head(p, b, &k);
-    is = !x == !y && (!x || is_same(x, y));
+    is = !x == !y && (!x || is_same_in(a, b, x, y));
     if (!x) break;
   }
-  return is && same_formals(p, a->open, b->open);
+  return is && same_formals(p, a, b);
 }
 
 /* Joins d with an earlier declaration of it: the definition gets the defaults of both. 1: d is
@@ -193,12 +206,25 @@ static int join(fl_front *p, fl_kdevice *d) {
     if ((o->body >= 0 && d->body >= 0) || !o->line || !same_template(p, o, d)) continue;
     fl_kdevice *const to = d->body >= 0 ? d : o, *const from = d->body >= 0 ? o : d;
     take_defaults(to->tparams, from->tparams, d->n_tparams);
-    if (!to->declared) to->declared = from->declared ? from->declared : from->open;
+    if (!to->declared) {
+      to->declared = from->declared ? from->declared : from->open;
+      to->names = from->declared ? from->names : from->tparams;
+    }
     if (to == o) return 1;
     *at = o->next;
     return 0;
   }
   return 0;
+}
+
+/* At "using name = void;", a template with a pack as its last parameter: gives it some parameters
+** whose default is that void instead, and returns how many it has then. 0: it is something else. */
+static int to_void(fl_front *p, fl_ktparam *params, int n) {
+  if (!fl_ktok_is(fl_front_tok(p), "using") || !fl_ktok_is(fl_front_ahead(p, 3), "void") ||
+      !fl_front_is_at(p, 4, ';')) return 0;
+  for (int most = n + 7 < FL_K_MAX_TPARAMS ? n + 7 : FL_K_MAX_TPARAMS; n <= most; n++)
+    params[n - 1] = (fl_ktparam){ .name = "unnamed", .init = p->at + 3 };
+  return n - 1;
 }
 
 void fl_template_declare(fl_front *p) {
@@ -209,12 +235,12 @@ void fl_template_declare(fl_front *p) {
     fl_front_skip_declaration(p, p->at);
     return;
   }
-  const int n = fl_template_params(p, &params);
+  int n = fl_template_params(p, &params);
   if (p->failed) return;
   const fl_ktok *kind = fl_front_tok(p);
   const int of_types = fl_ktok_is(kind, "struct") || fl_ktok_is(kind, "class") ||
                        fl_ktok_is(kind, "using");
-  if (n && params[n - 1].is_pack && of_types)
+  if (n && params[n - 1].is_pack && of_types && !(n = to_void(p, params, n)))
     fl_refuse(p, line,
               "variadic templates of structs are outside the language; of functions they are not");
   if (fl_front_word(p, "struct") || fl_front_word(p, "class")) {

@@ -41,8 +41,8 @@ template <class T> struct fl_torch_RestrictPtrTraits {};
 #define CHOICE(X, J) \
   template <class T, int N, template <class> class P = fl_torch_DefaultPtrTraits, class I = J> \
   using fl_torch_##X = fl_torch_view<T, N, I>;
-CHOICE(TensorAccessor, long long) CHOICE(GenericPackedTensorAccessor, long long)
-CHOICE(PackedTensorAccessor, long long) CHOICE(PackedTensorAccessor64, long long)
+CHOICE(TensorAccessor, long) CHOICE(GenericPackedTensorAccessor, long)
+CHOICE(PackedTensorAccessor, long) CHOICE(PackedTensorAccessor64, long)
 CHOICE(PackedTensorAccessor32, int)
 using fl_torch_Half = __half;
 using fl_torch_BFloat16 = __nv_bfloat16;

@@ -25,6 +25,7 @@ int fl_ctype_is_long(const fl_ctype *t) {
   return t->other && (t->other == longs[0].other || t->other == longs[1].other);
 }
 int fl_ctype_is_enum(const fl_ctype *t) { return t->kind == FL_C_SCALAR && t->of; }
+int fl_ctype_is_open(const fl_ctype *t) { return t->kind == FL_C_STRUCT && !t->s->size; }
 const fl_ctype *fl_ctype_void(void) { return &scalars[FL_KT_VOID]; }
 
 const fl_ctype *fl_ctype_function(void) {
@@ -208,10 +209,10 @@ static const struct { const char *name; uint8_t type; } words[] = {
   { "__nv_bfloat16", FL_KT_BF16 }, { "nv_bfloat16", FL_KT_BF16 }, { "bfloat16", FL_KT_BF16 },
   { "bf16", FL_KT_BF16 }, { "bool", FL_KT_BOOL }, { "int8_t", FL_KT_I8 }, { "uint8_t", FL_KT_U8 },
   { "int16_t", FL_KT_I16 }, { "uint16_t", FL_KT_U16 }, { "int32_t", FL_KT_I32 },
-  { "uint32_t", FL_KT_U32 }, { "int64_t", FL_KT_I64 }, { "uint64_t", FL_KT_U64 },
+  { "uint32_t", FL_KT_U32 }, { "int64_t", LONG }, { "uint64_t", ULONG },
   { "size_t", ULONG }, { "ptrdiff_t", LONG }, { "ssize_t", LONG },
   { "uchar", FL_KT_U8 }, { "ushort", FL_KT_U16 }, { "uint", FL_KT_U32 }, { "ulong", ULONG },
-  { "intptr_t", FL_KT_I64 }, { "uintptr_t", FL_KT_U64 },
+  { "intptr_t", LONG }, { "uintptr_t", ULONG },
   { "cudaStream_t", FL_KT_U64 }, { "cudaEvent_t", FL_KT_U64 },      /* members that no one reads */
 };
 

@@ -20,7 +20,7 @@ typedef struct fl_ctype {
                                  ** (long long), unsigned long, an enumeration; NULL: the usual */
   uint8_t scoped;                /* an enum class */
   int64_t count;                 /* ARRAY: elements; 0: not given ([]) */
-  struct fl_cstruct *s;          /* STRUCT */
+  struct fl_cstruct *s;          /* STRUCT; of an enumeration: the struct around it, or NULL */
 } fl_ctype;
 
 typedef struct fl_cfield {
@@ -36,7 +36,7 @@ typedef struct fl_cstruct {      /* vectors too */
   const char *name;
   fl_cfield *fields;
   int32_t n_fields, n_leaves;
-  int64_t size, align;
+  int64_t size, align;           /* size 0: it is not defined yet */
   uint8_t width;                 /* number of components of a vector type; 0: a struct */
   uint8_t element;               /* fl_ktype of all scalars if they have one type and are packed;
                                  ** else VOID */
@@ -48,9 +48,10 @@ typedef struct fl_cstruct {      /* vectors too */
 
 const fl_ctype *fl_ctype_scalar(int type);                     /* static */
 const fl_ctype *fl_ctype_char(void);
-const fl_ctype *fl_ctype_long(int is_unsigned);         /* size_t is unsigned long */
+const fl_ctype *fl_ctype_long(int is_unsigned);      /* size_t, uint64_t: unsigned long */
 int fl_ctype_is_long(const fl_ctype *t);
 int fl_ctype_is_enum(const fl_ctype *t);
+int fl_ctype_is_open(const fl_ctype *t);         /* a struct that is declared and not defined yet */
 /* 'name' is copied; the caller sets the numbers it has. */
 fl_ctype *fl_ctype_enum(fl_karena *a, const char *name, const fl_ctype *of);
 const fl_ctype *fl_ctype_void(void);

@@ -59,12 +59,13 @@ static fl_cvalue cast_memory(fl_front *p, const fl_ctype *to, fl_cvalue v, int32
 void fl_cast_address(fl_front *p, fl_cvalue *v, int32_t line) {
   *v = fl_val_pointer(p, *v, line);
   if (p->failed || v->null) return;
-  v->sym = 0;
+  v->sym = v->is_const = 0;
   v->address = 1;                                 /* dynamic memory, too, keeps its elements */
   *v = cast_memory(p, fl_ctype_scalar(FL_KT_U8), *v, line);
   v->address = 1;
 }
 
+/* The result points to const if const_of. */
 static fl_cvalue cast_pointer(fl_front *p, const fl_ctype *to, int const_of, fl_cvalue v,
                              int32_t line) {
   v = fl_val_pointer(p, v, line);
@@ -73,13 +74,13 @@ static fl_cvalue cast_pointer(fl_front *p, const fl_ctype *to, int const_of, fl_
     fl_shared_wrong(p, line);
     return v;
   }
+  v.is_const = (uint8_t)const_of;
   if (!p->failed && to->kind == FL_C_VOID) return v;        /* it keeps its type */
   if (v.null) v.type = to;
   if (p->failed || v.null) return v;
   if (v.type == fl_ctype_texture()->of)
     return fl_val_refuse(p, line, "a texture is read by tex1Dfetch, not through a pointer");
   v.sym = 0;
-  v.is_const |= (uint8_t)const_of;
   if (fl_ctype_same(v.type, to)) {
     v.type = to;
     return v;
@@ -101,7 +102,10 @@ fl_cvalue fl_pointer_as(fl_front *p, const fl_ctype *t, fl_cvalue v, int32_t lin
   if (views && v.type->scalar != FL_KT_VOID)
     fl_refuse(p, line, "a '%s *' where a '%s *' is needed" FL_DO ": write a cast",
               fl_ctype_text(p->a, v.type), fl_ctype_text(p->a, t->of));
-  return fl_cast_to(p, t, v, line);
+  const int fixed = v.is_const;
+  v = fl_cast_to(p, t, v, line);
+  v.is_const |= fixed;
+  return v;
 }
 
 static fl_cvalue made(fl_front *p, const fl_ctype *t, const fl_cvalue *args, int n, int32_t line);
@@ -274,11 +278,13 @@ static fl_cvalue constructed(fl_front *p) {
                     n ? args[0] : fl_val_expr(fl_kexpr_int(p->a, FL_KT_I32, 0)), line);
 }
 
-/* A cast to "T &", or "T &&" (moved), is another view of the same memory, not a conversion. */
-static fl_cvalue cast_reference(fl_front *p, const fl_ctype *t, fl_cvalue v, int moved,
+/* A cast to "T &", or "T &&" (ref 2), is another view of the same memory, not a conversion. */
+static fl_cvalue cast_reference(fl_front *p, const fl_ctype *t, fl_cvalue v, int ref, int is_const,
                                 int32_t line) {
-  v.moved = (uint8_t)moved;
+  if (v.is_const != is_const) fl_choose_place(p, &v, line);
+  v.moved = ref == 2;
   if (p->failed || !t || !v.type) return v;
+  v.is_const = (uint8_t)is_const;
   if (fl_ctype_same(v.type, t)) {
     if (!fl_ctype_like(v.type, t)) v.type = t;
     return v;
@@ -292,22 +298,25 @@ static fl_cvalue cast_word(fl_front *p) {
   const int32_t line = fl_front_next(p)->line;
   fl_front_need(p, '<');
   const fl_ctype *t = fl_decl_type_name(p);
-  const int ref = p->type_ref;
+  const int ref = p->type_ref, is_const = p->type_const;
   fl_template_close(p);
   fl_front_need(p, '(');
   fl_cvalue v = fl_parse_expr(p);
   fl_front_need(p, ')');
-  return ref ? cast_reference(p, t, v, ref == 2, line) : fl_cast_to(p, t, v, line);
+  return ref ? cast_reference(p, t, v, ref, is_const, line) : fl_cast_to(p, t, v, line);
 }
 
 /* Reads the name after "V::" or "Mode::". */
 static fl_cvalue qualified(fl_front *p, const fl_symbol *inner, int64_t n) {
   const fl_ktok *t = fl_front_next(p);
   const fl_symbol *s = t->kind == FL_TOK_NAME ? fl_front_among(inner, n, t->text, t->n) : NULL;
-  if (!s)
-    return fl_val_refuse(p, t->line, "there is no '%.*s' here",
-                         t->kind == FL_TOK_NAME ? (int)t->n : 1,
-                         t->kind == FL_TOK_NAME ? t->text : "?");
+  if (!s) {
+    const int absent = !p->failed && p->among_members && t->kind == FL_TOK_NAME;
+    fl_refuse(p, t->line, "there is no '%.*s' here", t->kind == FL_TOK_NAME ? (int)t->n : 1,
+              t->kind == FL_TOK_NAME ? t->text : "?");
+    p->absent |= absent;
+    return fl_val_none();
+  }
   if (s->kind == FL_SYM_WRONG) fl_refuse(p, t->line, "'%s': %s", s->name, s->why);
   if (p->failed) return fl_val_none();
   const int64_t mark = p->syms.n;
@@ -421,6 +430,7 @@ static fl_cvalue member(fl_front *p, fl_cvalue v, int32_t line) {
   const int arrow = fl_front_next(p)->punct == FL_PU_ARROW;
   fl_front_word(p, "template");
   const fl_ktok *t = fl_front_next(p);
+  while (arrow && fl_val_is_object(v) && fl_operator(p, "operator->", &v, 1, &v, line)) continue;
   if (arrow) v = fl_val_deref(p, v, line);
   if (v.kind == FL_V_EXPR || v.kind == FL_V_NONE || v.kind == FL_V_POINTER ||
       t->kind != FL_TOK_NAME)
@@ -485,21 +495,20 @@ static fl_cvalue align_of(fl_front *p) {
   return fl_val_expr(t ? fl_val_size(p, fl_ctype_align(t)) : NULL);
 }
 
-/* 1: the object has operator 'op', *out is its result; or the text is refused. 0: it converts to a
-** number, in *out. */
-static int of_object(fl_front *p, fl_cvalue v, int op, fl_cvalue *out, int32_t line) {
-  const char name[] = { 'o', 'p', 'e', 'r', 'a', 't', 'o', 'r', (char)op, 0 };
-  if (p->failed || fl_operator(p, name, &v, 1, out, line)) return 1;
-  *out = fl_member_plain(p, v, line);
-  if (op == '*' || fl_val_is_object(*out))
-    fl_refuse(p, line, "there is no operator '%c' for '%s'", op, fl_ctype_text(p->a, v.type));
+/* 1: *v becomes the result of operator 'op', which the text defines for it, or the text is refused.
+** 0: there is none; an object is converted to a number. */
+static int is_defined(fl_front *p, fl_cvalue *v, int op, int32_t line) {
+  const fl_ctype *const t = v->type;
+  if (p->failed || fl_operator_found(p, (char[2]){ (char)op }, "", v, 1, v, line)) return 1;
+  if (op != '*') *v = fl_member_plain(p, *v, line);
+  if (fl_val_is_object(*v) || (t->scoped && v->kind != FL_V_POINTER))
+    fl_refuse(p, line, "there is no operator '%c' for '%s'", op, fl_ctype_text(p->a, t));
   return p->failed;
 }
 
 static fl_cvalue unary_op(fl_front *p, int op, int32_t line) {
   fl_cvalue v = fl_parse_unary(p);
-  if (p->failed) return v;
-  if (fl_val_is_object(v) && of_object(p, v, op, &v, line)) return v;
+  if (is_defined(p, &v, op, line)) return v;
   if (op == '!')
     return fl_val_expr(
         fl_front_check(p, fl_kexpr_unary(p->a, FL_KO_NOT, fl_val_truth(p, v, line))));
@@ -517,13 +526,13 @@ static fl_cvalue unary_op(fl_front *p, int op, int32_t line) {
 static fl_cvalue c_cast(fl_front *p) {
   const int32_t line = fl_front_next(p)->line;
   const fl_ctype *t = fl_decl_type_name(p);
-  const int ref = p->type_ref;
+  const int ref = p->type_ref, is_const = p->type_const;
   fl_front_need(p, ')');
   if (fl_front_is(p, '{'))
     fl_refuse(p, line, "(%s){…} is no C++" FL_DO ": write %s{…}", fl_ctype_text(p->a, t),
               fl_ctype_text(p->a, t));
   const fl_cvalue v = fl_parse_unary(p);
-  return ref ? cast_reference(p, t, v, ref == 2, line) : fl_cast_to(p, t, v, line);
+  return ref ? cast_reference(p, t, v, ref, is_const, line) : fl_cast_to(p, t, v, line);
 }
 
 /* Is it "(type)", and not "(type(x) + 1)"? */
@@ -555,7 +564,7 @@ static fl_cvalue unary(fl_front *p, int outer) {
     case '*': {
       fl_front_next(p);
       fl_cvalue v = fl_parse_unary(p);
-      if (fl_val_is_object(v)) return of_object(p, v, '*', &v, t->line), v;
+      if (!fl_val_is_address(v) && is_defined(p, &v, '*', t->line)) return v;
       return fl_val_deref(p, v, t->line);
     }
     case '&': {

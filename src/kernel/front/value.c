@@ -377,7 +377,7 @@ static int writable(fl_front *p, fl_cvalue v, int32_t line) {
   if (v.kind != FL_V_PLACE || v.rvalue)
     fl_refuse(p, line, "the left side cannot be assigned to%s",
               v.kind == FL_V_POINTER ? FL_DO ": write if (…) p = …; else q = …" : "");
-  else if (v.is_const || p->f->vars[v.var].kind == FL_KV_TABLE)
+  else if (v.is_const || p->f->vars[v.var].is_const)
     fl_refuse(p, line, "'%s' is const", p->f->vars[v.var].source);
   else if (v.type->kind == FL_C_POINTER)
     fl_refuse(p, line, "pointers stored in memory are outside the language");
@@ -551,7 +551,7 @@ int32_t fl_val_target(fl_front *p, fl_cvalue v, fl_kexpr **index, int *type, int
   else if (var->kind != FL_KV_POINTER && var->kind != FL_KV_SHARED && !fl_turn_of(p, v.var))
     fl_refuse(p, line, "atomics need global or shared memory, '%s' is neither",
               var->source);
-  else if (v.is_const) fl_refuse(p, line, "'%s' is const", var->source);
+  else if (v.is_const | var->is_const) fl_refuse(p, line, "'%s' is const", var->source);
   if (p->failed) return -1;
   if (fl_kt_size(v.type->scalar) != fl_kt_size(var->type))
     fl_refuse(p, line, "an atomic on '%s' seen as a type of another size", var->source);
