@@ -1,5 +1,5 @@
---- Which function a call means, where const, casts and enumerations decide it. Values are compared with
--- g++ on the same text, on the default device; NVRTC, if there is one, compiles the texts.
+--- Which function a call means, where const, casts and enumerations decide it. Values are compared
+-- with g++ on the same text, on the default device; NVRTC, if there is one, compiles the texts.
 local flame = require "flame"
 local judged = dofile("spec/kernel/kernel_judged.lua")
 
@@ -74,7 +74,8 @@ describe("in a const function of an object that is not const", function()
       "X w; w.v.a[0] = x[i]; w.v.a[1] = 2; const X &c = w; y[i] = w.get(1) + w.own(0) + c.get(0);",
       "X w; y[i] = w.a();", "X w; y[i] = w.b();", "X w; y[i] = w.c();", "X w; y[i] = w.d();",
       "X w; y[i] = w.e();", "X w; y[i] = w.n();", "X w; y[i] = w.o();", "X w; y[i] = w.q();",
-      "Y w; y[i] = w.k() + 100 * w.k2();", "X w; const X *p = &w; y[i] = p->v.kind() + 10 * p->u[1].kind();",
+      "Y w; y[i] = w.k() + 100 * w.k2();",
+      "X w; const X *p = &w; y[i] = p->v.kind() + 10 * p->u[1].kind();",
     })
   end)
   it("they are in lambdas too, which reach them through this", function()
@@ -90,10 +91,12 @@ describe("in a const function of an object that is not const", function()
       };]], {
       "X w; y[i] = w.l();", "X w; y[i] = w.m();",
       "A a{}; a.r = x[i]; a.n = 2; a.w[0] = a.w[1] = 1; y[i] = a.late();", "A a{}; y[i] = a.put();",
-      "A a{}; a.r = x[i]; y[i] = a.cap();", "A a{}; a.r = 2; y[i] = a.both(x[i]);", "A a{}; y[i] = a.in();",
+      "A a{}; a.r = x[i]; y[i] = a.cap();",
+      "A a{}; a.r = 2; y[i] = a.both(x[i]);", "A a{}; y[i] = a.in();",
     })
   end)
-  for _, body in ipairs { "r = 3;", "++r;", "f();", "double &q = r; q = 3;", "double *q = &r; *q = 3;",
+  for _, body in ipairs {
+      "r = 3;", "++r;", "f();", "double &q = r; q = 3;", "double *q = &r; *q = 3;",
       "auto &q = r; q = 2;", "this->r = 1;" } do
     it("they are not written by " .. body, function()
       refused("struct A { double r; __device__ double f() { return r; }\n" ..
@@ -238,7 +241,8 @@ describe("operators of enumerations", function()
   it("are not there for an enum class otherwise", function()
     local head = "enum class E { A = 1, B = 2 };\n__device__ int operator^(E a, int b) { return 1; }\n" ..
       "__device__ int take(int a) { return a; }\n"
-    for _, body in ipairs { "E e = E::A | E::B;", "E e = E::A; e |= E::B;", "E e = E::A; ++e;", "E e = E::A; e--;",
+    for _, body in ipairs {
+        "E e = E::A | E::B;", "E e = E::A; e |= E::B;", "E e = E::A; ++e;", "E e = E::A; e--;",
         "int v = E::A + 1;", "int v = E::A << 1;", "int v = E::A < 2;", "int v = E::A ^ E::B;" } do
       refused(head, body, "of enum class 'E'")
     end
@@ -350,7 +354,8 @@ describe("a struct that is declared before it is defined", function()
       struct List { Node n[4]; int head;
         __device__ const Node &at(int k) const { return n[k]; } __device__ Node &at(int k) { return n[k]; }
         __device__ double sum() const { double s = 0; for (int k = head; k >= 0; k = at(k).next) s += at(k).v; return s; } };]], {
-      "Node s[2] = {{x[i], 1}, {3, 0}}; y[i] = walk(s, 0) + sum(s[1]);", "Tree r = {{{x[i]}, {2}}}; y[i] = r.n[0].of(r);",
+      "Node s[2] = {{x[i], 1}, {3, 0}}; y[i] = walk(s, 0) + sum(s[1]);",
+      "Tree r = {{{x[i]}, {2}}}; y[i] = r.n[0].of(r);",
       "List l; l.head = 2; for (int k = 0; k < 4; ++k) { l.at(k).v = x[k]; l.at(k).next = k - 1; } y[i] = l.sum();",
       "Node s{x[i], 3}; Ptr<Node> p{&s}; p->v += 1; y[i] = p->v + s.next;",
     })
@@ -361,5 +366,60 @@ describe("a struct that is declared before it is defined", function()
     refused("struct N;\n", "N v;", "'v' has no size")
     local k = flame.kernel("struct N; __global__ void k(const N *x, float *y) { y[0] = 1; }")
     assert(k:report().refusal:find("a struct that is not defined yet", 1, true))
+  end)
+end)
+
+describe("a struct that is an argument of its base", function()
+  it("is reached from the base by a cast", function()
+    agree([[
+      template <class D> struct Shape { __device__ double area() const { return static_cast<const D *>(this)->impl(); }
+        __device__ D &self() { return static_cast<D &>(*this); } };
+      struct Square : Shape<Square> { double s; __device__ double impl() const { return s * s; } __device__ void grow() { s += 1; } };
+      struct Circle : Shape<Circle> { double r; __device__ double impl() const { return 3 * r * r; } };
+      template <class D> __device__ double twice(const Shape<D> &s) { return 2 * s.area(); }
+      template <class D> struct Count { int n = 0; __device__ D &inc() { ++n; return static_cast<D &>(*this); } __device__ D *me() { return static_cast<D *>(this); } };
+      struct Other { double z; __device__ double get() const { return z; } };
+      struct A : Other, Count<A> { double v; __device__ A &add(double d) { v += d; return *this; } __device__ double total() const { return v + n * 10 + z * 100; } };
+      template <class D, class T> struct Base { T w; __device__ T get() const { return static_cast<const D *>(this)->scale() * w; } };
+      template <class T> struct Der : Base<Der<T>, T> { T s; __device__ T scale() const { return s; } };
+      template <class T, int N> struct Der2 : Der<T> { T a[N]; __device__ T all() const { return this->get() + a[N - 1]; } };
+      template <class D> struct Step { double b; __device__ D &d() { return *static_cast<D *>(this); } __device__ void run() { d().step(); b += d().v; } };
+      struct S : Step<S> { double v; __device__ void step() { v *= 2; } };
+      template <class D> struct Call { __device__ double operator()(double a, double b) const { return static_cast<const D *>(this)->apply(a, b); } };
+      struct Add : Call<Add> { __device__ double apply(double a, double b) const { return a + b; } };
+      template <class D> __device__ double fold(const Call<D> &op, const double *x, int n) { double r = x[0]; for (int k = 1; k < n; ++k) r = op(r, x[k]); return r; }]], {
+      "Square q; q.s = x[i]; q.self().grow(); Circle c; c.r = 2; y[i] = q.area() + twice(c) + twice(q);",
+      "A a; a.z = 3; a.v = x[i]; a.inc().add(2).inc(); a.me()->add(1); (*a.me()).n += 5; y[i] = a.total() + a.get();",
+      "Der<double> d[2]; d[1].w = x[i]; d[1].s = 3; d[0].w = d[0].s = 1; Der2<double, 2> e; e.w = 2; e.s = x[0]; e.a[1] = 7; y[i] = d[1].get() + d[i % 2].get() + e.all();",
+      "S s[2]; S *p = &s[i % 2]; p->b = 1; p->v = x[i]; p->run(); p->run(); y[i] = p->b + p->v;",
+      "y[i] = fold(Add(), x, n) + Add{}(x[i], 2);",
+    })
+  end)
+  it("may be an expression that is evaluated later", function()
+    agree([[
+      template <class E> struct Expr { __device__ double operator[](int i) const { return static_cast<const E &>(*this)[i]; }
+        __device__ const E &self() const { return static_cast<const E &>(*this); }
+        __device__ double sum() const { double s = 0; for (int i = 0; i < 3; ++i) s += self()[i]; return s; } };
+      struct Vec : Expr<Vec> { double v[3]; __device__ double operator[](int i) const { return v[i]; } __device__ double &operator[](int i) { return v[i]; }
+        template <class E> __device__ Vec &operator=(const Expr<E> &e) { for (int i = 0; i < 3; ++i) v[i] = e[i]; return *this; } };
+      template <class L, class R> struct Sum : Expr<Sum<L, R>> { L l; R r; __device__ Sum(const L &a, const R &b) : l(a), r(b) {}
+        __device__ double operator[](int i) const { return l[i] + r[i]; } };
+      template <class L> struct Scale : Expr<Scale<L>> { L l; double s; __device__ Scale(const L &a, double b) : l(a), s(b) {}
+        __device__ double operator[](int i) const { return l[i] * s; } };
+      template <class L, class R> __device__ Sum<L, R> operator+(const Expr<L> &a, const Expr<R> &b) { return Sum<L, R>(a.self(), b.self()); }
+      template <class L> __device__ Scale<L> operator*(double s, const Expr<L> &a) { return Scale<L>(a.self(), s); }]], {
+      "Vec a, b; for (int k = 0; k < 3; ++k) { a[k] = x[k]; b[k] = k + x[i]; } Vec c; c = a + 2.0 * b; y[i] = c.sum() + (a + b).sum() + c[1];",
+    })
+  end)
+  it("is no object where the base is one by itself", function()
+    local head = "struct B { double a; }; struct D : B { int n; };\n__device__ double f(const B &b) { return static_cast<const D &>(b).n; }\n"
+    refused(head, "B b{x[i]}; t = f(b);", "a cast to 'D' of what is no part of one")
+    agree("struct A { int n; }; struct B { double a; __device__ double up() const; }; struct D : A, B { double c; };\n" ..
+      "__device__ double B::up() const { const D &d = static_cast<const D &>(*this); return d.n * 100 + d.c + a; }\n" ..
+      "struct E : B { double c; }; __device__ double sum(const B *b, int k) { const E *d = static_cast<const E *>(b); return d[k].a + 10 * d[k].c; }\n", {
+      "D d; d.n = 3; d.a = x[i]; d.c = 5; D e[2] = {d, d}; e[1].n = i; y[i] = d.up() + e[i % 2].up() * 1000;",
+      "E d[3]; for (int k = 0; k < 3; ++k) { d[k].a = x[k]; d[k].c = k; } E *e = (E *)(B *)&d[1]; e->c += 5; y[i] = d[1].c + e->a;" ..
+        "double w[4] = {1, 2, 3, x[i]}; y[i] += sum((const B *)w, 1);",
+    })
   end)
 end)

@@ -152,7 +152,13 @@ static void bind_reference(fl_front *p, const fl_kdevice *d, const fl_kformal *f
   const int pure = !v.torn && fl_call_writes_nothing(d), is_place = v.kind == FL_V_PLACE,
             turned = pure && is_place && p->turning && f->is_const && fl_turn_of(p, v.var);
   const int64_t body = d->body;
-  if (!v.rvalue && fl_member_derives(v.type, f->type)) v.torn = 0;
+  const int derives = fl_member_derives(v.type, f->type);
+  if (!v.rvalue && derives) v.torn = 0;
+  if (derives && (v.rvalue || !is_place) && !fl_ctype_same(v.type, f->type)) {
+    const fl_cvalue whole = fl_decl_object(p, v.type, f->name, line);      /* it stays one */
+    if (!p->failed) fl_val_assign(p, whole, v, line);
+    v = whole;
+  }
   v = fl_member_as(p, v, f->type, line);
   if (!turned) fl_choose_bound(p, &v, f->is_const, pure, f->name, line);
   if (p->failed) return;

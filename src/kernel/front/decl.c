@@ -35,9 +35,7 @@ static const fl_ctype *known_struct(fl_front *p, const char *name, int is_union,
   if (s && s->kind == FL_SYM_TEMPLATE && fl_front_is(p, '<'))
     return fl_template_struct(p, s->structs);
   if (!s && !is_union && fl_front_is(p, ';')) {
-    fl_ctype *type = fl_ctype_struct(p->a, name, NULL, 0, 1);
-    if (type) type->s->size = 0;
-    return name_struct(p, name, type, line);
+    return name_struct(p, name, fl_ctype_open(p->a, name), line);
   }
   if (s && s->kind == FL_SYM_WRONG) fl_refuse(p, line, "'%s': %s", name, s->why);
   fl_refuse(p, line, "unknown struct '%s'", name);
@@ -55,6 +53,8 @@ static const fl_ctype *read_struct(fl_front *p, int is_union) {
   const fl_symbol *s = fl_front_named(p, t);
   const int is_open = s && s->kind == FL_SYM_TYPE && fl_ctype_is_open(s->type);
   const fl_ctype *declared = is_open ? s->type : NULL, *type;
+  if (!is_open && t->kind == FL_TOK_NAME && fl_front_is(p, ':'))         /* its bases may name it */
+    declared = name_struct(p, name, fl_ctype_open(p->a, name), line);
   type = fl_member_struct(p, name, align, NULL, NULL, 0, &declared);
   if (type && is_union) type = fl_union_of(p, type, line);
   return t->kind == FL_TOK_NAME ? name_struct(p, name, type, line) : type;

@@ -419,14 +419,14 @@ void fl_member_make(fl_front *p, fl_cvalue place, const fl_cvalue *args, int n, 
 void fl_member_default(fl_front *p, fl_cvalue place, int64_t i, int32_t line);   /* inits field i */
 void fl_member_open(fl_front *p, const fl_kdevice *d, const fl_cvalue *self);  /* in the scope */
 int fl_member_derives(const fl_ctype *t, const fl_ctype *from);   /* from: a base of t, or t? */
-/* that base of v, or v itself */
+/* that base of v, or v itself; the object of type t that pointer v points to a base of */
 fl_cvalue fl_member_as(fl_front *p, fl_cvalue v, const fl_ctype *base, int32_t line);
+fl_cvalue fl_member_whole(fl_front *p, fl_cvalue v, const fl_ctype *t, int32_t line);
 /* a field of v or of one of its bases */
 fl_cvalue fl_member_part(fl_front *p, fl_cvalue v, const char *name, int32_t n, int32_t line);
 void fl_member_copy(fl_front *p, fl_cvalue to, fl_cvalue from, int32_t line);   /* to: new */
-/* the constructor that converts to t; NULL: none */
+/* the constructor that converts to t, and the only operator of t to a number; NULL: none */
 fl_kdevice *fl_member_makes(fl_front *p, const fl_ctype *t, const fl_cvalue *from);
-/* the only conversion operator of t to a number; NULL: none */
 const fl_kdevice *fl_member_converts(const fl_ctype *t);
 /* v converted by its "operator T *()"; v itself if it has none */
 fl_cvalue fl_member_pointer(fl_front *p, fl_cvalue v, int32_t line);

@@ -49,6 +49,43 @@ fl_cvalue fl_member_as(fl_front *p, fl_cvalue v, const fl_ctype *base, int32_t l
   return v;
 }
 
+/* Adds to *leaf and *bytes where base is in t. */
+static void find_base(const fl_ctype *t, const fl_ctype *base, int32_t *leaf, int64_t *bytes) {
+  for (int i = 0; !fl_ctype_same(t, base); i++) {
+    const fl_cfield *f = &t->s->fields[i];
+    if (!f->base || !fl_member_derives(f->type, base)) continue;
+    *leaf += f->leaf;
+    *bytes += f->offset;
+    t = f->type;
+    i = -1;
+  }
+}
+
+/* Are the variables from 'var' on those of an object of type t? */
+static int holds(fl_front *p, int32_t var, const fl_ctype *t) {
+  const int n = fl_ctype_leaves(t);
+  fl_kfield *f = fl_karena_new(p->a, (size_t)(n + 1) * sizeof *f);
+  int is = f && (!n || (var >= 0 && var + n <= p->f->n_vars)) && fl_ctype_fields(p->a, t, "", f);
+  for (int i = 0; is && i < n; i++)
+    is = p->f->vars[var + i].type == (f[i].is_pointer ? FL_KT_I64 : f[i].type);
+  return is;
+}
+
+/* In memory seen as numbers (linear) the result still has the type of the base. */
+fl_cvalue fl_member_whole(fl_front *p, fl_cvalue v, const fl_ctype *t, int32_t line) {
+  int32_t leaf = 0;
+  int64_t bytes = 0;
+  find_base(t, v.type, &leaf, &bytes);
+  if (v.linear && bytes)
+    v.idx = fl_val_with(p, FL_KO_SUB, fl_val_at(p, &v), fl_view_units_in(p, &v, bytes));
+  if (v.linear) return v;
+  v.var -= leaf;
+  if (!holds(p, v.var, t))
+    fl_refuse(p, line, "a cast to '%s' of what is no part of one", fl_ctype_text(p->a, t));
+  v.type = t;
+  return v;
+}
+
 fl_cvalue fl_member_part(fl_front *p, fl_cvalue v, const char *name, int32_t n, int32_t line) {
   while (v.type && v.type->kind == FL_C_STRUCT && !fl_cstruct_field(v.type->s, name, n)) {
     if (v.type->s->parts) return fl_union_part(p, v, name, n, line);
@@ -102,9 +139,6 @@ static void read_bases(fl_front *p, body *b) {
     while (fl_front_word(p, "public") || fl_front_word(p, "private") ||
            fl_front_word(p, "protected"))
       continue;
-    for (int k = 1; !fl_front_is_at(p, k, '{') && fl_front_ahead(p, k)->kind != FL_TOK_END; k++)
-      if (fl_ktok_is(fl_front_ahead(p, k), b->name))
-        fl_refuse(p, line, "a base that is made of '%s' itself is outside the language", b->name);
     const fl_specifiers s = fl_decl_specifiers(p);
     if (!s.type) return;
     if (s.type->kind != FL_C_STRUCT || s.type->s->width || fl_ctype_is_open(s.type)) {

@@ -425,6 +425,7 @@ static void read_instance(fl_front *p, fl_ktemplate *t, struct fl_kinstance *one
   } else if (!fl_front_is(p, '{') && !fl_front_is(p, ':')) {
     fl_refuse(p, line, "template '%s' is not understood", t->name);
   } else {
+    if (fl_front_is(p, ':')) one->type = fl_ctype_open(p->a, t->name);
     type = fl_member_struct(p, t->name, align, t, args, t->n_tparams + n_env, &one->type);
   }
   fl_front_close(p, back);

@@ -194,6 +194,12 @@ fl_ctype *fl_ctype_struct(fl_karena *a, const char *name, fl_cfield *fields, int
   return t;
 }
 
+fl_ctype *fl_ctype_open(fl_karena *a, const char *name) {
+  fl_ctype *t = fl_ctype_struct(a, name, NULL, 0, 1);
+  if (t) t->s->size = 0;
+  return t;
+}
+
 const fl_cfield *fl_cstruct_field(const fl_cstruct *s, const char *name, int32_t n) {
   for (int i = 0; i < s->n_fields; i++)
     if (strlen(s->fields[i].name) == (size_t)n && !memcmp(s->fields[i].name, name, (size_t)n))

@@ -64,6 +64,7 @@ const fl_ctype *fl_ctype_plain(fl_karena *a, const fl_ctype *t);        /* not v
 /* The caller gives the fields' names and types; the rest is filled in. NULL: no memory, or too
 ** large. */
 fl_ctype *fl_ctype_struct(fl_karena *a, const char *name, fl_cfield *fields, int n, int64_t align);
+fl_ctype *fl_ctype_open(fl_karena *a, const char *name);     /* fl_ctype_is_open */
 /* Built-in scalar or vector type of one word ("float4", "uint", "__half"); NULL: none. */
 const fl_ctype *fl_ctype_named(fl_karena *a, const char *name, int32_t n);
 

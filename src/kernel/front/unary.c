@@ -91,7 +91,8 @@ static fl_cvalue cast_pointer(fl_front *p, const fl_ctype *to, int const_of, fl_
     v.kind = FL_V_POINTER;
     return v;
   }
-  return cast_memory(p, to, v, line);
+  if (fl_member_derives(to, v.type)) v = fl_member_whole(p, v, to, line);
+  return p->failed || v.type == to ? v : cast_memory(p, to, v, line);
 }
 
 fl_cvalue fl_pointer_as(fl_front *p, const fl_ctype *t, fl_cvalue v, int32_t line) {
