@@ -403,11 +403,12 @@ const fl_ctype *fl_member_struct(fl_front *p, const char *name, int64_t align,
 /* ---- objects --------------------------------------------------------------------------------- */
 
 const fl_symbol *fl_member_find(const fl_ctype *t, const char *name, int32_t n) {
-  const fl_kmembers *m = t && t->s ? t->s->members : NULL;
+  const int is_struct = t && t->kind == FL_C_STRUCT;
+  const fl_kmembers *m = is_struct || (t && t->s) ? t->s->members : NULL;
   const fl_symbol *s = m ? fl_front_among(m->inner, m->n_inner, name, n) : NULL;
   const int own = (n == 2 && !memcmp(name, FL_MAKER, 2)) ||
                   (n == 9 && !memcmp(name, "operator=", 9));
-  for (int i = 0; !s && !own && t && t->kind == FL_C_STRUCT && i < t->s->n_fields; i++)
+  for (int i = 0; !s && !own && is_struct && i < t->s->n_fields; i++)
     if (t->s->fields[i].base) s = fl_member_find(t->s->fields[i].type, name, n);
   return s;
 }
