@@ -333,6 +333,24 @@ local function moving(q)
   return table.concat(text, "\n"), function(e) for _, act in ipairs(acts) do act(e) end end
 end
 
+--- Two integers whose sum is the same in all lanes, but not their difference, and reads at both.
+local function mirrored(q)
+  local c <const>, a <const>, b <const> = 1 + pick(3), new_name(q, "l"), new_name(q, "l")
+  local array <const>, if_so, of_if = one_of(q.arrays), condition(q)
+  local plus_at, of_plus = element(q, array, ("%s + %s"):format(a, b),
+    function(e) return e.at[a] + e.at[b] end, c)
+  local minus_at, of_minus = element(q, array, ("%s - %s + %d"):format(a, b, c),
+    function(e) return e.at[a] - e.at[b] + c end, 2 * c)
+  local x, of_x = term(q, plus_at, of_plus)
+  local y, of_y = term(q, minus_at, of_minus)
+  return ("I %s = 0, %s = %d;\nif (%s) { %s = %d; %s = 0; }\ns += %s + %s;"):format(a, b, c, if_so,
+    a, c, b, x, y), function(e)
+    local so <const> = of_if(e)
+    e.at[a], e.at[b] = so and c or 0, so and 0 or c
+    e.f.s = plus(e.f.s, plus(of_x(e), of_y(e), 1), 1)
+  end
+end
+
 --- Assigns to an integer of the whole kernel.
 local function assigned(q)
   local to <const> = one_of { "q0", "q1" }
@@ -365,8 +383,8 @@ local function jump(q)
   return ("if (%s) %s;"):format(c, word), function(e) return of(e) and word or nil end
 end
 
-local kinds <const> = { sum, sum, sum, carried, carried, private, private, number, moving, assigned,
-  assigned, chosen, chosen, jump, loop, loop, loop, loop }
+local kinds <const> = { sum, sum, sum, carried, carried, private, private, number, moving, mirrored,
+  assigned, assigned, chosen, chosen, jump, loop, loop, loop, loop }
 
 function statement(q)
   local make = one_of(kinds)
