@@ -109,13 +109,13 @@ static const char ordered[] =
   "}\n";
 
 /* fl_warp_adds: adds v[k] to *p[k], for K (1, 2, 4, 8) sums. If the lanes that are there have the
-** same p[0], and are at sums with the same distances, so have all the same p, they are summed first.
-** If all 32 lanes are there, by halves: each lane gives its partner half of the sums it still has
-** and takes the partner's part of the others, until each has one, then the lanes with the same sum
-** add theirs. With HOLD one of these lanes keeps the sum, each time another one, so that fl_warp_end
-** adds 32 at once; lanes that would choose different ones (in different rounds of an outer loop) do
-** not add so. Otherwise, of the lanes that do not add 0, each first one takes the values of the next
-** one, then each second one of those left, and so on.
+** same p[0], and are at sums with the same distances, so have all the same p, they are summed
+** first. If all 32 lanes are there, by halves: each lane gives its partner half of the sums it
+** still has and takes the partner's part of the others, until each has one, then the lanes with the
+** same sum add theirs. With HOLD one of these lanes keeps the sum, each time another one, so that
+** fl_warp_end adds 32 at once; lanes that would choose different ones (in different rounds of an
+** outer loop) do not add so. Otherwise, of the lanes that do not add 0, each first one takes the
+** values of the next one, then each second one of those left, and so on.
 ** A compiler may merge calls, hence the distances; those of one call are constants as a rule.
 ** fl_warp_most: the greatest k of the lanes that are there. */
 static const char warp[] =
