@@ -1,6 +1,6 @@
 --- Measures candidates in turns. dofile "bench/turns.lua"(rounds, width) gives compare(title,
---- candidates), for a list of { name =, f = }, which prints a line of medians of 'rounds' samples in
---- microseconds, and ratios to the first candidate; 'width': of the titles. A sample is many calls
+--- candidates), for a list of { name =, f = }, which prints a line of medians of 'rounds' samples
+--- in microseconds, and ratios to the first candidate; 'width': of the titles. A sample is many calls
 --- in a row, so that the device is always busy and its time is measured, not the latency of a call.
 local flame = require "flame"
 
@@ -27,7 +27,8 @@ return function(rounds, width)
     for i, c in ipairs(candidates) do
       table.sort(times[i])
       c.median = times[i][rounds // 2 + 1]
-      line[i] = ("%s %.0f us (%.2f)"):format(c.name, c.median * 1e6, c.median / candidates[1].median)
+      line[i] = ("%s %.0f us (%.2f)"):format(c.name, c.median * 1e6,
+        c.median / candidates[1].median)
     end
     print(("%-" .. width .. "s %s"):format(title, table.concat(line, ", ")))
   end

@@ -142,7 +142,7 @@ local function validate()
   return total / n
 end
 
--- ---- saving and resuming: with one process, the bits are those of a run without a stop -----------
+-- ---- saving and resuming: with one process, the bits are those of a run without a stop ----------
 
 local done = 0
 local function save()

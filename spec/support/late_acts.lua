@@ -1,10 +1,10 @@
---- What a script of late_scripts.lua does between two rounds, by name: functions of it. known, try
---- and reread are those of that file.
+--- What a script of late_scripts.lua does between two rounds, by name: functions of it. try and
+--- reread are those of that file.
 local flame = require "flame"
 local optim = require "flame.optim"
 local CLASSES <const> = 4
 
-return function(known, try, reread)
+return function(try, reread)
   local act = {}
   function act:loss() self:read(self.loss) end
   function act:weight() self:read(self.p) end
@@ -135,7 +135,8 @@ return function(known, try, reread)
     self.table = self.table or flame.zeros(4, 3, { device = device })
     local at = flame.full({ 1 }, self.i > 3 and self.i % 2 == 0 and 1000 * self.i + 98 or 2,
       { dtype = "i64", device = device })
-    try(flame.no_grad, self.table.index_add_, self.table, 1, at, flame.ones(1, 3, { device = device }))
+    local one = flame.ones(1, 3, { device = device })
+    try(flame.no_grad, self.table.index_add_, self.table, 1, at, one)
     if self.i % 3 == 0 then try(flame.eval) end
   end
   function act:move()

@@ -457,7 +457,7 @@ function Script:after()
   if program.keeps then self.kept[#self.kept + 1] = self.loss end
 end
 
-local act = dofile("spec/support/late_acts.lua")(known, try, reread)
+local act = dofile("spec/support/late_acts.lua")(try, reread)
 for _, list in ipairs { M.between, more } do
   for _, name in ipairs(list) do assert(act[name], name) end
 end

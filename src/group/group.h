@@ -137,7 +137,7 @@ typedef struct fl_group_gpu {
 /* What a rank tells about its GPU before the first collective there. */
 typedef struct fl_card {
   int64_t form, can;                     /* NCCL is there */
-  char id[FL_CARD_ID];                   /* host and bus; if two ranks have one card, NCCL is not used */
+  char id[FL_CARD_ID];                   /* host and bus; ranks with one card do not use NCCL */
   char why[160];                         /* why it can not use NCCL */
 } fl_card;
 

@@ -129,9 +129,9 @@ int fl_kernel_push_targets(lua_State *L, int first, int n, fl_box **target, int 
 ** that is nil, one list for those of a list. Returns how many there are. */
 int fl_kernel_visible(lua_State *L, const fl_kernel_box *k, int nout);
 
-/* The innermost frame of the script (kernel_place.c): stores its label, and returns the line at which
-** 'text' begins in the script or, if it is not found there, the line that the frame is at. 0, with an
-** empty label: no script is running. */
+/* The innermost frame of the script (kernel_place.c): stores its label, and returns the line at
+** which 'text' begins in the script or, if it is not found there, the line that the frame is at. 0,
+** with an empty label: no script is running. */
 int fl_kernel_place(lua_State *L, const char *text, char label[LUA_IDSIZE]);
 fl_kernel_box *fl_kernel_at(lua_State *L, int i);          /* NULL: none */
 /* As fl_kernel_at, but raises an error of op if there is none. */

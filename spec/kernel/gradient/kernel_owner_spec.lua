@@ -62,7 +62,8 @@ end
 local function columns()
   local size, other = pick { "w", "m", "m" }, pick { "w", "m", "n" }
   local function place()
-    return pick { "i", "i + 2 + " .. size, "i + " .. size, "i + " .. pick { size, other }, ("%d * %s + i"):format(random(4) - 1, size),
+    return pick { "i", "i + 2 + " .. size, "i + " .. size, "i + " .. pick { size, other },
+      ("%d * %s + i"):format(random(4) - 1, size),
       ("i - %s + 2 * %s"):format(size, pick { size, "w" }) }
   end
   local lines = { ("if (i < %s && i < %s && i < n) { double v = 0;"):format(

@@ -17,8 +17,9 @@ enum { FL_BLAS_ASKED = 9 };          /* level of a library named by FLAME_BLAS: 
 enum { FL_BLAS_ROW_MAJOR = 101, FL_BLAS_PLAIN = 111, FL_BLAS_TRANS = 112 };
 /* The library, opened at the first call of the process that wants one; NULL: there is none, or a
 ** limit on the address space leaves no room for its buffers. name: as in FLAME_BLAS. callers:
-** threads that may call it at once. least: vector width of our own kernel (2 AVX-512, 1 AVX2, 0 less):
-** a library with narrower kernels is not used. The answer for the same arguments stays the same. */
+** threads that may call it at once. least: vector width of our own kernel (2 AVX-512, 1 AVX2, 0
+** less): a library with narrower kernels is not used. The answer for the same arguments stays the
+** same. */
 const fl_blas *fl_blas_get(const char *name, int callers, int least);
 
 /* For lapack.c, which may open the same library. Opens the first of the files (terminated by NULL)

@@ -6,8 +6,9 @@
 #include "base/num.h"
 #include <stdio.h>
 
-/* TILE: that of scan.cu for narrow states; for wide ones it is half as long, so chunks of whole TILEs
-** suit both. BLOCKS: number of blocks for long rows, eight for each of 132 multiprocessors. */
+/* TILE: that of scan.cu for narrow states; for wide ones it is half as long, so chunks of whole
+** TILEs suit both. BLOCKS: number of blocks for long rows, eight for each of 132 multiprocessors.
+*/
 enum { SHORT = 512, TILE = 4096, BLOCKS = 1056, THREADS = 65536, SEGMENT = 32, STATE = 24 };
 enum { SUM, PRODUCT, LSE, MAX, MIN, LINE };
 static const char file[] = "scan.cu";

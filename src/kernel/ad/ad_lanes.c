@@ -13,14 +13,16 @@
 */
 #include "kernel/ad/ad_state.h"
 
-enum { MOST_JOINED = 8, MOST_HELD = 4, RECENT = 16, MOST_TERMS = 8, MOST_PARTS = 40, MOST_APART = 1 << 28 };
+enum { MOST_JOINED = 8, MOST_HELD = 4, RECENT = 16, MOST_TERMS = 8, MOST_PARTS = 40,
+       MOST_APART = 1 << 28 };
 
 typedef struct lanes {
   fl_karena *a;
   fl_kfunc *f;
   uint8_t *differs;              /* by variable: 1: its value comes from the number of the thread,
                                  ** from another lane or from an atomic operation */
-  int32_t beyond;                /* the variable in indices of gradients in dynamic memory; -1: none */
+  int32_t beyond;                /* the variable in indices of gradients in dynamic memory;
+                                 ** -1: none */
   int changed;
   int n_held;
 } lanes;
@@ -108,8 +110,8 @@ typedef struct terms {
 } terms;
 
 /* The way through one block. recent: what has been assigned to integers in it, and still is their
-** value; first: the sums that wait to be joined (n of them, 'last' the last one), whose indices have
-** 'index' in common. */
+** value; first: the sums that wait to be joined (n of them, 'last' the last one), whose indices
+** have 'index' in common. */
 typedef struct way {
   const lanes *l;
   struct { int32_t var; const fl_kexpr *x; } recent[RECENT];
@@ -124,7 +126,8 @@ static const fl_kexpr *recent_value(const way *w, int32_t var) {
   return NULL;
 }
 
-/* Adds the terms of x, times sign, to t; 0: there are too many. */
+/* Adds the terms of x, times sign, to t; 0: there are too many. An int that is made wider is read
+** as its terms: its sum does not overflow. */
 static int add_terms(way *w, terms *t, const fl_kexpr *x, int sign) {
   if (++w->parts > MOST_PARTS) return 0;
   if (fl_kexpr_is_int(x)) {
@@ -132,6 +135,8 @@ static int add_terms(way *w, terms *t, const fl_kexpr *x, int sign) {
     t->shift += small ? sign * x->value.i : 0;
     return small && t->shift < MOST_APART && t->shift > -MOST_APART;
   }
+  if (x->kind == FL_KX_CAST && x->type == FL_KT_I64 && x->x[0]->type == FL_KT_I32)
+    return add_terms(w, t, x->x[0], sign);
   const fl_kexpr *value = x->kind == FL_KX_VAR ? recent_value(w, x->var) : NULL;
   if (value) return add_terms(w, t, value, sign);
   if (x->kind == FL_KX_BINARY && (x->op == FL_KO_ADD || x->op == FL_KO_SUB))

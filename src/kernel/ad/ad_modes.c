@@ -7,8 +7,8 @@
 */
 #include "kernel/ad/ad_state.h"
 
-/* A load or a write. loops: number of loops around it; around: the set of these loops, bit n for the
-** loop with label n; far: one of them has a label above 63, so the set lacks it. */
+/* A load or a write. loops: number of loops around it; around: the set of these loops, bit n for
+** the loop with label n; far: one of them has a label above 63, so the set lacks it. */
 typedef struct access {
   const fl_kstmt *s; const fl_kexpr *index; const fl_kfact *fact; int32_t var, site;
   int loops, far; uint64_t around;

@@ -12,13 +12,15 @@
 typedef struct orders {
   fl_karena *a;
   const fl_kfunc *f;
-  int32_t beyond;                /* the variable in indices of gradients in dynamic memory; -1: none */
-  const uint8_t *any;            /* by variable, at the present statement: its value, or an element of
-                                 ** it, may come from sums in any order: ALL, or in dynamic memory
-                                 ** GRADIENTS alone */
+  int32_t beyond;                /* the variable in indices of gradients in dynamic memory;
+                                 ** -1: none */
+  const uint8_t *any;            /* by variable, at the present statement: its value, or an
+                                 ** element of it, may come from sums in any order: ALL, or in
+                                 ** dynamic memory GRADIENTS alone */
   uint8_t *free;                 /* by variable: sums into this array need no order */
   uint8_t *room[FL_K_MAX_NEST + 1][2];      /* by depth, for the two ways through an IF or a LOOP */
-  int64_t left;                  /* statements that may still be passed; below 0: nothing is proven */
+  int64_t left;                  /* statements that may still be passed; below 0: nothing is
+                                 ** proven */
 } orders;
 
 enum { ALL = 1, GRADIENTS = 2 };

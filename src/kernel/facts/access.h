@@ -57,9 +57,9 @@ fl_kindex fl_kindex_class(const fl_kindices *k, const fl_kstmt *s, const fl_kexp
 ** block have the same 'index' at statement s, so one thread of the block owns the element. IN_GRID:
 ** no two threads of the launch have the same one; then IN_BLOCK is set too. */
 enum { FL_KI_OWNED_IN_BLOCK = 1, FL_KI_OWNED_IN_GRID = 2 };
-/* What a proof may use of a launch (fl_klaunched). extent: threads of a block along x, y, z (0 to 2),
-** blocks of the grid along x, y, z (3 to 5), threads of the grid along x, y, z (6 to 8), number of
-** blocks (9). value[i]: the value of parameter i < n_values, an integer, where known[i]. A proof
+/* What a proof may use of a launch (fl_klaunched). extent: threads of a block along x, y, z (0 to
+** 2), blocks of the grid along x, y, z (3 to 5), threads of the grid along x, y, z (6 to 8), number
+** of blocks (9). value[i]: the value of parameter i < n_values, an integer, where known[i]. A proof
 ** notes what it has used as limits (fl_klimit): it holds for launches whose extent[which] (0 if
 ** 'which' is NONE) is at most 'factor' times the value of parameter 'param' (1 if that is -1). */
 enum { FL_KLIMITS = 8, FL_KEXTENT_BLOCKS = 9, FL_KEXTENTS, FL_KEXTENT_NONE = FL_KEXTENTS };

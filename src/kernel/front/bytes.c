@@ -1,7 +1,7 @@
-/* memcpy and memset, read as assignments of one element after another. An element has the type of the
-** destination (of the source, if the destination is bytes). A number of bytes that is no multiple of
-** its size makes elements single bytes if it is a constant; if it is known only when the kernel runs,
-** the thread is stopped. */
+/* memcpy and memset, read as assignments of one element after another. An element has the type of
+** the destination (of the source, if the destination is bytes). A number of bytes that is no
+** multiple of its size makes elements single bytes if it is a constant; if it is known only when
+** the kernel runs, the thread is stopped. */
 #include "kernel/front/forms.h"
 #include "kernel/front/front.h"
 #include <string.h>
@@ -32,7 +32,7 @@ static int is_multiple(const fl_kexpr *x, int64_t n) {
          is_multiple(x->x[1], n);
 }
 
-/* Adds a test that 'bytes', known only when the kernel runs, is a multiple of 'size'; returns it. */
+/* Adds a test that 'bytes', known when the kernel runs, is a multiple of 'size'; returns it. */
 static fl_kexpr *whole(fl_front *p, fl_kexpr *bytes, int64_t size, int32_t line) {
   if (!bytes || is_multiple(bytes, size)) return bytes;
   bytes = fl_val_stable(p, bytes);

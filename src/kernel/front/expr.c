@@ -279,8 +279,8 @@ static int chosen_type(const fl_kexpr *a, const fl_kexpr *b) {
   return same ? a->type : fl_arith_type(a->type, b->type);
 }
 
-/* Writes ?: as an IF, for arms with effects, of type void, or of which one is converted to the struct
-** of the other. */
+/* Writes ?: as an IF, for arms with effects, of type void, or of which one is converted to the
+** struct of the other. */
 static fl_cvalue choose_if(fl_front *p, fl_kexpr *c, fl_cvalue x, fl_cvalue y,
                           fl_kblock *sides, int32_t line) {
   fl_cvalue r = fl_val_none();

@@ -1,5 +1,5 @@
-/* Writes what concerns the lanes of a warp: shuffles, votes, barriers, sums of lanes that add to one
-** element (ad_lanes.c). */
+/* Writes what concerns the lanes of a warp: shuffles, votes, barriers, sums of lanes that add to
+** one element (ad_lanes.c). */
 #include "kernel/text/text.h"
 #include "kernel/text/text_check.h"
 #include "kernel/text/text_write.h"
