@@ -1,7 +1,8 @@
 --- Measures candidates in turns. dofile "bench/turns.lua"(rounds, width) gives compare(title,
 --- candidates), for a list of { name =, f = }, which prints a line of medians of 'rounds' samples
---- in microseconds, and ratios to the first candidate; 'width': of the titles. A sample is many calls
---- in a row, so that the device is always busy and its time is measured, not the latency of a call.
+--- in microseconds, and ratios to the first candidate; 'width': of the titles. A sample is many
+--- calls in a row, so that the device is always busy and its time is measured, not the latency of
+--- a call.
 local flame = require "flame"
 
 --- The seconds of a call of f, the mean of 'calls' calls in a row.
