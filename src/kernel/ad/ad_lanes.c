@@ -324,7 +324,7 @@ void fl_kad_sum_lanes(fl_karena *a, fl_kfunc *f, int32_t beyond) {
               .beyond = beyond };
   const fl_kvisitor values = { see_value, NULL, &l }, sums = { see_sum, NULL, &l },
                     loops = { see_loop, NULL, &l }, holders = { see_holder, NULL, &l };
-  if (!l.differs) return;
+  if (a->failed) return;
   do {
     l.changed = 0;
     fl_kwalk_block(&values, f->body);

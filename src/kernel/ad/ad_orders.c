@@ -117,7 +117,7 @@ void fl_kad_free_orders(fl_kad_state *d) {
   const size_t n = (size_t)d->f->n_vars + 1;
   orders *o = fl_karena_new(d->a, sizeof *o);
   uint8_t *any = fl_karena_new(d->a, n);
-  if (!d->r->deterministic || !o || !any) return;
+  if (!d->r->deterministic || !o || !any || d->a->failed) return;
   *o = (orders){ .a = d->a, .f = d->f, .beyond = fl_kad_beyond(d), .free = fl_karena_new(d->a, n) };
   const fl_kvisitor free = { set_free, NULL, o };
   if (!o->free) return;

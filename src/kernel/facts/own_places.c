@@ -225,13 +225,30 @@ static void add_above(numeral *x, int i) {
   }
 }
 
+/* Do the digits stand for the same numbers of the thread always? A divisor or a stride that changes
+** from round to round of a loop would make another index of them. */
+static int are_steady(const numeral *x) {
+  const fl_kindices *k = x->w->r.k;
+  for (int i = 0; i < x->n; i++) {
+    const fl_kdigit *d = &x->d[i];
+    const fl_kterm *const of[] = { &d->stride, &d->low, &d->high, &d->bound };
+    for (int j = 0; j < 4; j++)
+      if (!fl_kterm_all(of[j], fl_kpoly_is_uniform, k)) return 0;
+    for (int t = 0; d->kind != FL_KDIGIT_SYMBOL && t < d->unit->n; t++)
+      for (int j = 0; j < d->unit->t[t].n; j++)
+        if (!fl_ksym_is_number(d->unit->t[t].s[j]) && !fl_kpoly_is_uniform(k, d->unit->t[t].s[j]))
+          return 0;
+  }
+  return 1;
+}
+
 /* Finds the digits of the index, and which threads they determine. */
 static int find_digits(numeral *x, const fl_kpoly *p, int needed) {
   const fl_kindices *k = x->w->r.k;
   x->rest = *p;
   take_core(x->w, &x->rest, &x->core);
   if (!x->core.n || x->core.bad || !fl_kown_digits(x->w, &x->core, x->d, &x->n) ||
-      x->n == FL_KPOLY_TERMS) return 0;
+      x->n == FL_KPOLY_TERMS || !are_steady(x)) return 0;
   x->owned = fl_kown_prove_digits(x->w, x->d, x->n, NULL);
   if (x->owned & needed || !k->launched) return (x->owned & needed) != 0;
   fl_klimits more = *k->used;

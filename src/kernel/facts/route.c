@@ -157,14 +157,16 @@ int fl_kroute_is_nonzero(const route *r, const fl_kterm *t) {
 
 /* In a comparison of unsigned numbers a negative bound m is a large number; is m certainly not
 ** negative? */
-static int is_no_less(const fl_kindices *k, const fl_kexpr *c, const fl_kterm *m) {
+static int is_no_less(const route *r, const fl_kexpr *c, const fl_kterm *m) {
+  const fl_kindices *k = r->k;
   const fl_klaunched *l = k->launched;
   if (!l || fl_ktypes[c->x[0]->type].is_signed) return 1;
   for (int i = 0; i < m->n; i++) {
     const fl_kvar *v = parameter(k, m->s[i]);
     if (m->s[i] < FL_KSYM_SAME || (v && !fl_ktypes[v->type].is_signed)) continue;
     if (!v || v->param >= l->n_values || !l->known[v->param] || l->value[v->param] < 0) return 0;
-    if (!note_limit(k->used, (fl_klimit){ FL_KEXTENT_NONE, v->param, 1 })) return 0;
+    if (!note_limit(r->used ? r->used : k->used, (fl_klimit){ FL_KEXTENT_NONE, v->param, 1 }))
+      return 0;
   }
   return 1;
 }
@@ -182,7 +184,7 @@ static int compared(const route *r, int i, fl_kpoly *low, fl_kpoly *high) {
   then.order = r->order[i];
   *low = fl_kpoly_of(r->k, &then, c->x[swap]);
   *high = fl_kpoly_of(r->k, &then, c->x[!swap]);
-  if (low->bad || high->bad) return 0;
+  if (low->bad || high->bad || low->cut || high->cut) return 0;
   if (op == FL_KO_LE) fl_kpoly_add(high, (fl_kterm){ 1, 0, { 0 } });
   return 1;
 }
@@ -206,7 +208,7 @@ int fl_kroute_says_below(const route *r, int i, int32_t s, const fl_kterm *m) {
   const fl_kpoly *const bound[2] = { &high, dividend(r->k, &high) };
   for (int j = 0; j < 2; j++)
     if (bound[j]->n == 1 && fl_kterm_same(&bound[j]->t[0], m))
-      return bound[j]->t[0].c <= m->c && bound[j]->t[0].c > 0 && is_no_less(r->k, c, m);
+      return bound[j]->t[0].c <= m->c && bound[j]->t[0].c > 0 && is_no_less(r, c, m);
   return 0;
 }
 
@@ -319,7 +321,9 @@ static int digit_below(const route *r, const digit *d, const fl_kterm *m) {
   if (d->kind == FL_KDIGIT_OFFSET) return offset_below(r, *d->unit, m);
   if (d->kind == FL_KDIGIT_SYMBOL) return fl_kroute_stays_below(r, d->s, m);
   if (d->kind == FL_KDIGIT_REM) return is_at_most(&d->bound, m);
-  for (int i = 0; i < r->n; i++)                        /* i / w < h is known, or i < w * h is */
+  /* i / w < h is known, for w > 0, or i < w * h is */
+  const int positive = d->high.c > 0 && fl_kroute_is_nonzero(r, &d->high);
+  for (int i = 0; i < r->n && positive; i++)
     if (fl_kroute_says_below(r, i, d->s, m)) return 1;
   int ok;
   const fl_kterm whole = fl_kterm_product(&d->high, m, &ok);
@@ -340,7 +344,8 @@ static int sum_below(const route *r, const fl_kpoly *p, const fl_kterm *m) {
 }
 
 /* Is what the digits of the chain add up to less than 'stride'? The last digit is below its part of
-** it, or the sum of the last few is. */
+** it, or the sum of the last few is, which differ by constant factors: with others, one index could
+** be read as digits in two ways. */
 static int chain_below(const route *r, const chain *c, const fl_kterm *stride) {
   const digit *last = c->at[c->n - 1];
   fl_kpoly sum = { 0 };
@@ -356,7 +361,11 @@ static int chain_below(const route *r, const chain *c, const fl_kterm *stride) {
     fl_kpoly_add(&sum, fl_kterm_product(&x->stride, &by, &ok));
     if (!ok || sum.bad) return 0;
     fl_kpoly part = sum;
-    for (int j = 0; j < part.n && ok; j++) part.t[j] = fl_kterm_ratio(&part.t[j], &x->stride, &ok);
+    for (int j = 0; j < part.n && ok; j++) {
+      part.t[j] = fl_kterm_ratio(&part.t[j], &x->stride, &ok);
+      ok &= part.t[j].n == 1;
+    }
+    if (!ok) return 0;
     q = fl_kterm_ratio(stride, &x->stride, &ok);
     if (ok && i < c->n - 1 && q.c > 0 && sum_below(r, &part, &q)) return 1;
   }
