@@ -79,7 +79,6 @@ typedef struct fl_lua {
   flame_context *c;           /* NULL once the state is closing */
   lua_State *L;               /* the Lua thread (coroutine) that called the library last; the
                               ** registry holds it, see fl_lua_on */
-  lua_State *seen;            /* L; NULL while coroutines have open guards (mode.c) */
   lua_State *main;            /* the state's main thread */
   fl_box *unused;             /* boxes free for use, through next */
   int chunks;
@@ -122,7 +121,6 @@ typedef struct fl_lua {
   uint8_t autocast;         /* the dtype to which products are cast, + 1; 0: off (declare_cast.c) */
   uint8_t inside;             /* 1: an op runs whose tensors were cast; ops inside it cast none */
   int64_t casts;              /* number of open blocks of flame.autocast */
-  int64_t modes;              /* number of coroutines with open guards of the grad mode (mode.c) */
   int64_t walks, tracked_reads;   /* slip.c. walks: calls of backward and gradients;
                                   ** tracked_reads: values of tracked tensors that were read */
   lua_State *volatile running; /* hook.c: the running coroutine */
@@ -149,7 +147,7 @@ static inline fl_lua *self_of(lua_State *L) {
 ** registry holds it. (site.c) */
 void fl_lua_enter_thread(lua_State *L, fl_lua *b);
 static inline void fl_lua_on(lua_State *L, fl_lua *b) {
-  if (b->seen != L) fl_lua_enter_thread(L, b);
+  if (b->L != L) fl_lua_enter_thread(L, b);
 }
 /* A thread that can run a finaliser or a function: one that has not yielded or failed. */
 static inline lua_State *fl_lua_thread(const fl_lua *b) {
@@ -388,7 +386,7 @@ enum { FL_IN_MODULE = 1, FL_IN_METHODS = 2, FL_IN_BOTH = 3 };
 typedef struct fl_lua_reg { const char *name; lua_CFunction f; int where; } fl_lua_reg;
 extern const fl_lua_reg fl_reg_make[], fl_reg_ops[], fl_reg_shape[], fl_reg_index[],
 fl_reg_neural[], fl_reg_update[],
-  fl_reg_grad[], fl_reg_mode[], fl_reg_value[], fl_reg_inspect[], fl_reg_memory[], fl_reg_scope[],
+  fl_reg_grad[], fl_reg_value[], fl_reg_inspect[], fl_reg_memory[], fl_reg_scope[],
   fl_reg_internal[], fl_reg_io[], fl_reg_kernel[], fl_reg_explain[], fl_reg_watch[],
   fl_reg_profile[], fl_reg_stacks[],
   fl_reg_declare[], fl_reg_cast[],
@@ -419,9 +417,6 @@ void fl_api_leave(lua_State *L);                /* registry["flame.api"], api.c 
 int fl_scope_track(fl_lua *b, fl_box *x);       /* adds x to the boxes of the innermost scope */
 void fl_scope_metatable(lua_State *L, fl_lua *b);   /* registers the metatables of scopes, guards */
 void fl_guard_metatable(lua_State *L, fl_lua *b);
-/* Called while coroutines have open guards: the grad mode becomes that of L, which calls the
-** library. (mode.c) */
-void fl_mode_look(lua_State *L, fl_lua *b);
 void fl_grad_init(fl_lua *b);
 void fl_push_closure(lua_State *L, fl_lua *b, lua_CFunction f);   /* with our two upvalues */
 /* Userdata of one kind have 'mark', a distinct address, as a key of their metatable. fl_lua_mark

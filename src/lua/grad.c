@@ -1,7 +1,8 @@
 /*
-** Gradients: backward, the part of gradients() in C, functions and hooks of the script. A function
-** of the script is called under pcall by a C function without upvalues, a trampoline (a closure
-** would need memory); its error is raised again where the backward walk began.
+** Gradients: backward, the part of gradients() in C, grad modes, functions and hooks of the
+** script. A function of the script is called under pcall by a C function without upvalues, a
+** trampoline (a closure would need memory); its error is raised again where the backward walk
+** began.
 */
 #include "lua/binding.h"
 #include "autograd/why.h"
@@ -143,6 +144,64 @@ static int g_retain_grad(lua_State *L) {
   }
   (void)b;
   lua_settop(L, 1);
+  return 1;
+}
+
+/* ---- grad modes ------------------------------------------------------------------------------ */
+#define GUARD_MAGIC UINT64_C(0x666c616d652d6764)
+/* A guard's size differs from that of every other userdata of the library. */
+typedef struct guard { uint64_t magic; int previous, open, unused[2]; } guard;
+
+static int guard_close(lua_State *L) {
+  fl_lua *b = self_of(L);
+  guard *g = (guard *)lua_touserdata(L, 1);
+  if (g == NULL || lua_rawlen(L, 1) != sizeof *g || g->magic != GUARD_MAGIC || !g->open) return 0;
+  g->open = 0;
+  if (b->c != NULL) flame_grad_mode(b->c, g->previous);
+  return 0;
+}
+
+void fl_guard_metatable(lua_State *L, fl_lua *b) {
+  lua_createtable(L, 0, 4);
+  lua_pushliteral(L, "flame.guard");
+  lua_setfield(L, -2, "__name");
+  lua_pushboolean(L, 0);
+  lua_setfield(L, -2, "__metatable");
+  fl_push_closure(L, b, guard_close);
+  lua_setfield(L, -2, "__close");
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &fl_key_guard);
+}
+
+static int after_call(lua_State *L, int status, lua_KContext k) {
+  (void)status;
+  (void)k;
+  return lua_gettop(L) - 1;
+}
+
+/* mode(f, …): f's results, run in that mode; mode(): a guard for <close>. */
+static int mode(lua_State *L, int on) {
+  fl_lua *b = self_of(L);
+  if (b->c == NULL) return fl_lua_raise(L, b);
+  const int with = fl_args(L) == 0;
+  guard *g = (guard *)lua_newuserdatauv(L, sizeof *g, 0);
+  *g = (guard){ .magic = GUARD_MAGIC };
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_guard);
+  lua_setmetatable(L, -2);
+  g->previous = flame_grad_mode(b->c, on);
+  g->open = 1;
+  if (!with) return 1;
+  lua_insert(L, 1);
+  lua_toclose(L, 1);
+  lua_callk(L, lua_gettop(L) - 2, LUA_MULTRET, 0, after_call);
+  return after_call(L, LUA_OK, 0);
+}
+static int g_no_grad(lua_State *L) { return mode(L, 0); }
+static int g_enable_grad(lua_State *L) { return mode(L, 1); }
+
+static int g_is_grad_enabled(lua_State *L) {
+  fl_lua *b = self_of(L);
+  fl_args(L);
+  lua_pushboolean(L, b->c != NULL && b->c->grad_mode);
   return 1;
 }
 
@@ -484,6 +543,17 @@ const fl_lua_reg fl_reg_grad[] = {
   { ":register_hook(x: T, f: fn) -> table\n"
     "--- f sees x's gradient, and may return another; handle:remove()",
     g_register_hook, 0 },
+  { ".no_grad(f: fn, ...) -> ...\n"
+    ".no_grad() -> Guard\n"
+    "--- without tracking: calls f, or gives a guard for <close>",
+    g_no_grad, 0 },
+  { ".enable_grad(f: fn, ...) -> ...\n"
+    ".enable_grad() -> Guard\n"
+    "--- with tracking: calls f, or gives a guard for <close>",
+    g_enable_grad, 0 },
+  { ".is_grad_enabled() -> bool\n"
+    "--- is work tracked",
+    g_is_grad_enabled, 0 },
   { NULL, NULL, 0 }
 };
 /* (x) -> another handle on x's current value, tracked if x is; writes to x do not change it. */

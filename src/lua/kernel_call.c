@@ -12,7 +12,6 @@ typedef fl_kplan plan;
 
 static void begin(lua_State *L, fl_lua *b, plan *p, const fl_kernel_box *k) {
   if (!b->c) fl_lua_raise(L, b);
-  fl_lua_on(L, b);
   fl_launch_begin(&p->l, b->c, k->k);
   p->tracked = 0;
   p->numbers = 0;

@@ -509,7 +509,7 @@ static const fl_lua_reg *const registered[] = {
   fl_reg_value, fl_reg_inspect, fl_reg_memory, fl_reg_scope, fl_reg_internal, fl_reg_io,
   fl_reg_kernel, fl_reg_explain, fl_reg_watch, fl_reg_profile, fl_reg_stacks, fl_reg_declare,
   fl_reg_cast, fl_reg_slip, fl_reg_tokenizer, fl_reg_crew, fl_reg_group, fl_reg_sandbox,
-  fl_reg_files, fl_reg_program, fl_reg_dlpack, fl_reg_mode
+  fl_reg_files, fl_reg_program, fl_reg_dlpack
 };
 
 static int build(lua_State *L) {

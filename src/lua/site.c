@@ -250,13 +250,11 @@ flame_status fl_lua_callback(fl_lua *b, lua_CFunction f, void *arg, const char *
 /* The key exists, so memory is needed only for a full stack; if that fails L stays unknown to the
 ** registry. */
 void fl_lua_enter_thread(lua_State *L, fl_lua *b) {
-  if (b->L != L && lua_checkstack(L, 1)) {
+  if (lua_checkstack(L, 1)) {
     lua_pushthread(L);
     lua_rawsetp(L, LUA_REGISTRYINDEX, &fl_key_thread);
   }
   b->L = L;
-  if (b->modes) fl_mode_look(L, b);
-  else b->seen = L;
 }
 
 int64_t fl_lua_enter_slow(lua_State *L, fl_lua *b) {
