@@ -149,14 +149,5 @@ return function(try, reread)
   act["zero grad"] = function(self)
     if self.p.grad then try(flame.no_grad, self.p.grad.zero_, self.p.grad) end
   end
-  function act:guard()
-    local step = coroutine.wrap(function()
-      local _ <close> = flame.no_grad()
-      coroutine.yield(self.p * 3)
-    end)
-    self:keep(step)
-    assert(flame.is_grad_enabled())
-    self.guarded = step                                      -- never resumed, or dropped
-  end
   return act
 end

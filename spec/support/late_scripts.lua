@@ -13,7 +13,7 @@
 -- (an optimiser for all nets or one each, in one or two groups, with numbers in its state or
 -- without, with or without a closure, by hand, in place, by a user kernel), in what follows it
 -- (averages, schedules, clamping), in which values are kept, in who makes the positions (a
--- coroutine with a guard open), and in what a script does between two steps (late_acts.lua). They
+-- coroutine), and in what a script does between two steps (late_acts.lua). They
 -- do not have: groups of processes, user kernels that fail, calls that fail (Cholesky), functions
 -- of the script with their own backward code, LBFGS, rules that take signs (which turn differences
 -- of rounding into steps), evaluations while a loss is recorded (there a CPU raises before there
@@ -37,7 +37,7 @@ M.between = { "loss", "weight", "eval", "eval other", "item of other", "synchron
   "state", "steps", "thread", "nested", "error", "grad", "scale grad", "index", "other optimiser",
   "across", "other fault", "again", "copy", "swap", "buffers" }
 local more <const> = { "state step", "bad write", "move", "profile", "empty cache", "zero grad",
-  "guard", "state step", "bad write" }
+  "state step", "bad write" }
 local more_rules <const> = { "Nesterov", "NAdam", "ASGD", "Adadelta", "Adamax", "RAdam", "AMSGrad",
   "Capturable" }
 

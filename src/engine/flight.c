@@ -150,9 +150,18 @@ void fl_watch_end(fl_watch *w) {
 void fl_watch_begin(flame_context *c, fl_watch *w) {
   fl_engine *e = c->engine;
   fl_watch_end(w);
-  *w = (fl_watch){ .from = e->flights, .to = INT64_MAX, .next = e->watches, .link = &e->watches };
+  *w = (fl_watch){ .from = e->flights, .to = INT64_MAX, .owner = w->owner, .next = e->watches,
+                   .link = &e->watches };
   if (w->next) w->next->link = &w->next;
   e->watches = w;
+}
+
+void fl_watches_end(flame_context *c, const void *owner) {
+  const fl_engine *e = c->engine;
+  for (fl_watch *w = e ? e->watches : NULL, *next; w; w = next) {
+    next = w->next;
+    if (w->owner == owner) fl_watch_end(w);
+  }
 }
 
 static flame_status fail(flame_context *c, fl_flight *f, const fl_fault *fault) {

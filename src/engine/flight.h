@@ -36,8 +36,11 @@ typedef struct fl_flight {
 typedef struct fl_watch {
   int64_t from, to;
   uint32_t failed;                          /* bit d: on device d */
+  uint8_t dead;                             /* its owner's memory goes soon: it begins no more */
+  const void *owner;                        /* for fl_watches_end; NULL: none */
   struct fl_watch *next, **link;            /* link NULL: it is in no list */
 } fl_watch;
+void fl_watches_end(flame_context *c, const void *owner);          /* ends all of this owner */
 
 /* May the run, which is queued, be in flight? made: by result the buffer that its node will own,
 ** NULL for a home. 1: it is now. 0: no, or no memory: its checks must be read. */

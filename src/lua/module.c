@@ -94,6 +94,7 @@ static int state_gc(lua_State *L) {
   fl_objects_end(b);
   fl_group_close(c);                  /* while lines of the script are still known */
   if (!b->borrowed) fl_flight_end(c);
+  fl_watches_end(c, b);               /* those of optimisers that finalisers have used just now */
   while (b->scopes.n > 0) b->scopes.n--;
   for (int64_t i = 0; i < b->tracked.n; i++)
     if (b->tracked.at[i].box) b->tracked.at[i].box->slot = -1;

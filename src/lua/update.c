@@ -308,6 +308,7 @@ static const char watch_mark;
 static int watch_gc(lua_State *L) {
   fl_watch *w = (fl_watch *)fl_lua_marked(L, 1, &watch_mark);
   if (w && self_of(L)->c) fl_watch_end(w);
+  if (w) w->dead = 1;
   return 0;
 }
 
@@ -316,9 +317,10 @@ static int watch_flights(lua_State *L) {
   fl_lua *b = self_of(L);
   fl_watch *w = (fl_watch *)fl_lua_marked(L, 1, &watch_mark);
   if (b->c == NULL) return fl_lua_raise(L, b);
-  if (!w) {
+  if (!w || w->dead) {                      /* dead: a finaliser of the script is later */
     w = (fl_watch *)lua_newuserdatauv(L, sizeof *w, 0);
     memset(w, 0, sizeof *w);
+    w->owner = b;
     lua_createtable(L, 0, 2);
     fl_lua_mark(L, &watch_mark);
     fl_push_closure(L, b, watch_gc);

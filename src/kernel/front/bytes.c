@@ -23,7 +23,9 @@ static int divides(const fl_ctype *t, const fl_kexpr *bytes) {
 /* Is x a multiple of n, as the text shows: n * 4, (long)(n * 4), a + b of such? */
 static int is_multiple(const fl_kexpr *x, int64_t n) {
   if (x->kind == FL_KX_CONST) return x->value.i % n == 0;
-  if (x->kind == FL_KX_CAST) return fl_kt_is_int(x->x[0]->type) && is_multiple(x->x[0], n);
+  if (x->kind == FL_KX_CAST)
+    return fl_kt_is_int(x->x[0]->type) && x->type != FL_KT_BOOL &&
+           fl_kt_size(x->type) >= fl_kt_size(x->x[0]->type) && is_multiple(x->x[0], n);
   if (x->kind != FL_KX_BINARY) return 0;
   if (x->op == FL_KO_MUL) return is_multiple(x->x[0], n) || is_multiple(x->x[1], n);
   if (x->op == FL_KO_SHL && x->x[1]->kind == FL_KX_CONST)

@@ -152,11 +152,11 @@ fl_cvalue fl_logic(fl_front *p, int op, fl_kexpr *a, fl_kexpr *b, fl_kblock side
 
 static fl_cvalue logic(fl_front *p, int op, fl_cvalue x, int level, int32_t line) {
   fl_kblock side = { NULL, NULL };
+  fl_operator_logic(p, op == FL_KO_LAND ? "operator&&" : "operator||", &x, line);
   fl_kexpr *a = fl_val_truth(p, x, line);
   fl_kblock *out = fl_front_into(p, p->b ? &side : NULL);
   fl_kexpr *b = NULL;
-  /* assert(c && "why") */
-  if (fl_front_tok(p)->kind == FL_TOK_STRING && fl_front_next(p))
+  if (fl_front_tok(p)->kind == FL_TOK_STRING && fl_front_next(p))   /* assert(c && "why") */
     b = fl_kexpr_int(p->a, FL_KT_BOOL, 1);
   else b = fl_val_truth(p, parse_binary(p, level + 1), line);
   fl_front_into(p, out);

@@ -105,6 +105,9 @@ int fl_operator(fl_front *p, const char *name, const fl_cvalue *args, int n, fl_
 ** least one must be a struct or an enumeration. 0: there is none. */
 int fl_operator_found(fl_front *p, const char *op, const char *more, const fl_cvalue *args, int n,
                       fl_cvalue *out, int32_t line);
+/* Refuses && or || ('name': "operator&&", …) whose left operand x is an enumeration, where the text
+** has such a function: it would be called with both operands. */
+void fl_operator_logic(fl_front *p, const char *name, const fl_cvalue *x, int32_t line);
 /* x op y for structs that convert to numbers or pointers */
 fl_cvalue fl_operator_plain(fl_front *p, int op, fl_cvalue x, fl_cvalue y, int32_t line);
 /* a += b for structs: operator+= if there is one, else operator+ and an assignment */

@@ -4,6 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
+/* An enum class has no built-in operators but comparisons of its own values. */
+static int is_scoped(const fl_ctype *t) { return t && fl_ctype_is_enum(t) && t->scoped; }
+
 int fl_operator(fl_front *p, const char *name, const fl_cvalue *args, int n, fl_cvalue *out,
                 int32_t line) {
   const int32_t length = (int32_t)strlen(name);
@@ -21,7 +24,7 @@ int fl_operator(fl_front *p, const char *name, const fl_cvalue *args, int n, fl_
   const fl_symbol *s = fl_front_among(p->syms.at, globals, name, length);
   const fl_kcall c = { .args = args, .n = n, .line = line };
   int fit = FL_FITS_NOT, objects = 0;
-  for (int i = 0; i < n; i++) objects |= fl_val_is_object(args[i]);
+  for (int i = 0; i < n; i++) objects |= fl_val_is_object(args[i]) || is_scoped(args[i].type);
   fl_kdevice *d = s && s->kind == FL_SYM_FUNCTION && !p->failed
                   ? fl_overload(p, s->device, &c, &fit) : NULL;
   if (!objects && fit == FL_FITS_NOT) d = NULL;             /* the built-in operator fits better */
@@ -61,4 +64,12 @@ fl_cvalue fl_operator_update(fl_front *p, int op, fl_cvalue to, fl_cvalue from, 
   if (!fl_operator_found(p, fl_koperator_text[op], "=", args, 2, &out, line))
     fl_val_assign(p, to, fl_binary(p, op, to, from, line), line);
   return to;
+}
+
+void fl_operator_logic(fl_front *p, const char *name, const fl_cvalue *x, int32_t line) {
+  const int64_t globals = p->globals ? p->globals : p->syms.n;
+  if (!p->failed && x->type && fl_ctype_is_enum(x->type) &&
+      fl_front_among(p->syms.at, globals, name, 10))
+    fl_refuse(p, line, "%s of an enumeration, for which the text has a function" FL_DO
+              ": call that by its name", name + 8);
 }

@@ -373,7 +373,7 @@ fl_kstmt *fl_emit_count(fl_front *p, int64_t from, fl_kexpr *n, fl_kexpr **i, in
 }
 
 static int writable(fl_front *p, fl_cvalue v, int32_t line) {
-  if (p->failed) return 0;
+  if (p->failed || p->a->failed) return 0;
   if (v.kind != FL_V_PLACE || v.rvalue)
     fl_refuse(p, line, "the left side cannot be assigned to%s",
               v.kind == FL_V_POINTER ? FL_DO ": write if (…) p = …; else q = …" : "");
@@ -544,7 +544,7 @@ fl_cvalue fl_vector_of(fl_front *p, const fl_ctype *t, const fl_cvalue *args, in
 
 int32_t fl_val_target(fl_front *p, fl_cvalue v, fl_kexpr **index, int *type, int32_t line) {
   v = fl_val_deref(p, v, line);
-  if (p->failed) return -1;
+  if (p->failed || p->a->failed) return -1;
   const fl_kvar *var = &p->f->vars[v.var];
   if (v.type->kind != FL_C_SCALAR)
     fl_refuse(p, line, "atomics need a pointer to a number");
