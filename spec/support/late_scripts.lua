@@ -501,7 +501,6 @@ local function start(program, devices)
     kept = {}, parts = parts_of(program, nets), means = {}, p = nets[1].params[1] }, Script)
   self.other = flame.ones(3, { device = devices[#devices] })
   self.loader = not program.loads and function() self:load() end or coroutine.wrap(function()
-    local _ <close> = flame.no_grad()
     while true do
       self:load()
       coroutine.yield()
