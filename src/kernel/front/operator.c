@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* An enum class has no built-in operators but comparisons of its own values. */
+/* An enum class has no built-in operators but comparisons of its values. */
 static int is_scoped(const fl_ctype *t) { return t && fl_ctype_is_enum(t) && t->scoped; }
 
 int fl_operator(fl_front *p, const char *name, const fl_cvalue *args, int n, fl_cvalue *out,
