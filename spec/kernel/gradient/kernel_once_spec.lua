@@ -176,3 +176,28 @@ describe("an element that each round of a loop reads at one index", function()
     end
   end)
 end)
+
+-- Sums into a tile of shared memory are in any order. So are those of the gradient to which the
+-- tile's is added; those of others keep a fixed order, also if they go through the same local.
+describe("a gradient that a tile's gradient is added to", function()
+  local k = flame.kernel { block = 32, shape = function(x) return x.shape end, source = [=[
+__global__ void f(const float *x, const float *v, const int *id, float *y, int n) {
+  __shared__ float tile[32];
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  float s = x[id[i]];
+  tile[threadIdx.x] = s;
+  __syncthreads();
+  float q = 0.f;
+  for (int j = 0; j < 32; j++) q += sinf(tile[j] * i);
+  s = v[id[i]];
+  y[i] = s * s + q;
+}]=] }
+  local text = k:source "adjoint"
+  it("is summed in any order", function()
+    assert.truthy(text:find("atomicAdd(&grad_x[", 1, true))
+  end)
+  it("does not take the order from another", function()
+    assert.falsy(text:find("atomicAdd(&grad_v[", 1, true))
+    assert.truthy(text:find("fl_ordered_add(fl_pass, fl_fix[0]", 1, true))
+  end)
+end)

@@ -495,3 +495,53 @@ __global__ void k(const double *x, double *y, %s) {
     end)
   end
 end)
+
+-- Indices that look like digits of the thread, of which two threads have one element all the same:
+-- body (global index i, t, bx, by), arguments (w, h) in the order of the calls, block, grid. The
+-- first calls prove something of their launch that does not hold for the later ones.
+describe("digits that do not determine the thread", function()
+  local cases <const> = {
+    ["as the divisor counts down"] = { "for (int s = w; s > 0; s /= 2) v += x[i / s * 2 * s + i % s] * i;",
+      { { 8, 1 }, { 4, 1 } }, { 8 }, { 2 } },
+    ["as the stride counts up"] = { "for (int s = 1; s <= w; s++) v += x[(i / s * 3 + 1) * s + i % s] * i;",
+      { { 4, 1 } }, { 8 }, { 2 } },
+    ["as an unsigned bound is negative later"] = { [[
+  const int e = t + 4 * ty + 4 * h * bx + 60;
+  if ((unsigned)ty < (unsigned)h && e >= 0 && e < 190) v += x[e] * (ty + 1);]],
+      { { 1, 4 }, { 1, -1 }, { 1, -2 } }, { 4, 4 }, { 4 } },
+    ["as a sum of them is bounded in two ways"] = { [[
+  if (t < w * h && t + w * h * by < w) v += x[t + w * bx + w * h * by] + x[t + w * bx + w * h * by + 1];]],
+      { { 4, 2 }, { 4, 4 }, { 2, 2 } }, { 4 }, { 4, 4 } },
+    ["as two reads have them in two orders"] = { [[
+  if (t < w && t + w * bx < h) v += x[t + w * bx + h * by];
+  if (t < h && t + h * by < w) v += 2 * x[t + w * bx + h * by];]],
+      { { 2, 4 }, { 4, 2 } }, { 4 }, { 4, 4 } },
+    ["as a divisor is negative"] = { [[
+  const int e = (by * h + i / w) * 2 * w + i % w + 150;
+  if (i / w < h && e >= 0 && e < 200) v = x[e] * (i + 1 + 100 * by);]],
+      { { 4, 2 }, { -4, 2 } }, { 8 }, { 4, 2 } },
+    ["as a bound is cut"] = { [[
+  const int c = 4 * bx + t;
+  if (c < (long)(unsigned)w && by * w + c + 100 >= 0) v = x[by * w + c + 100] * c;]],
+      { { 8, 1 }, { -1, 1 }, { -2, 1 } }, { 4 }, { 4, 4 } },
+  }
+  for title, c in pairs(cases) do
+    it(title .. ": sums of all threads", function()
+      local k = flame.kernel { block = c[3], grid = c[4], shape = { 256 }, source = ([[
+__global__ void k(const double *x, double *y, int w, int h) {
+  const int t = threadIdx.x, ty = threadIdx.y, bx = blockIdx.x, by = blockIdx.y;
+  const int i = bx * blockDim.x + t;
+  double v = 0;
+  __syncthreads();
+  %s
+  y[t + blockDim.x * (ty + blockDim.y * (bx + gridDim.x * by))] = v;
+}]]):format(c[1]) }
+      local x = (flame.arange(200, { dtype = "f64" }) * 0.7):sin():requires_grad_()
+      for _, n in ipairs(c[2]) do
+        assert(flame.gradcheck(function(u) return k(u, n[1], n[2]) end, { x }))
+      end
+      k(x, c[2][#c[2]][1], c[2][#c[2]][2]):sum():backward()
+      assert.equal(0, k:report().adjoint.plain)
+    end)
+  end
+end)

@@ -110,8 +110,7 @@ typedef struct terms {
 } terms;
 
 /* The way through one block. recent: what has been assigned to integers in it, and still is their
-** value; first: the sums that wait to be joined (n of them, 'last' the last one), whose indices
-** have 'index' in common. */
+** value; sum: the n sums that wait to be joined, whose indices have 'index' in common. */
 typedef struct way {
   const lanes *l;
   struct { int32_t var; const fl_kexpr *x; } recent[RECENT];
@@ -173,43 +172,28 @@ static void flush(way *w, fl_kblock *b) {
   w->n = 0;
 }
 
-static int reads_memory(const void *none, const fl_kexpr *x) {
-  (void)none;
-  return x->kind == FL_KX_LOAD;
-}
-
-typedef struct reader { int32_t var; } reader;
-static int is_of(const void *of, const fl_kexpr *x) { return x->var == ((const reader *)of)->var; }
-
 /* Does a sum that waits read variable var, or an element of it? */
 static int is_awaited(const way *w, int32_t var) {
-  const reader r = { var };
   for (int i = 0; i < w->n; i++)
-    if (fl_kexpr_any(w->sum[i]->x[0], is_of, &r) || fl_kexpr_any(w->sum[i]->x[1], is_of, &r))
-      return 1;
+    if (fl_kreads(w->sum[i]->x[0], var) || fl_kreads(w->sum[i]->x[1], var)) return 1;
   for (int i = 0; i < w->index.n && w->n; i++)
-    if (fl_kexpr_any(w->index.x[i], is_of, &r)) return 1;
+    if (fl_kreads(w->index.x[i], var)) return 1;
   return 0;
 }
 
 /* Does s read an array to which a sum that waits adds? */
 static int reads_sums(const way *w, const fl_kstmt *s) {
-  for (int i = 0; i < w->n; i++) {
-    const reader r = { w->sum[i]->var };
-    if (fl_kexpr_any(s->x[0], is_of, &r) || fl_kexpr_any(s->x[1], is_of, &r)) return 1;
-  }
+  for (int i = 0; i < w->n; i++)
+    if (fl_kreads(s->x[0], w->sum[i]->var) || fl_kreads(s->x[1], w->sum[i]->var)) return 1;
   return 0;
 }
 
 /* Forgets what depends on var, then keeps its value x if it is an integer that reads no memory. */
 static void note_assigned(way *w, int32_t var, const fl_kexpr *x) {
-  const reader r = { var };
   for (int i = 0; i < RECENT; i++)
-    if (w->recent[i].x && (w->recent[i].var == var || fl_kexpr_any(w->recent[i].x, is_of, &r)))
+    if (w->recent[i].x && (w->recent[i].var == var || fl_kreads(w->recent[i].x, var)))
       w->recent[i].x = NULL;
-  if (!x || !fl_kt_is_int(x->type) || fl_kexpr_any(x, reads_memory, NULL) ||
-      fl_kexpr_any(x, is_of, &r))
-    return;
+  if (!x || !fl_kt_is_int(x->type) || fl_kreads_of(x, NULL) || fl_kreads(x, var)) return;
   w->recent[w->at].var = var;
   w->recent[w->at].x = x;
   w->at = (w->at + 1) % RECENT;
@@ -228,7 +212,7 @@ static void add_sum(way *w, fl_kstmt *s, fl_kblock *b) {
   w->parts = 0;
   const int known = add_terms(w, &t, s->x[0], 1);
   int joins = known;
-  for (int i = 0; i < t.n; i++) joins &= !fl_kexpr_any(t.x[i], reads_memory, NULL);
+  for (int i = 0; i < t.n; i++) joins &= !fl_kreads_of(t.x[i], NULL);
   if (w->n && (!joins || w->n == MOST_JOINED || reads_sums(w, s) || !are_near(w, s) ||
                !same_terms(&w->index, &t)))
     flush(w, b);
@@ -263,15 +247,11 @@ static fl_kblock join(const lanes *l, fl_kblock b) {
 
 typedef struct holder { lanes *l; int32_t var; fl_kstmt *sum[MOST_HELD]; int n; } holder;
 
-static int is_beyond(const void *of, const fl_kexpr *x) {
-  return x->kind == FL_KX_VAR && x->var == ((const lanes *)of)->beyond;
-}
-
 static int reads_gradient(const void *of, const fl_kexpr *x) {
   const holder *h = of;
   if (x->kind != FL_KX_LOAD || x->var != h->var) return 0;
   return !h->l->f->vars[x->var].dynamic || h->l->beyond < 0 ||
-         fl_kexpr_any(x->x[0], is_beyond, h->l);
+         fl_kreads(x->x[0], h->l->beyond);
 }
 
 /* Does s read the array h->var, or write to it otherwise than by sums of lanes? */

@@ -25,14 +25,15 @@ typedef struct orders {
 
 enum { ALL = 1, GRADIENTS = 2 };
 
-static int is_beyond(const void *of, const fl_kexpr *x) {
-  return x->kind == FL_KX_VAR && x->var == ((const orders *)of)->beyond;
+/* Is the index one of a gradient in dynamic memory? */
+static int is_gradient(const orders *o, const fl_kexpr *index) {
+  return o->beyond >= 0 && fl_kreads(index, o->beyond);
 }
 
 static int is_any(const void *of, const fl_kexpr *x) {
   const orders *o = of;
   if (x->var < 0 || !o->any[x->var]) return 0;
-  return o->any[x->var] & ALL || fl_kexpr_any(x->x[0], is_beyond, o);
+  return o->any[x->var] & ALL || is_gradient(o, x->x[0]);
 }
 
 static int is_free_sum(const fl_kstmt *s) {
@@ -41,7 +42,7 @@ static int is_free_sum(const fl_kstmt *s) {
 
 /* Which part of the variable s writes. */
 static int part_of(const orders *o, const fl_kstmt *s) {
-  const int gradient = o->f->vars[s->var].dynamic && fl_kexpr_any(s->x[0], is_beyond, o);
+  const int gradient = o->f->vars[s->var].dynamic && is_gradient(o, s->x[0]);
   return gradient ? GRADIENTS : ALL;
 }
 
