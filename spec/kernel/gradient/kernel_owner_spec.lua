@@ -511,7 +511,7 @@ describe("digits that do not determine the thread", function()
       { { 1, 4 }, { 1, -1 }, { 1, -2 } }, { 4, 4 }, { 4 } },
     ["as a sum of them is bounded in two ways"] = { [[
   if (t < w * h && t + w * h * by < w) v += x[t + w * bx + w * h * by] + x[t + w * bx + w * h * by + 1];]],
-      { { 4, 2 }, { 4, 4 }, { 2, 2 } }, { 4 }, { 4, 4 } },
+      { { 4, 2 }, { 4, 4 }, { 2, 2 } }, { 4 }, { 4, 4 }, "" },   -- without a barrier: a gather
     ["as two reads have them in two orders"] = { [[
   if (t < w && t + w * bx < h) v += x[t + w * bx + h * by];
   if (t < h && t + h * by < w) v += 2 * x[t + w * bx + h * by];]],
@@ -532,10 +532,10 @@ __global__ void k(const double *x, double *y, int w, int h) {
   const int t = threadIdx.x, ty = threadIdx.y, bx = blockIdx.x, by = blockIdx.y;
   const int i = bx * blockDim.x + t;
   double v = 0;
-  __syncthreads();
+  %s
   %s
   y[t + blockDim.x * (ty + blockDim.y * (bx + gridDim.x * by))] = v;
-}]]):format(c[1]) }
+}]]):format(c[5] or "__syncthreads();", c[1]) }
       local x = (flame.arange(200, { dtype = "f64" }) * 0.7):sin():requires_grad_()
       for _, n in ipairs(c[2]) do
         assert(flame.gradcheck(function(u) return k(u, n[1], n[2]) end, { x }))
