@@ -19,11 +19,11 @@ typedef enum {
 
 typedef enum { FL_KBR_FLOAT, FL_KBR_FLOATI, FL_KBR_TEST, FL_KBR_INT, FL_KBR_BITS } fl_kbrule;
 typedef struct fl_kbuiltin_info {
-  const char *id, *name32, *name64;   /* INT, BITS: the same name in both; "": there is none for
-                                      ** this type */
-  uint8_t n, rule, result, arg;       /* number of operands; fl_kbrule; BITS: fl_ktype of result and
-                                      ** operands */
-  const char *d[3];                   /* derivatives, NULL: none */
+  const char *id, *name32, *name64;   /* name32, name64: as builtins.def says; INT, BITS: one name
+                                      ** in both */
+  uint8_t n, rule, result, arg;       /* number of operands; fl_kbrule; fl_ktype of the result
+                                      ** (BITS, TEST) and of the operands (BITS); else 0 */
+  const char *d[3];                   /* derivative by each operand, as text; NULL: none */
 } fl_kbuiltin_info;
 extern const fl_kbuiltin_info fl_kbuiltins[FL_KB_COUNT];
 #endif

@@ -1,7 +1,7 @@
 /*
-** Constant folding: integers, and floats with + - * / and comparisons. Division by zero is left to
-** the kernel. Results are kept in the form of fl_kvalue: integers wrapped to the type and extended
-** by its sign, floats rounded to the type.
+** Constant folding: all operators of integers and BOOL; negation, + - * / and comparisons of
+** floats; casts. Division by zero is left to the kernel. Results are in the form of fl_kvalue:
+** integers wrapped to the type (I64 holds them with their sign), floats rounded to the type.
 */
 #include "kernel/tree/fold.h"
 #include "tensor/dtype.h"

@@ -4,7 +4,8 @@
 #include "kernel/tree/tree.h"
 
 fl_kvalue fl_kfold_cast(fl_kvalue v, int from, int to);
-/* 0: not folded (the kernel computes it). 'y' of a shift is an I64 count. */
+/* 0: not folded, and *out has no meaning (the kernel computes it). type: of x, and of y, which for
+** a shift is an I64 count instead. */
 int fl_kfold_unary(int op, int type, fl_kvalue x, fl_kvalue *out);
 int fl_kfold_binary(int op, int type, fl_kvalue x, fl_kvalue y, fl_kvalue *out);
 #endif

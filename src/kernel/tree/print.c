@@ -1,4 +1,5 @@
-/* The tree as text for people: one statement per line, indented, constants with types. */
+/* The tree as text for people: one statement per line, indented, after its line in the source;
+** constants have their type, except i32. */
 #include "kernel/tree/builtins.h"
 #include <string.h>
 

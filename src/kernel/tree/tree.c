@@ -125,8 +125,8 @@ static int32_t *name_slot(const fl_kfunc *f, const char *name) {
   }
 }
 
-/* Enters all variables in the table, at most half full: it is rebuilt when it grows or when
-** variables were renumbered. */
+/* Makes sure that the table has all variables and is at most half full. It is rebuilt when it
+** grows, and when n_names is not n_vars: then variables were renumbered. 0: no memory. */
 static int know_names(fl_kfunc *f) {
   if (f->n_names == f->n_vars && 2 * f->n_vars < f->cap_names) return 1;
   const int32_t cap = f->cap_names && 2 * f->n_vars < f->cap_names
@@ -144,8 +144,8 @@ static int know_names(fl_kfunc *f) {
 }
 
 /* A C identifier from "p.x": its first 64 characters, where all but letters and digits become '_'.
-** If it is taken, the number of the variable is appended, which is new, so a few tries are
-** enough. */
+** If it is taken, the number of the new variable is appended, or the next number that gives a free
+** name. */
 static const char *unique_name(fl_kfunc *f, const char *source) {
   char text[96];
   size_t n = 0;
@@ -155,7 +155,7 @@ static const char *unique_name(fl_kfunc *f, const char *source) {
     text[n] = good ? c : '_';
   }
   text[n] = 0;
-  /* fl_ktemp */
+  /* the name that fl_ktemp asks for */
   if (!strcmp(source, "t#")) n = (size_t)snprintf(text, sizeof text, "t%d", f->n_vars);
   if (!know_names(f)) return NULL;
   for (int k = f->n_vars; *name_slot(f, text); k++)

@@ -20,7 +20,7 @@ typedef struct verifier {
 typedef struct scope {           /* the constructs around a statement, innermost first */
   const struct scope *up;
   const fl_kstmt *s;
-  int step;                      /* in the step of this loop */
+  int step;                      /* s is a LOOP, and the statement is in its step ('other') */
 } scope;
 
 __attribute__((format(printf, 2, 3)))
