@@ -14,7 +14,7 @@
 #include <string.h>
 
 _Static_assert((int)FL_KTEXT_PARTS == (int)FL_KP_MAX_ARGS, "the parts of a batch");
-/* 64: what exact sums and checks add */
+/* 64: bytes of the parameters that exact sums and checks add */
 _Static_assert(FL_KP_MAX_ARGS * 8 + FL_KP_SCALARS * 8 + sizeof(fl_kbatch) + 64 <= 4096,
                "CUDA takes 4 KB of parameters");
 
@@ -164,8 +164,8 @@ static int bounds_first(const asked *a) {
   return 0;
 }
 
-/* Is token k the '<' of a template of a kernel? A '{' before its '>' belongs to a default
-** argument. */
+/* Is token k, which follows "template", the '<' of a template of a kernel? A '{' before its '>'
+** belongs to a default argument. */
 static int of_kernel(const asked *a, int64_t k) {
   int angle = 0, round = 0;
   for (; k < a->t.n && !fl_is_punct(&a->t.at[k], ';'); k++) {
@@ -206,8 +206,8 @@ static int includes_cuda(const asked *a) {
   return 0;
 }
 
-/* Does the text use a name of namespace std (not cuda::std) that neither the text nor a large CUDA
-** header defines? */
+/* Does the text use std::x (not cuda::std::x), and neither open namespace std nor use a header or
+** library that defines such names? */
 static int asks_std(const asked *a) {
   int found = 0;
   for (int64_t i = -1; (i = find_name(a, "std", i + 1, 0)) >= 0;) {
@@ -231,8 +231,8 @@ static int is_given(const asked *a, const fl_ktok *t) {
   return 0;
 }
 
-/* Does the text use a name that it does not define and that NVRTC lacks, but the language has:
-** types and limits of the C library and of CUDA's headers that are not included? */
+/* Does the text use a name that it does not define and that NVRTC lacks, but the language has, such
+** as types and limits of the C library, or names of CUDA's headers that are not included? */
 static int asks_names(const asked *a) {
   static const char always[] = " register uint uchar ushort ulong ssize_t bf16 bfloat16 CHAR_BIT "
     "SHRT_MAX SHRT_MIN USHRT_MAX ULLONG_MAX INT8_MAX UINT8_MAX INT32_MAX INT32_MIN UINT32_MAX "
@@ -272,9 +272,9 @@ static int has_integers(const asked *a) {
   return 0;
 }
 
-/* Writes what NVRTC lacks: C linkage, so that kernels keep their names; headers for half types; and
-** for integer types and constants of the C library a header that the device has
-** (cuda/headers.c). */
+/* Writes what NVRTC needs before the text: #includes of headers whose names the text uses without
+** including them (the device has <stdint.h> and <fl_std>: cuda/headers.c); and C linkage of all
+** kernels, so that they keep their names, unless one is a template. */
 static void put_preamble(const asked *a, fl_text *t) {
   static const char *const known[] = { "int8_t", "int16_t", "int32_t", "int64_t", "uint8_t",
                                        "uint16_t", "uint32_t", "uint64_t",
@@ -434,22 +434,23 @@ static int needs_tree(const fl_kunit *u) {
 /* Is q a parameter that the text declares otherwise? */
 static int is_other(const fl_kparam *q) { return q->list_of || q->part_of || q->is_texture; }
 
-static int has_memory(const fl_kfunc *f) {
+/* How many parameters the text declares otherwise or, as variables of file scope, not at all. */
+static int other_parameters(const fl_kfunc *f) {
   int n = 0;
   for (int i = 0; i < f->n_params; i++) n += f->params[i].of_file || is_other(&f->params[i]);
   return n;
 }
 
-/* Makes a function of f with its text as written. Kernels with cooperative groups and similar
-** libraries (NVRTC rarely finds their headers), names of headers that are not included, variables
-** of file scope, or host code beside them are printed from the tree instead, if there is one; so
-** are lists of arrays, structs that hold pointers and textures, and what NVRTC would evaluate in
-** another order (fl_kfunc.reordered). */
+/* Makes a function of f with its text as written. If f has a tree, it is printed from that instead
+** where NVRTC would not do with the text: it uses cooperative groups or a similar library (NVRTC
+** rarely finds their headers) or names of headers that are not included, has included files or host
+** code; a parameter is a variable of file scope, a list of arrays, a texture or part of a struct
+** that is spread; or NVRTC would evaluate the text in another order (fl_kfunc.reordered). */
 fl_kfunction *fl_kfunction_given(fl_kunit *u, fl_kfunc *f) {
   fl_text t;
   fl_text_init(&t, u->mem);
   if (f && f->has_body &&
-      (has_memory(f) || f->reordered || u->source->host || u->source->included ||
+      (other_parameters(f) || f->reordered || u->source->host || u->source->included ||
                            needs_tree(u))) {
     put_tree(u, &t, f, NULL, 0);
   } else {
@@ -474,7 +475,7 @@ fl_kfunction *fl_kfunction_derived(fl_kunit *u, fl_kad *ad, int exact) {
 }
 
 /* Was the tree read with facts of a call (null pointers, lengths of lists), or with other
-** parameters than the text has, so that the text alone is another kernel? */
+** parameters than the text has, so that reading the text alone would give another kernel? */
 static int is_formed(const fl_kfunc *f) {
   int n = 0;
   for (int i = 0; i < f->n_params && f->has_body; i++)
