@@ -1,8 +1,10 @@
 /*
-** Which function a call means, by C++'s ranks: exact, promoted, converted, to bool, by a function,
-** and last what C++ would not call (a T & of a value or of what is const, a T && of a variable). A
-** candidate wins if it is no worse for any argument, and better for one or else preferred (a
-** function to a template; prefer.c). If none wins, the call is refused.
+** Overload resolution. Ranks of an argument, as in C++: exact, promoted, converted, to bool, by a
+** function (a user-defined conversion; halves convert so too). Some functions that C++ would not
+** call are candidates as well, with a late rank: by a function for a pointer to, or an array of,
+** another type, and last for const or volatile that would be lost, a T & of a value, a T && of a
+** variable. A candidate wins if it is no worse for any argument, and better for one or else
+** preferred (a function to a template; prefer.c). If none wins, the call is refused.
 */
 #include "kernel/front/forms.h"
 #include "kernel/front/template.h"
@@ -40,7 +42,7 @@ static int rank_pointer(const fl_ctype *t, const fl_cvalue *v) {
   return is_const < 0 || is_volatile < 0 ? LAST : EXACT + is_const + is_volatile;
 }
 
-/* Does C++ not bind v, a number or a struct, to the reference f of its type? */
+/* Is formal f a reference to the type of v, a number or a struct, to which C++ does not bind v? */
 static int is_unfit(const fl_kformal *f, const fl_cvalue *v) {
   const int place = v->kind == FL_V_PLACE && !v->rvalue && !v->moved,
             lvalue = place || (v->kind != FL_V_LIST && (v->named || v->either));
@@ -50,7 +52,7 @@ static int is_unfit(const fl_kformal *f, const fl_cvalue *v) {
   return !f->is_const && (!lvalue || v->is_const);
 }
 
-/* How well argument v suits formal f; -1: it cannot be passed. */
+/* The rank of passing v to formal f, is_unfit aside; -1: it cannot be passed. */
 static int rank_any(fl_front *p, const fl_kformal *f, const fl_cvalue *v) {
   const fl_ctype *t = f->type;
   if (v->kind == FL_V_LIST) return t->kind == FL_C_STRUCT ? EXACT : -1;
@@ -65,7 +67,7 @@ static int rank_any(fl_front *p, const fl_kformal *f, const fl_cvalue *v) {
            : fl_ctype_like(t, v->type) ? EXACT : BY_A_FUNCTION;
   if (v->kind == FL_V_POINTER || v->type->kind == FL_C_ARRAY || v->type->kind == FL_C_POINTER)
     return t->kind == FL_C_SCALAR && t->scalar == FL_KT_BOOL && !f->by_reference ? TO_BOOL : -1;
-  /* is it a reference that needs a variable of exactly that type? */
+  /* a T &, which does not bind to the result of a conversion */
   const int own = f->by_reference == 1 && !f->is_const;
   if (t->kind == FL_C_STRUCT && fl_member_derives(v->type, t))
     return fl_ctype_like(t, v->type) ? EXACT : CONVERTED;
@@ -84,8 +86,8 @@ static int rank(fl_front *p, const fl_kformal *f, const fl_cvalue *v) {
   return r >= 0 && is_unfit(f, v) ? LAST : r;
 }
 
-/* ranks[0]: rank of the object; then the ranks of the arguments. 0: the function cannot be called
-** with these arguments. */
+/* Sets ranks[0] to the rank of the object (EXACT if there is none) and ranks[1 + i] to that of
+** argument i. 0: the function cannot be called with these arguments. */
 static int ranks_of(fl_front *p, const fl_kdevice *d, const fl_kcall *c, int *ranks) {
   if (c->n > d->n_params || c->n > MAX_ARGS) return 0;
   if (c->self ? d->is_static == 2 : d->owner && !d->is_static && !d->is_maker) return 0;
@@ -101,7 +103,7 @@ static int ranks_of(fl_front *p, const fl_kdevice *d, const fl_kcall *c, int *ra
   return 1;
 }
 
-/* 1: a is better, -1: b is better, 0: neither. */
+/* Compares the n ranks of two candidates. 1: a is better, -1: b is better, 0: neither. */
 static int better(const int *a, const int *b, int n) {
   int wins = 0, losses = 0;
   for (int i = 0; i < n; i++) wins += a[i] < b[i], losses += a[i] > b[i];
@@ -109,8 +111,8 @@ static int better(const int *a, const int *b, int n) {
 }
 
 fl_kdevice *fl_overload(fl_front *p, fl_kdevice *first, const fl_kcall *c, int *fit) {
-  fl_kdevice *best = NULL, *general = NULL;            /* general: the template that 'best' is an
-                                                       ** instance of */
+  fl_kdevice *best = NULL, *general = NULL;            /* general: 'best', or the template that it
+                                                       ** is an instance of */
   int top[MAX_ARGS + 1], now[MAX_ARGS + 1], tied = 0, plain = 0;
   if (fit) *fit = FL_FITS_NOT;
   for (fl_kdevice *d = first; d && !p->failed; d = d->next) {
@@ -122,11 +124,11 @@ fl_kdevice *fl_overload(fl_front *p, fl_kdevice *first, const fl_kcall *c, int *
     if (!one || !ranks_of(p, one, c, now)) continue;
     int wins = best ? better(now, top, c->n + 1) : 1;
     if (!wins) wins = fl_reference_prefers(one, best, c);
-    /* a pack comes after */
+    /* one without a pack is preferred */
     if (!wins && best && !one->pack != !best->pack) wins = one->pack ? -1 : 1;
-    if (!wins) wins = whole - plain;                        /* templates come after functions */
+    if (!wins) wins = whole - plain;                        /* a function to a template */
     if (!wins && best && (one->body < 0) != (best->body < 0) && fl_device_same(one, best))
-      wins = one->body < 0 ? -1 : 1;                /* a template is declared, and defined later */
+      wins = one->body < 0 ? -1 : 1;                /* a definition to a declaration */
     if (!wins && !whole && !one->pack) wins = fl_template_prefers(p, d, general, c->n);
     if (!wins) tied = 1;
     if (wins <= 0) continue;

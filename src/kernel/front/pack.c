@@ -1,7 +1,7 @@
 /*
-** Packs: "template <class... T> f(T... v)". A pack is a symbol whose elements are named one at a
-** time: the tokens before "..." are read again for each element; p->pack tells which. Element k of
-** a pack v of parameters is a variable that is named "v k".
+** Packs: "template <class... T> f(T... v)". The tokens before the "..." of an expansion are read
+** once for each element; meanwhile a pack's name stands for its element number p->pack - 1.
+** Element k of a pack v of function parameters is a variable that is named "v k".
 */
 #include "kernel/front/number.h"
 #include "kernel/front/template.h"
@@ -26,7 +26,7 @@ fl_symbol *fl_pack_element(fl_front *p, fl_symbol *s) {
 }
 
 /* The number of elements of the packs that tokens 'from' to end - 1 name; -1: they name no pack.
-** All packs in one expansion must have the same number of elements. */
+** Packs of different numbers of elements are refused. */
 static int64_t count(fl_front *p, int64_t from, int64_t end) {
   int64_t n = -1;
   for (int64_t i = from; i < end && !p->failed; i++) {
@@ -40,8 +40,8 @@ static int64_t count(fl_front *p, int64_t from, int64_t end) {
   return n;
 }
 
-/* The end of the clause (argument or initialiser) at the tokens, in (…), {…} or (angle) <…>: its
-** ',' or closing bracket. */
+/* The index of the token that ends the clause (argument or initialiser) at the tokens, in (…), {…}
+** or (angle) <…>: its ',' or closing bracket; p->at: there is none. */
 static int64_t clause_end(fl_front *p, int angle) {
   int depth = 0;
   for (int64_t i = p->at; i < p->toks.n; i++) {
@@ -92,11 +92,12 @@ static int level_one(fl_front *p, int64_t from, int64_t *dots) {
   return -1;
 }
 
-/* The operands of a fold expression, "(v + ...)", that are read so far; their statements begin at
-** m. */
+/* A fold expression, "(v + ...)": its n operands so far, whose statements begin at m. If it is
+** lazy, they are combined as they are read, in v[0]. */
 typedef struct fold {
   fl_cvalue v[2 * MOST];
-  int n, op, kind, lazy;         /* op: the token's, kind: FL_KO_*; lazy: && or || of several */
+  int n, op, kind, lazy;         /* op: the operator's token; kind: its FL_KO_*; lazy: && or || of
+                                 ** several operands */
   fl_kmark m;
   int32_t line;
 } fold;
@@ -105,7 +106,8 @@ static fl_cvalue combine(fl_front *p, const fold *f, fl_cvalue x, fl_cvalue y) {
   return f->op == ',' ? y : fl_binary(p, f->kind, x, y, f->line);
 }
 
-/* Adds an operand of a fold over && or ||, which is evaluated only if the result depends on it. */
+/* Adds an operand of a lazy fold: after the first it is evaluated only if the result depends on
+** it. */
 static void add_lazily(fl_front *p, fold *f) {
   fl_kblock side = { NULL, NULL };
   fl_kblock *out = fl_front_into(p, p->b && f->n ? &side : p->b);

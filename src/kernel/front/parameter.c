@@ -17,7 +17,8 @@ static void next_parameter(fl_front *p) {
   }
 }
 
-/* Refuses f's body, and describes a parameter that could not be read by its words in the text. */
+/* Refuses f's body since a parameter, which begins at token 'from', could not be read; fills *out
+** from its words. */
 static void unknown_parameter(fl_front *p, fl_kfunc *f, fl_kparam *out, int64_t from) {
   fl_refuse_body(p, f);
   p->at = from;
@@ -64,7 +65,7 @@ void fl_front_describe(fl_front *p, fl_kparam *out, const fl_ctype *t) {
     out->type = FL_KT_U8;
     out->width = (int32_t)out->pointee_size;
   }
-  if (of->kind == FL_C_ARRAY) out->is_struct = 1;              /* a member of a struct */
+  if (of->kind == FL_C_ARRAY) out->is_struct = 1;       /* a member of a struct that is spread */
   else if (of->kind != FL_C_STRUCT) return;
   const int leaves = fl_ctype_leaves(of);
   fl_kfield *fields = fl_karena_new(p->a, (size_t)leaves * sizeof *fields);
@@ -89,7 +90,7 @@ static const fl_ctype *parameter(fl_front *p, fl_kfunc *f, fl_kparam *out) {
   const int list = t && t->kind == FL_C_POINTER && t->of->kind == FL_C_POINTER;
   if (list && (t->of->of->kind == FL_C_POINTER || t->of->of->kind == FL_C_VOID || !name))
     fl_refuse(p, out->line, "pointers to pointers are outside the language");
-  if (fl_front_is(p, '=')) next_parameter(p);          /* all arguments are given */
+  if (fl_front_is(p, '=')) next_parameter(p);      /* a launch gives all arguments */
   if (!p->failed && !fl_front_is(p, ',') && !fl_front_is(p, ')'))
     fl_refuse(p, out->line, "a parameter that is not understood");
   if (p->a->failed) return NULL;
@@ -103,8 +104,8 @@ static const fl_ctype *parameter(fl_front *p, fl_kfunc *f, fl_kparam *out) {
   return t;
 }
 
-/* What p->forms (what is known of a call's arguments, source.h) says of parameter 'name': 0 for a
-** null pointer, else the length of a list; -1: nothing. */
+/* The number that p->forms (what is known of a call's arguments, source.h) has for 'name': 0 for a
+** null pointer, the length of a list, or the parameter that a length is equal to; -1: none. */
 static int form_of(const fl_front *p, const char *name) {
   const size_t n = strlen(name);
   for (const char *s = p->forms; s && *s; s += strcspn(s, ",") + 1)
@@ -112,16 +113,16 @@ static int form_of(const fl_front *p, const char *name) {
   return -1;
 }
 
-/* Counts q, which is the last parameter. Its offset is the next multiple of its alignment from *at
-** on. */
+/* Counts q as one more parameter of f. Its offset is the first multiple of its alignment from *at
+** on; *at becomes the end of q. */
 static void count(fl_kfunc *f, fl_kparam *q, int64_t *at) {
   f->n_params++;
   q->offset = (*at + q->align - 1) / q->align * q->align;
   *at = q->offset + q->size;
 }
 
-/* Replaces the last parameter of f so far, a list of n arrays (a T **), by n pointers. The first of
-** them takes its place. n <= 0: the length is unknown, so the body is refused. */
+/* Replaces the last parameter of f so far, a list of n arrays (a T **), by n pointers. n <= 0: the
+** length is unknown, so the parameter stays and the body is refused. */
 static void list_parameters(fl_front *p, fl_kfunc *f, const fl_ctype **types, int n, int64_t *at) {
   fl_kparam *q = &f->params[f->n_params - 1];
   const fl_ctype *t = types[f->n_params - 1];
@@ -154,7 +155,7 @@ void fl_front_place(fl_front *p, fl_kfunc *f, const fl_ctype **types, int64_t mo
   if (q->list_of) list_parameters(p, f, types, form, at);
 }
 
-/* Behind '('; takes ')'. */
+/* After '('; takes ')'. */
 void fl_front_parameters(fl_front *p, fl_kfunc *f, fl_kptypes *types) {
   int64_t at = 0;
   f->params = fl_karena_new(p->a, FL_K_MAX_PARAMETERS * sizeof *f->params);

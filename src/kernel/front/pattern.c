@@ -1,14 +1,15 @@
 /*
 ** Partial specialisations: "template <class T> struct V<T *>", "V<const T>", "V<T, 0>", "V<T, T>",
-** "V<Vec<T, N>>". A parameter is deduced where it occurs alone, beside const, '*' and '&', or as an
-** argument of another template; then the pattern is read with the deduced parameters and must give
-** the arguments. Of two that fit, that one is taken which is the other with more of const, '*' and
-** '&', or with a name or number for a parameter (narrows); where neither is, both are refused.
+** "V<Vec<T, N>>". What stands in <…> is the pattern. A parameter is deduced where it occurs alone,
+** beside const, '*' and '&', or as an argument of another template; then the pattern is read with
+** the deduced parameters and must give the arguments. Of several that fit, the one that is more
+** specialised than all others (is_above) is taken; if there is none, the use is refused.
 */
 #include "kernel/front/template.h"
 #include <string.h>
 
-/* Reads the arguments that pattern s has with 'env' as its parameters. 0: it can not be read. */
+/* Reads the pattern of s with 'env' as its parameters, and writes the arguments of t that it gives
+** to 'out', those by default too. 0: it can not be read. */
 static int instance_of(fl_front *p, const fl_ktemplate *t, const fl_kpattern *s,
                        const fl_symbol *env, fl_symbol *out) {
   const fl_kbookmark back = fl_front_open(p, s->pattern, NULL);
@@ -23,7 +24,8 @@ static int instance_of(fl_front *p, const fl_ktemplate *t, const fl_kpattern *s,
   return !fl_pattern_drops(p) && !p->failed && bound;
 }
 
-/* Is 'args' what pattern s stands for, with 'env' as its parameters? */
+/* Does s fit the arguments 'args' of t? Sets 'env', which is zeroed, to the parameters of s that it
+** deduces. Refuses the text if they can not be told. */
 static int fits(fl_front *p, const fl_ktemplate *t, const fl_kpattern *s, const fl_symbol *args,
                 fl_symbol *env, int32_t line) {
   fl_symbol again[FL_K_MAX_TPARAMS];
@@ -50,9 +52,9 @@ static int is_same_token(const fl_ktok *a, const fl_ktok *b) {
   return a->kind == b->kind && a->n == b->n && !memcmp(a->text, b->text, (size_t)a->n);
 }
 
-/* Is pattern a that of b with more of const, volatile, '*' and '&', or with a name or number where
-** b has a parameter? Then a is the more special one. Not if b names a parameter twice: that would
-** stand for two parts of a. */
+/* Is the pattern of a equal to that of b, but perhaps for more of const, volatile, '*' and '&', and
+** for a name or number where b has a parameter? 0 if b names a parameter twice, which would stand
+** for two parts of a. */
 static int narrows(const fl_front *p, const fl_kpattern *a, const fl_kpattern *b) {
   uint64_t seen = 0;
   int64_t j = b->pattern;
@@ -71,8 +73,8 @@ static int narrows(const fl_front *p, const fl_kpattern *a, const fl_kpattern *b
   return j == b->at;
 }
 
-/* Does pattern b stand for what a is, with new types and numbers for the parameters of a? If
-** that can not be read, 0. */
+/* Does b fit the arguments that the pattern of a gives with new types and numbers as the parameters
+** of a? 0 also if that can not be read. */
 static int covers(fl_front *p, const fl_ktemplate *t, const fl_kpattern *b, const fl_kpattern *a) {
   fl_symbol own[FL_K_MAX_TPARAMS], args[FL_K_MAX_TPARAMS], found[FL_K_MAX_TPARAMS + 1];
   memset(own, 0, sizeof own);
@@ -90,7 +92,8 @@ static int covers(fl_front *p, const fl_ktemplate *t, const fl_kpattern *b, cons
   return is;
 }
 
-/* Is a more special than b? */
+/* Is a more specialised than b? By the tokens of the patterns, if they tell; else it is if b fits
+** what a stands for, and a does not fit what b stands for. */
 static int is_above(fl_front *p, const fl_ktemplate *t, const fl_kpattern *a,
                     const fl_kpattern *b) {
   const int less = narrows(p, b, a), more = narrows(p, a, b);
@@ -155,8 +158,6 @@ void fl_pattern_add(fl_front *p, fl_ktemplate *t, fl_ktparam *params, int n) {
   if (fl_front_need(p, ';')) t->patterns = s;
 }
 
-/* Skips "typename std::enable_if<…>::type" as the type of a constant; returns its first token; 0:
-** it is something else. */
 int64_t fl_pattern_condition(fl_front *p) {
   const int64_t at = p->at;
   int k = fl_ktok_is(fl_front_tok(p), "typename");

@@ -1,17 +1,19 @@
 /*
-** Which of two functions that fit a call equally well C++ prefers: of two templates the more
-** specialised one (its formals are instances of the other's, but not conversely; else it has "T &"
-** for "T &&", or refers or points to const); of two that differ only in references the one "T &&"
-** for a value, and the one to non-const if the argument may be changed, else the one to const.
+** Which of two functions that fit a call equally well C++ prefers. Of two templates the more
+** specialised one: its formals are instances of the other's, but not conversely; or, if that does
+** not tell, it has "T &" for "T &&", or refers or points to const where the other does not. Of two
+** functions: the one with "T &&" for "T &" or "const T &"; of "T &" and "const T &" the second if
+** the argument is a value or const, else the first.
 */
 #include "kernel/front/template.h"
 #include <string.h>
 
 enum { MOST = 32 };
-/* One formal. ref: 1 for &, 2 for &&; is_const: how many of const and
-** volatile what it refers or points to is */
+/* The type of one formal: its n tokens without those that is_idle names. ref: 1 for &, 2 for &&;
+** is_const: how many of const and volatile there are before its first '*'; points: it has a '*' */
 typedef struct pattern { const fl_ktok *t[MOST]; int n, ref, is_const, points; } pattern;
-typedef struct given { const fl_ktok *name; pattern is; } given;   /* a parameter, what it is */
+typedef struct given { const fl_ktok *name; pattern is; } given;   /* a template parameter, and the
+                                                                   ** tokens that it stands for */
 
 static int is_idle(const fl_ktok *t) {
   static const char *const words[] = { "const", "typename", "volatile", "__restrict__",
@@ -62,7 +64,7 @@ static int is_parameter(const fl_kdevice *d, const fl_ktok *t) {
 }
 
 /* Is 'what' an instance of 'of', which is a formal of d? list: the *n parameters of d's template
-** that earlier formals have determined. */
+** that earlier formals have determined; those that this one determines are added. */
 static int matches(const fl_kdevice *d, const pattern *of, const pattern *what, given *list,
                    int *n) {
   int k = 0;
@@ -102,7 +104,8 @@ static int is_instance(fl_front *p, const fl_kdevice *a, const fl_kdevice *b, in
   return 1;
 }
 
-/* 1 if, formal by formal, a has "T &" where b has "T &&", or "const T *" where b has "T *". */
+/* Has a, in one formal at least, "T &" where b has "T &&", or more of const where b has the same
+** kind of reference or pointer? 0 if b has so in another formal. */
 static int is_narrower(fl_front *p, const fl_kdevice *a, const fl_kdevice *b, int count) {
   int64_t at = a->open + 1, other = b->open + 1;
   int more = 0, less = 0;
@@ -130,7 +133,7 @@ int fl_reference_prefers(const fl_kdevice *a, const fl_kdevice *b, const fl_kcal
     const int fixed = value || v->rvalue || v->moved || v->is_const;
     const fl_kformal *x = &a->params[i], *y = &b->params[i];
     if (x->by_reference && y->by_reference && x->by_reference != y->by_reference) {
-      wins += x->by_reference == 2;                   /* ranked last for a variable (overload.c) */
+      wins += x->by_reference == 2;       /* (of a variable it has another rank than T &) */
       losses += y->by_reference == 2;
     }
     if (x->by_reference != 1 || y->by_reference != 1 || x->is_const == y->is_const) continue;

@@ -1,7 +1,6 @@
 /*
-** Directives and macros over the raw tokens. Object-like and function-like macros are
-** expanded as in C (a macro is not expanded inside its own expansion). Growth is bounded, so a
-** macro bomb is an error and not an outage.
+** Directives and macros over the raw tokens. Macros are expanded as in C (not inside their own
+** expansion). Growth is bounded, so a macro bomb is an error and not an outage.
 */
 #include "kernel/front/front.h"
 #include "kernel/front/includes.h"
@@ -21,7 +20,7 @@ typedef struct macro {
   const fl_ktok *body;
   int64_t n_body;
   int variadic;              /* its last parameter takes the rest */
-  int busy, gone;
+  int busy, gone;            /* it is being expanded; it was undefined, or defined again */
   struct macro *next;
 } macro;
 
@@ -30,8 +29,9 @@ typedef struct pre {
   fl_ktoks raw, *out;
   int64_t at;
   macro *macros;
-  struct { uint8_t taken, outer, last; int32_t line; } ifs[MAX_IFS];    /* last: #else was read */
-  int n_ifs, live, depth, stop, expansions;
+  struct { uint8_t taken, outer, last; int32_t line; } ifs[MAX_IFS];    /* taken: a branch of it was
+                             ** live; outer: 'live' around it; last: #else was read */
+  int n_ifs, live, depth, stop, expansions;   /* live: no #if skips the text here */
   const char *why;           /* why the text ended early; NULL: it did not, or memory is out */
   int32_t line;
   fl_kfiles *files;
@@ -89,8 +89,8 @@ typedef struct span { const fl_ktok *at, *end; } span;
 
 static void expand(pre *p, span s, int32_t line);
 
-/* Splits "( a, b )" after the macro's name at s->at; 0: failed, with a BAD token. From argument
-** 'rest' on commas do not separate arguments (-1: they always do). */
+/* Splits "(a, b)" at s->at into *n arguments and moves past it; 0: failed, with a BAD token. Within
+** argument 'rest' commas do not separate (-1: they always do). */
 static int split(pre *p, span *s, span arg[MAX_PARAMS], int *n, int rest, int32_t line) {
   int depth = 1;
   *n = 0;
@@ -117,7 +117,7 @@ static int param_of(const macro *m, const fl_ktok *t) {
   return -1;
 }
 
-/* "#x": the argument as a string. */
+/* Writes "#x": the tokens of s as one string. */
 static void put_string(pre *p, span s, int32_t line) {
   size_t n = 1;
   for (const fl_ktok *t = s.at; t < s.end; t++) n += (size_t)t->n + 3;
@@ -159,7 +159,7 @@ static void put_plain(pre *p, span s, int pasted) {
   }
 }
 
-/* Writes the body with the expanded arguments substituted. */
+/* Writes m's body to 'body' with the arguments substituted, expanded except beside # and ##. */
 static int substitute(pre *p, const macro *m, const span *arg, fl_ktoks *body,
                       int32_t line) {
   fl_ktoks *out = p->out;
@@ -184,7 +184,7 @@ static int substitute(pre *p, const macro *m, const span *arg, fl_ktoks *body,
   return !p->stop;
 }
 
-/* Expands a call of macro m, whose name was at s->at - 1. */
+/* Expands macro m, whose name was at s->at - 1, with its arguments at s->at if it takes any. */
 static void expand_macro(pre *p, macro *m, span *s, int32_t line) {
   span arg[MAX_PARAMS];
   int n = 0;
@@ -323,7 +323,7 @@ static int64_t apply(int op, int64_t x, int64_t y) {
 }
 
 /* The value of the expression at c->at, up to the first operator whose precedence is not higher
-** than 'level'. */
+** than 'level' (0: all operators, and ?:). */
 static int64_t condition(cond *c, int level) {
   if (++c->depth > MAX_DEPTH) return c->wrong = 1, 0;
   int64_t v = primary(c);
@@ -433,7 +433,8 @@ static void error(pre *p, int32_t line, span rest) {
 
 static void run(pre *p, const fl_ktok *t);
 
-/* The file of an #include with the words 'rest', "name" or <name>; NULL: there is none. */
+/* The file of an #include with the words 'rest', "name" or <name>; NULL: there is none, which is
+** noted in p->files if it is the first such "name". */
 static const fl_kfile *included(const pre *p, int32_t line, span rest) {
   if (!p->files || rest.at >= rest.end) return NULL;
   const fl_ktok *t = rest.at, *last = t;
@@ -453,8 +454,8 @@ static const fl_kfile *included(const pre *p, int32_t line, span rest) {
   return NULL;
 }
 
-/* Reads file f at the directive of that line. Its tokens stay until the end, since macros are made
-** of them. */
+/* Reads file f (NULL: nothing) at the directive of that line. Its tokens stay until the end, since
+** macros refer to them. */
 static void include(pre *p, int32_t line, const fl_kfile *f) {
   for (const text *o = p->texts; f && o; o = o->next)
     if (o->once && o->file == f->file) return;
@@ -533,7 +534,7 @@ static const fl_ktok *line_end(const fl_ktok *t) {
   return t;
 }
 
-/* Expands the text between directives as a whole, so that calls of macros may span lines. */
+/* Reads tokens to END. Text between directives is expanded whole: macro calls may span lines. */
 static void run(pre *p, const fl_ktok *t) {
   while (t->kind != FL_TOK_END && !p->stop) {
     if (t->first && fl_is_punct(t, '#')) {
@@ -558,7 +559,7 @@ static void join_strings(fl_karena *a, fl_ktoks *out) {
     const fl_ktok *t = &out->at[i];
     fl_ktok *last = n ? &out->at[n - 1] : NULL;
     if (last && last->kind == FL_TOK_STRING && t->kind == FL_TOK_STRING) {
-      char *text = fl_karena_new(a, (size_t)(last->n + t->n) + 1);       /* with zeros in it */
+      char *text = fl_karena_new(a, (size_t)(last->n + t->n) + 1);       /* zeroed: it ends in 0 */
       if (text && last->n) memcpy(text, last->text, (size_t)last->n);
       if (text && t->n) memcpy(text + last->n, t->text, (size_t)t->n);
       last->text = text;

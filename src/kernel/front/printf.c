@@ -40,7 +40,7 @@ int fl_decl_text(fl_front *p, const fl_ctype *t, const char *name) {
   return 1;
 }
 
-/* Is the argument at the tokens "c ? "a" : "b""? Counts the parentheses around it in *round. */
+/* Is the argument at the tokens "c ? "a" : …"? *round: the number of parentheses around it. */
 static int is_choice(fl_front *p, int *round) {
   int k = 0, depth = 0, asked = 0;
   for (*round = 0; fl_front_is_at(p, k, '('); k++) (*round)++;
@@ -74,8 +74,8 @@ static void argument(fl_front *p, printed *out) {
   out->n++;
 }
 
-/* The conversion of "%…" at s and its length; 0: '%' itself. *stars: how many additional numbers it
-** takes. */
+/* The letter of the conversion "%…" at s, or 0 for "%%" or an end without a letter; *length: its
+** length. *stars: how many '*' it has, each of which takes an argument. */
 static int directive(const char *s, int *length, int *stars) {
   int k = 1;
   for (*stars = 0; s[k] && strchr("-+ #0123456789.hlzjtL*", s[k]); k++) *stars += s[k] == '*';
@@ -88,7 +88,8 @@ static void put_text(fl_text *to, const char *s) {
   for (; *s; s++) fl_text_printf(to, *s == '%' ? "%%%%" : "%c", *s);
 }
 
-/* Writes the format with the strings that the bits of 'way' choose. */
+/* Writes the format with its known strings in it. Bit k of 'way' says which string choice k gives:
+** 1 'yes', 0 'no'. */
 static void fill(fl_front *p, const printed *f, int way, fl_text *to, int32_t line) {
   int arg = 0, choice = 0, length, stars;
   assert(f->format);
@@ -135,7 +136,8 @@ static void emit(fl_front *p, const printed *f, int way, int32_t line) {
   p->f->uses_printf = 1;
 }
 
-/* Writes the printf, from choice k on. */
+/* Emits the printf. 'way' (fill) has the bits of the first k choices, which are those of the first
+** 'arg' arguments. */
 static void choose(fl_front *p, const printed *f, int arg, int k, int way, int32_t line) {
   while (arg < f->n && !f->s[arg].when) arg++;
   if (p->failed || arg == f->n) { emit(p, f, way, line); return; }

@@ -17,7 +17,7 @@ typedef struct statement {
   fl_karena *a;
   const fl_ktok *toks;
   operand operands[MOST_OPERANDS];
-  int n, known;
+  int n, known;                  /* operands; known: all that was read so far is understood */
   fl_text text;                  /* the statement as C; operand k is named fl_op_k */
 } statement;
 
@@ -27,8 +27,9 @@ extern const char fl_kptx_text[];            /* kernel/front/ptx.cu, embedded */
 
 static int is_letter(char c) { return isalnum((unsigned char)c) || c == '_'; }
 
-/* Does ptx.cu define an instruction of that name? MEMORY(T, TYPE) and similar macros paste the
-** names that they define. */
+/* Does ptx.cu define the function fl_ptx_NAME? It does if NAME is an argument of a macro like PTX1,
+** or the name is written out or, for "ld_u32", pasted by a macro like MEMORY(T, TYPE) that is used
+** with the type u32. */
 static int is_defined(const char *name) {
   const char *type = strrchr(name, '_');
   const size_t n = strlen(name);
@@ -79,9 +80,10 @@ static int is_idle(const char *s, size_t n) {
   return is_among(s, n, idle, sizeof idle / sizeof *idle);
 }
 
-/* Does this part of instruction s's name belong to the name of its function? Parts that is_idle
-** names do not, but in cp.async, where .ca and .cg copy other sizes. The fixed parts of ldmatrix do
-** not, in any order; .shared does, so one of other memory is unknown. */
+/* Does this part, of k characters, of the instruction's name s belong to the name of its function?
+** Those that is_idle names do not, except .ca and .cg of cp.async, which copy other sizes. Of
+** ldmatrix only the fixed parts do not; its .shared does, so that one of other memory is
+** unknown. */
 static int in_name(const char *s, size_t n, const char *part, size_t k) {
   if (n > 9 && !memcmp(s, "cp.async.", 9) && k == 2) return 1;
   if (n < 9 || memcmp(s, "ldmatrix.", 9)) return !is_idle(part, k);
@@ -100,7 +102,7 @@ static void put_name(statement *x, const char *s, size_t n) {
     const size_t k = (size_t)(s + i - part);
     if (in_name(s, n, part, k)) fl_text_printf(&name, "_%.*s", (int)k, part);
     dot = s + i;
-    if (n > 4 && !memcmp(s, "mov.", 4)) break;             /* of any type */
+    if (n > 4 && !memcmp(s, "mov.", 4)) break;             /* one function for all types */
   }
   const char *text = fl_text_str(&name);
   x->known &= text && (is_defined(text + 7) || !strcmp(text, "fl_ptx_cp_async_ca") ||
@@ -109,7 +111,7 @@ static void put_name(statement *x, const char *s, size_t n) {
   fl_text_free(&name);
 }
 
-/* Writes the offset of "+ 16"; s is after the sign. */
+/* Writes the offset of "+ 16"; s is after the sign. Returns what follows it. */
 static const char *put_offset(statement *x, const char *s, const char *end) {
   s = skip_space(s, end);
   const size_t n = word(s, end);
@@ -118,8 +120,8 @@ static const char *put_offset(statement *x, const char *s, const char *end) {
   return skip_space(s + n, end);
 }
 
-/* Writes the operand at s: an operand of the asm statement ("%0"), a register, a number, or an
-** address with an offset. */
+/* Writes the operand at s: an operand of the asm statement ("%0"), a register, a special register
+** ("%%laneid"), a number, or an address, perhaps with an offset. Returns what follows it. */
 static const char *put_operand(statement *x, const char *s, const char *end) {
   s = skip_space(s, end);
   const int address = s < end && *s == '[';
@@ -204,8 +206,8 @@ static void put_instruction(statement *x, const char *s, const char *end) {
 
 /* ---- statements ---- */
 
-/* Reads "asm volatile ( "…" : "=r"(x) … );" at token i: its text and operands. Returns the token
-** after its ';'; 0: it is not such a statement. */
+/* Reads "asm volatile ( "…" : "=r"(x) … );" at token i: its text and operands. Returns the index of
+** the token after its ';'; 0: it is not such a statement, or has too many operands. */
 static int64_t read_statement(statement *x, int64_t i, int64_t end, const fl_ktok **text) {
   const fl_ktok *t = x->toks;
   if (!fl_ktok_is(&t[i], "asm") && !fl_ktok_is(&t[i], "__asm__") && !fl_ktok_is(&t[i], "__asm"))
@@ -221,7 +223,7 @@ static int64_t read_statement(statement *x, int64_t i, int64_t end, const fl_kto
     if (two || fl_is_punct(&t[i], ':') || fl_is_punct(&t[i], ',')) { i++; continue; }
     if (t[i].kind != FL_TOK_STRING) return 0;
     i++;
-    if (colons > 2) continue;                              /* what it spoils */
+    if (colons > 2) continue;                              /* what it clobbers */
     if (!fl_is_punct(&t[i], '(') || x->n == MOST_OPERANDS) return 0;
     int depth = 0;
     x->operands[x->n].from = i + 1;
@@ -244,7 +246,7 @@ static int push(fl_ktoks *out, fl_mem *m, const fl_ktok *from, int64_t n, int32_
   return 1;
 }
 
-/* Writes the tokens of the statement's text with its operands substituted. */
+/* Appends to 'out' the tokens of x->text, with the operands in place of fl_op_k. 0: no memory. */
 static int put_statement(statement *x, fl_ktoks *out, int32_t line) {
   static const fl_ktok open = { .kind = FL_TOK_PUNCT, .punct = '(', .n = 1, .text = "(" },
                        close = { .kind = FL_TOK_PUNCT, .punct = ')', .n = 1, .text = ")" };

@@ -1,9 +1,10 @@
-/* return, in a kernel and in functions that are inlined, whose result is an object, a reference or
-** a pointer. */
+/* return, in a kernel and in functions that are inlined. Those return nothing, an object, a
+** reference or a pointer. */
 #include "kernel/front/forms.h"
 
-/* Returns a reference or a pointer. It must refer to the same variable in all returns; its index is
-** in a temporary that is declared before the body. */
+/* Returns a reference, a pointer or an address in shared memory (shared.c). It must be to the same
+** variable in all returns; its index, if it has one, is in a temporary that is declared before the
+** body. */
 static void return_place(fl_front *p, fl_cvalue v, int32_t line) {
   const fl_kdevice *d = p->inside;
   fl_cvalue *r = &p->returned;

@@ -32,7 +32,7 @@ int fl_scope_is_space(fl_front *p, const fl_ktok *t) {
   return 0;
 }
 
-/* Refuses "t::", where t has no names; it is a type, or unknown. */
+/* Refuses "t::", where t has no members that could be named. type: the type that t is, or NULL. */
 static void refuse_prefix(fl_front *p, const fl_ktok *t, const fl_ctype *type) {
   const char *why = fl_front_reserved(t);
   if (why) fl_refuse(p, t->line, "%s outside the language", why);
@@ -79,9 +79,9 @@ int fl_scope_prefix(fl_front *p, const fl_symbol **inner, int64_t *n) {
   return found;
 }
 
-/* In a text with namespaces, makes each name of a constant, table, type or template unusable that a
-** symbol from number 'from' on and an earlier one define: it may be of two namespaces, and these
-** are not told apart. */
+/* In a text with namespaces: if a symbol from number 'from' on and an earlier one define the same
+** name as a constant, table, type or template, both become unusable, since they may be of two
+** namespaces, and these are not told apart. Two names of one type stay. */
 void fl_scope_tell_apart(fl_front *p, int64_t from) {
   for (int64_t i = from; i < p->syms.n && p->spaces; i++) {
     fl_symbol *s = &p->syms.at[i];

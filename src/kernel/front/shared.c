@@ -1,7 +1,7 @@
 /*
 ** Addresses in shared memory as numbers, which asm statements take: "unsigned at =
-** __cvta_generic_to_shared(&tile[i]);". Such a number is a pointer that counts bytes. It may be a
-** variable, an argument and a result where the text has an integer, and bytes may be added to it.
+** __cvta_generic_to_shared(&tile[i]);". Such a number is read as a pointer that counts bytes. It
+** may be the value of an integer variable, argument or result, and bytes may be added to it.
 **
 ** Asynchronous copies from global to shared memory (cp.async, __pipeline_memcpy_async) are made at
 ** once, element by element, so that they have gradients. What waits for them does nothing.
@@ -46,7 +46,7 @@ static void copy(fl_front *p, fl_cvalue to, fl_cvalue from, int64_t size, fl_kex
   const int64_t each = fl_ctype_size(t);
   align(p, &to, size, t, line);
   align(p, &from, size, t, line);
-  if (n) {                                    /* n % each * 32 > size if n ends inside an element */
+  if (n) {                  /* n <= size and n % each == 0 in one test: a rest * 32 exceeds size */
     n = fl_val_stable(p, fl_val_convert(p, n, FL_KT_U64));
     fl_kexpr *e = fl_arith(p, FL_KO_REM, n, fl_kexpr_int(p->a, FL_KT_U64, each), line);
     e = fl_arith(p, FL_KO_MUL, e, fl_kexpr_int(p->a, FL_KT_U64, 32), line);

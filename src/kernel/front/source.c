@@ -1,7 +1,7 @@
 /*
 ** A source as a whole, in two passes: declarations of file scope with the signatures of its
 ** kernels, then the bodies. An error in a declaration makes that name unusable, an error in a body
-** refuses that kernel; the rest is read as usual.
+** refuses that kernel; the rest is read as usual (unless the text is too large: source.h).
 */
 #include "kernel/front/forms.h"
 #include "kernel/front/library.h"
@@ -11,7 +11,7 @@
 
 typedef struct pending {         /* a kernel whose body is to be read */
   fl_kfunc *f;
-  int64_t body;                  /* token '{' */
+  int64_t body;                  /* token '{'; 0: the kernel is refused already */
   fl_kptypes types;              /* types of the parameters */
   struct pending *next;
 } pending;
@@ -72,8 +72,8 @@ static void add_kernel(reader *r, const char *name, const fl_specifiers *s,
   append(r, k);
 }
 
-/* Declares a function that is not a kernel, after '('. If it is outside the language, that is
-** reported when it is called. */
+/* Declares a function that is not a kernel, after '('. Its body is read when it is called; what is
+** outside the language there is reported then. */
 static void add_device(fl_front *p, const char *name, int64_t head, const fl_ctype *result,
                        const fl_specifiers *s, int ref, int32_t line) {
   fl_kdevice *d = fl_karena_new(p->a, sizeof *d);
@@ -113,8 +113,9 @@ static void add_refused(reader *r, const fl_ktok *name, const char *text, const 
   append(r, k);
 }
 
-/* Adds the name of a declaration that could not be read, from 'from' to here, as FL_SYM_WRONG. The
-** types among the members of a class can still be named ('inner'); a later "V::V(…)" keeps them. */
+/* Adds the name of a declaration that could not be read, from 'from' to here, as FL_SYM_WRONG. If
+** it is a class, types among its members can still be named ('inner'), also after a definition
+** "V::V(…)" that could not be read either. */
 static void note_class(fl_front *p, int64_t from, const char *name, const char *why) {
   fl_symbol *types;
   const fl_symbol *known = fl_front_find(p, name, (int32_t)strlen(name));
@@ -164,8 +165,8 @@ static void operator_declaration(fl_front *p, int64_t head, int32_t line) {
   if (d && !p->failed) fl_device_list(p, d, 0);
 }
 
-/* At the name of a const variable before '(': are its values there ("const int n(3);"), and not
-** parameters of a function? */
+/* At a name before '(': is it of a const variable with its value in the brackets ("const int
+** n(3);"), and not of a function? */
 static int is_set_there(fl_front *p, const fl_specifiers *s) {
   const fl_ktok *t = fl_front_ahead(p, 2);
   const fl_symbol *known = t->kind == FL_TOK_NAME ? fl_front_find(p, t->text, t->n) : NULL;
@@ -464,8 +465,9 @@ fl_ksource *fl_ksource_parse(fl_mem *m, fl_error *e, const char *text, size_t n)
   return fl_ksource_parse_until(m, e, text, n, NULL, 0, NULL, NULL, NULL);
 }
 
-/* Ends the text where it includes a file that a device's compiler, which gets the text, would not
-** find. If a file was read, it gets what was read instead, without its directives. */
+/* If the caller named folders and none of them has a file that the text includes: adds a BAD token
+** that refuses the text, since a device's compiler would not find the file either. Not if another
+** file was read: then the compiler gets what was read, without directives. */
 static void refuse_missing(fl_karena *a, const fl_kfiles *files, fl_ktoks *toks) {
   if (!files || !files->named || files->read || !files->missing) return;
   const char *why = fl_karena_printf(a, "#include \"%s\": no folder of 'include' has that file"

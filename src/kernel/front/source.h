@@ -14,8 +14,8 @@ typedef struct fl_ksource {
   const char *text;          /* as given */
   fl_kfunc **kernels;        /* in the order of the text */
   int32_t n_kernels;
-  int host;                  /* it has host code, which NVRTC would not read */
-  int included;              /* it is read with files that it includes */
+  int host;                  /* it has host code, which NVRTC may not compile */
+  int included;              /* it was read together with files that it includes */
   int32_t error_line;    /* line of 'error', the reason why the text has no kernel; 0: none */
   const char *error;         /* why the text has no kernel; NULL: it has one */
   int32_t too_large_line;    /* line of something that no compiler accepts: it is too large (arrays,
@@ -33,13 +33,14 @@ fl_ksource *fl_ksource_parse(fl_mem *m, fl_error *e, const char *text, size_t n)
 ** answered while it is read, so that no access to them is left: where a thread would follow one, a
 ** statement stops it. "xs=3," says that xs, a T **, is a list of three arrays: three parameters are
 ** read in its place. "y.size(1)=2," says that this length of an accessor's tensor is that of
-** parameter 2, which comes before it. */
+** parameter 2 (counted from 0), which comes before it. */
 fl_ksource *fl_ksource_parse_until(fl_mem *m, fl_error *e, const char *text, size_t n,
                                    const char *const *option, int n_options, fl_kfiles *files,
                                    const char *forms, const atomic_int *stop);
 void fl_ksource_free(fl_ksource *s);                           /* s may be NULL */
 fl_kfunc *fl_ksource_kernel(const fl_ksource *s, const char *name);   /* NULL: no such kernel */
-/* "kernel 'k', line N: reason" for a kernel without body, in s's arena; "" if it has one. */
+/* "kernel 'k', line N: reason" for a kernel without body, in s's arena; "" if it has one, or memory
+** is out. */
 const char *fl_ksource_refusal(fl_ksource *s, const fl_kfunc *f);
 
 /* "x, y -> sqrtf(x*x + y*y)": the names and the expression of flame.map. */
@@ -52,11 +53,12 @@ typedef struct fl_kmap {
   const char *error;         /* why the text was refused; NULL: it was not */
 } fl_kmap;
 
-/* Number of names before "->", or -1 (the text has no "->" or no names). */
+/* Number of names before "->"; -1: the text does not begin with names, commas between them and a
+** "->", or memory is out. */
 int fl_kmap_arity(const char *text, size_t n);
-/* types[i]: fl_ktype of the i-th argument. Literals follow C's rules; but if 'result' is not VOID,
-** floating literals without suffix have that type and the value is converted to it. NULL: memory is
-** out (*e). */
+/* types[i]: fl_ktype of the i-th argument. Literals follow C's rules, but if 'result' is a float
+** type other than F64, floating literals without suffix are F32. The value is converted to
+** 'result', unless that is VOID. NULL: memory is out (*e). */
 fl_kmap *fl_kmap_parse(fl_mem *m, fl_error *e, const char *text, size_t n,
                        const uint8_t *types, int n_types, int result);
 void fl_kmap_free(fl_kmap *x);

@@ -7,22 +7,23 @@
 **   k(p.x, p.at[0], p.at[1], …, p.box)
 **
 ** So a pointer in a struct is an array of the launch like any other, with a role, a gradient and
-** checks, and no struct is packed. The body gets a local object p: a member that holds no pointer
-** is the parameter's variable itself, a pointer is a held one (held.c) that begins at its array. A
-** row of an array of pointers is a list (a T **, parameter.c), whose length a call tells; for the
-** member itself the object has a variable that no statement names.
+** checks. The body gets a local object p: a member that holds no pointer is the parameter's
+** variable itself, a pointer is a held one (held.c) that begins at its array. A row of an array of
+** pointers is a list (a T **, parameter.c), whose length a call tells; for the member itself the
+** object has a variable that no statement names.
 **
 ** An accessor of torch.cu is spread as well: its array has the name of the accessor ("x"), its
 ** lengths are "x.size(0)", …. The script gives a tensor for it, which has these lengths. A text
 ** with accessors has many lengths that are equal in practice, and what an index is proven to do
 ** depends on it: "if (c < gates.size(2)) h[n][c] = …" writes separate elements if h.size(1) is no
-** less. So a call is of the kernel in which the lengths that are equal in this call are one
+** less. So a call uses the kernel in which lengths that are equal in this call are one
 ** (fl_kparam.same), and the text is read once for each such set of equations
 ** (lua/kernel_parts.c).
 **
-** A pointer of a spread struct that the body never writes is const, whatever its type says: structs
-** rarely say it, accessors never. A device runs what is printed of the tree, since the text has
-** other parameters; without a tree the kernel is refused (rule/program.c).
+** A pointer of a spread struct through which the body never writes is const, whatever its type
+** says: structs rarely say it, accessors never. A device runs the text that is printed from the
+** tree, since the source has other parameters; without a tree the kernel is refused
+** (rule/program.c).
 */
 #include "kernel/front/forms.h"
 #include "kernel/front/template.h"
@@ -56,7 +57,8 @@ typedef struct spread {
   int64_t *at;
 } spread;
 
-/* Adds the part 'name' of type t. list: t is a row of pointers. */
+/* Adds the part 'name' of type t as a parameter, or if 'list', where t is an array of pointers, as
+** a list of arrays. */
 static void add(spread *x, const fl_ctype *t, const char *name, int list) {
   fl_front *p = x->p;
   if (!name || !fl_front_room(p, x->f->n_params, FL_K_MAX_PARAMETERS, "parameters of a kernel"))
@@ -74,7 +76,7 @@ static void add(spread *x, const fl_ctype *t, const char *name, int list) {
   fl_front_place(p, x->f, x->types->at, list ? t->count : 0, x->at);
 }
 
-/* Adds the rows of t, an array of pointers. */
+/* Adds the rows of t, an array of pointers with any number of dimensions, each as a list. */
 static void add_rows(spread *x, const fl_ctype *t, const char *name) {
   if (t->of->kind != FL_C_ARRAY) add(x, t, name, 1);
   else
@@ -111,7 +113,7 @@ static void add_parts(spread *x, const fl_ctype *t, const char *name) {
 void fl_spread_parameters(fl_front *p, fl_kfunc *f, fl_kptypes *types, const fl_ctype *t,
                           int64_t *at) {
   const fl_kparam *q = &f->params[f->n_params];
-  /* a copy, so that two structs without a name are told apart */
+  /* a copy: its address tells the struct from others of the same name ("unnamed") */
   const char *name = fl_karena_str(p->a, q->name, strlen(q->name));
   spread x = { p, f, types, { .line = q->line, .part_of = name }, at };
   types->whole[f->n_params] = t;
@@ -138,7 +140,8 @@ static fl_cvalue array_of(const object *o, int i, const fl_ctype *t) {
   return v;
 }
 
-/* The rows of t, an array of pointers, are lists, number *row and on. */
+/* Makes each row of t, an array of pointers that is the member with variable var, a list. *row: the
+** number of the next row. */
 static void hold_rows(object *o, const fl_ctype *t, int32_t var, int64_t *row) {
   if (t->of->kind == FL_C_ARRAY) {
     for (int64_t i = 0; i < t->count; i++) hold_rows(o, t->of, var, row);
@@ -164,7 +167,7 @@ static void hold(object *o, const fl_ctype *t) {
   o->held[o->next++] = var;
 }
 
-/* Makes the variables of the struct t, one after the other. */
+/* Makes the variables of the struct t, whose numbers follow each other. */
 static void make(object *o, const fl_ctype *t) {
   for (int i = 0; i < t->s->n_fields && !o->p->failed; i++) {
     const fl_ctype *m = t->s->fields[i].type;

@@ -1,8 +1,9 @@
 /*
 ** Statements. Conditions with effects move into the loop: while (i++ < n) becomes for (;;) {
-** effects; if (!c) break; … }. A switch becomes an if-chain if every group (case labels and the
-** statements after them) but the last ends with a jump, and none leaves the switch before its end;
-** otherwise a block in which group g runs if the switch enters at g or at an earlier group.
+** effects; if (!c) break; … }. A switch of at most 64 groups (case labels and the statements after
+** them) becomes an if-chain if every group but the last ends with a jump, and none has a break
+** before its end; otherwise a block in which group g runs if the switch enters at g or at an
+** earlier group.
 */
 #include "kernel/front/forms.h"
 #include <string.h>
@@ -208,7 +209,7 @@ static void parse_do(fl_front *p, int32_t line) {
   if (c && (c->kind != FL_KX_CONST || !c->value.i)) s->x[0] = c;
 }
 
-/* Is it "for (T v : a)", after '('? */
+/* After '(' of a for: is it "for (T v : a)"? */
 static int is_range(fl_front *p) {
   for (int k = 0; fl_decl_starts(p, 0); k++) {
     const fl_ktok *t = fl_front_ahead(p, k);
@@ -345,11 +346,10 @@ static int ends(const fl_kstmt *s) {
          (s->kind == FL_KS_RETURN || s->kind == FL_KS_CONTINUE || s->kind == FL_KS_LEAVE);
 }
 
-/* Can the switch be an if-chain? It can if no group falls through into the next, and each jumps out
-** only at its end. */
-enum { MOST_CHAINED = 64 };   /* more groups than this become ifs in sequence instead of nested
-                              ** ifs */
+enum { MOST_CHAINED = 64 };            /* most groups that become an if-chain (nested IFs) */
 
+/* Can the switch be an if-chain? It can if no group falls through into the next, and each has a
+** break (a LEAVE of the switch) only at its end. */
 static int is_chain(const group *g, int label) {
   for (int count = 0; g; g = g->next) {
     if (++count > MOST_CHAINED) return 0;
@@ -375,8 +375,8 @@ static void emit_chain(fl_front *p, group *groups, int label, int32_t line) {
   p->b = out;
 }
 
-/* Emits the switch as: entry = the group to begin with; then { if (entry <= 0) {…} if (entry <= 1)
-** {…} … }. */
+/* Emits the switch as: entry = the group to begin with (n: none of the n groups); then { if (entry
+** <= 0) {…} if (entry <= 1) {…} … }. */
 static void emit_fallthrough(fl_front *p, group *groups, int label, int32_t line) {
   int n = 0, k = 0;
   fl_kexpr *none = NULL;
@@ -402,7 +402,7 @@ static void emit_fallthrough(fl_front *p, group *groups, int label, int32_t line
   fl_front_into(p, out);
 }
 
-/* Takes case and default labels before a group; 0: there are none here. */
+/* Takes the case and default labels before group g of a switch over v. 0: there are none here. */
 static int parse_labels(fl_front *p, group *g, fl_kexpr *v) {
   int n = 0;
   for (;; n++) {
@@ -423,8 +423,8 @@ static int parse_labels(fl_front *p, group *g, fl_kexpr *v) {
   }
 }
 
-/* Reads the groups. They may become nested ifs (emit_chain), so each is read one level deeper than
-** the previous one. */
+/* Reads the groups. The first 64 may become nested ifs (emit_chain), so each of them is read one
+** level deeper than the previous one. */
 static group *parse_groups(fl_front *p, fl_kexpr *v) {
   group *first = NULL, *last = NULL;
   int n = 0;

@@ -9,8 +9,8 @@
 
 /* ---- < … > ----------------------------------------------------------------------------------- */
 
-/* Is there a '<' at + k that is a bracket? It is taken for one after any name, as if that were a
-** template's; otherwise it compares numbers. */
+/* Is there a '<' at + k that is a bracket? After a name it is taken for one, whatever the name is
+** of; after anything else it compares numbers. */
 static int opens(fl_front *p, int k) {
   return fl_front_is_at(p, k, '<') && p->at + k > 0 &&
          p->toks.at[p->at + k - 1].kind == FL_TOK_NAME;
@@ -87,7 +87,7 @@ static void template_param(fl_front *p, fl_ktparam *list, int n) {
     t->typed = p->at++;
     t->type = fl_ctype_void();
   } else if (fl_front_word(p, "template")) {
-    p->at += fl_template_angle(p, 0) + 1;          /* "template <…> class Op": used as given */
+    p->at += fl_template_angle(p, 0) + 1;          /* of "template <…> class Op" */
     t->type = fl_ctype_void();
     t->is_template = 1;
   } else {
@@ -125,7 +125,8 @@ int fl_template_params(fl_front *p, fl_ktparam **out) {
   return *out && !p->failed ? n : 0;
 }
 
-/* Takes the name of a function or of a template, as "ns::V", as an argument; 0: it is none. */
+/* Takes the name of a function or of a template, perhaps as "ns::V", as an argument. 0: it is
+** neither. */
 static int named_arg(fl_front *p, fl_symbol *out) {
   const int64_t at = p->at;
   const fl_symbol *inner = NULL;
@@ -190,7 +191,8 @@ static void template_arg(fl_front *p, fl_symbol *out) {
   out->v = fl_val_expr(e);
 }
 
-/* Adds one argument, or those of a pack, to 'out'; returns how many there are then. */
+/* Adds one argument, or those of a pack expansion, to the n in 'out'; returns how many there are
+** then. */
 static int template_args(fl_front *p, fl_symbol *out, int n) {
   const int64_t elements = fl_pack_count(p, 1);
   fl_kpacked each = fl_pack_open(p, elements);
@@ -225,7 +227,8 @@ static int holds(fl_front *p, const fl_ktparam *t, const fl_symbol *env, int n) 
   return !drops;
 }
 
-/* The type of parameter i, a constant, which may be an earlier parameter. */
+/* The type of parameter i, a constant: an earlier parameter's argument if 'typed' names one (NULL:
+** that is no type). */
 static const fl_ctype *type_of(fl_front *p, const fl_ktparam *t, int i, const fl_symbol *env) {
   for (int k = 0; k < i && t[i].typed; k++)
     if (fl_ktok_is(&p->toks.at[t[i].typed], t[k].name))
@@ -270,8 +273,8 @@ int fl_template_bind(fl_front *p, const fl_ktparam *t, int n, fl_symbol *env) {
 
 /* ---- functions ------------------------------------------------------------------------------- */
 
-/* Takes the defaults of the formals from the declaration in the struct; if they can not be read
-** (one->why), each gets some token as default, so that a call finds 'one' and tells why. */
+/* Takes the defaults of the formals from the earlier declaration (one->declared); if they can not
+** be read (one->why), each gets some token as default, so that a call finds 'one' and tells why. */
 static void take_defaults(fl_front *p, fl_kdevice *one) {
   fl_kdevice there = { .name = one->name };
   p->at = one->declared + 1;
@@ -283,7 +286,7 @@ static void take_defaults(fl_front *p, fl_kdevice *one) {
 }
 
 /* Reads the types of the formals with the parameters bound; auto takes the argument's type. 0: the
-** function does not fit the call. */
+** function does not fit the call, or the text is refused. */
 static int read_types(fl_front *p, fl_kdevice *one, const fl_kcall *c) {
   const fl_kbookmark back = fl_front_open(p, one->head, one->scope);
   if (one->owner) fl_front_push(p, one->owner->s->members->inner, one->owner->s->members->n_inner);
@@ -403,7 +406,8 @@ static int outer_names(const fl_ktemplate *t, fl_symbol *args, int n) {
   return more;
 }
 
-/* Reads the tokens of the template or of a specialisation with the arguments as names. */
+/* Reads the tokens of the template, or of the specialisation that fits, with the arguments as
+** names, and sets one->type. */
 static void read_instance(fl_front *p, fl_ktemplate *t, struct fl_kinstance *one, fl_symbol *args,
                           int32_t line) {
   const fl_kbookmark back = fl_front_open(p, one->at ? one->at : t->at, NULL);

@@ -25,7 +25,7 @@ static void special_struct(fl_front *p, fl_ktemplate *t) {
   fl_front_need(p, ';');
 }
 
-/* Gives the parameters 'to' the defaults that 'from' has. */
+/* Gives those of the parameters 'to' that have no default that of 'from'. */
 static void take_defaults(fl_ktparam *to, const fl_ktparam *from, int n) {
   for (int i = 0; i < n; i++)
     if (!to[i].init) to[i].init = from[i].init;
@@ -129,7 +129,7 @@ static int is_same(const fl_ktok *a, const fl_ktok *b) {
   return a->kind == b->kind && a->n == b->n && !memcmp(a->text, b->text, (size_t)a->n);
 }
 
-/* A formal: its tokens without its name and its default, and the ',' or ')' behind it. */
+/* A formal: tokens from … to - 1, without its name and default, and the ',' or ')' after it. */
 typedef struct clause { int64_t from, to, end; } clause;
 
 static clause read_clause(fl_front *p, int64_t from) {
@@ -150,7 +150,7 @@ static clause read_clause(fl_front *p, int64_t from) {
   return c;
 }
 
-/* Are x, of template a, and y, of b, the same, or a parameter of the same number? */
+/* Are token x, of template a, and y, of b, the same, or names of a parameter of the same number? */
 static int is_same_in(const fl_kdevice *a, const fl_kdevice *b, const fl_ktok *x,
                       const fl_ktok *y) {
   for (int i = 0; i < a->n_tparams; i++)
@@ -178,8 +178,8 @@ static const fl_ktok *next_of_head(fl_front *p, const fl_kdevice *d, int64_t *i)
   return *i < d->open ? &p->toks.at[(*i)++] : NULL;
 }
 
-/* Do a and b, of one name, declare one template? Not if it is not clear which parameter a name
-** means. */
+/* Do a and b, of one name, declare one template? 0 also if a name is of one parameter in a and of
+** another one in b (fl_template_confused), or a parameter has an enable_if. */
 static int same_template(fl_front *p, const fl_kdevice *a, const fl_kdevice *b) {
   const int n = a->n_tparams;
   int is = n && n == b->n_tparams && !a->n_special && !b->n_special &&
@@ -196,8 +196,8 @@ static int same_template(fl_front *p, const fl_kdevice *a, const fl_kdevice *b) 
   return is && same_formals(p, a, b);
 }
 
-/* Joins d with an earlier declaration of it: the definition gets the defaults of both. 1: d is
-** nothing else than a declaration of a template that is there. */
+/* Joins d with an earlier declaration of it: the one with a body (if none has, the earlier one)
+** gets the defaults of both. 1: that is the earlier one, so d is not needed. */
 static int join(fl_front *p, fl_kdevice *d) {
   fl_symbol *s = fl_front_find(p, d->name, (int32_t)strlen(d->name));
   if (!s || s->kind != FL_SYM_FUNCTION) return 0;
@@ -217,8 +217,9 @@ static int join(fl_front *p, fl_kdevice *d) {
   return 0;
 }
 
-/* At "using name = void;", a template with a pack as its last parameter: gives it some parameters
-** whose default is that void instead, and returns how many it has then. 0: it is something else. */
+/* At "using name = void;" (as std::void_t), a template of n parameters, the last one a pack:
+** replaces the pack by up to 8 parameters whose default is that void, and returns how many
+** parameters there are then. 0: it is something else. */
 static int to_void(fl_front *p, fl_ktparam *params, int n) {
   if (!fl_ktok_is(fl_front_tok(p), "using") || !fl_ktok_is(fl_front_ahead(p, 3), "void") ||
       !fl_front_is_at(p, 4, ';')) return 0;

@@ -44,7 +44,8 @@ int fl_deduce_index(const fl_kdeduction *d, const fl_ktok *t) {
   return -1;
 }
 
-/* Can parameter i be set to s? 1: it is not set yet; 0: it is, to the same (*is) or to another. */
+/* 1: parameter i is not set yet. 0: it is. *is becomes FL_MATCH_NO if it is set to something else
+** than s, which a parameter that the call gives may be; else FL_MATCH_YES. */
 static int is_free(const fl_kdeduction *d, int i, const fl_symbol *s, int *is) {
   const fl_symbol *now = &d->env[i];
   *is = FL_MATCH_YES;
@@ -87,8 +88,8 @@ static int is_lvalue(const fl_cvalue *v) {
   return place || v->named || v->either || (v->kind == FL_V_POINTER && v->sym);
 }
 
-/* The type of argument v for a formal that is a value (ref 0), a reference (1) or "T &&" (2). The
-** result's type is NULL if it has none. */
+/* The type of argument v for a formal that is a value (ref 0), a reference (1) or "T &&" (2), as a
+** symbol; its 'type' is NULL if v has none. */
 static fl_symbol type_of(fl_front *p, const fl_cvalue *v, int ref) {
   fl_symbol s = { .kind = FL_SYM_TYPE, .offset = -1 };
   const fl_ctype *t = fl_deduce_meet(p, v, 0, 0, ref);

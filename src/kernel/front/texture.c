@@ -1,9 +1,9 @@
 /*
 ** Textures of linear memory. A parameter of type cudaTextureObject_t is a read-only array, whose
-** elements have the type T of its fetches, tex1Dfetch<T>(tex, i): the first one that is read sets
+** elements have the type T of its fetches, tex1Dfetch<T>(tex, i): the first one in the text sets
 ** it. No texture object is made: a device runs what is printed of the tree, which reads global
 ** memory. An index outside of the array is an error as for pointers, since CUDA does not say what
-** such a fetch gives (it ignores the addressing mode of linear memory).
+** such a fetch gives (addressing modes do not apply to linear memory).
 **
 ** While the text is read, such a value is a pointer to a separate type, which only a fetch reads.
 */
@@ -23,8 +23,8 @@ static int is_texel(const fl_ctype *t) {
   return type == FL_KT_F32 || (type >= FL_KT_I8 && type <= FL_KT_U32);
 }
 
-/* The elements of v's parameter are of type t from now on; an earlier fetch of another type refuses
-** the text. */
+/* The elements of v's parameter are of type t from now on. Refuses the text if an earlier fetch set
+** another type, or v is no parameter. */
 static void set_element(fl_front *p, const fl_cvalue *v, const fl_ctype *t, int32_t line) {
   fl_kvar *of = &p->f->vars[v->var];
   fl_kparam *q = of->param >= 0 ? &p->f->params[of->param] : NULL;

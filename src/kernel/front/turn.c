@@ -1,10 +1,11 @@
 /*
 ** Turns: pointers into one of several arrays: "float *t = a; a = b; b = t;" and "c ? a : b". A
-** kernel is first read without turns; if that fails it is read again with p->turning. Then arrays
-** of structs of numbers are arrays of numbers, and a pointer to either that is assigned later
-** points into a separate variable that stands for all arrays it may get; a second variable, sel,
-** says which, by the arrays' variable numbers. After the body is read every access to it becomes a
-** choice between accesses to these arrays.
+** kernel is first read without turns; if that fails it is read again with p->turning (2: then local
+** objects that are structs of numbers of one type are arrays of these numbers). A pointer that is
+** assigned later then points into a separate variable that stands for all arrays it may point
+** into; a second variable, sel, holds the variable number of the array that it points into now.
+** When the body is read, every access to the first variable becomes a choice between accesses to
+** these arrays.
 **
 ** A copy of such a pointer, or a formal that is bound to it, has a separate 'sel', so that it keeps
 ** its value when the first pointer is assigned again.
@@ -14,7 +15,8 @@
 
 enum { MOST = 64 };
 struct fl_kturn {
-  int32_t var, sel, n, from[MOST];       /* from: variables of arrays and of other turns */
+  int32_t var, sel, n, from[MOST];       /* from: variables of arrays and of other turns (their
+                                         ** 'var'), into which it may point */
   struct fl_kturn *next;
 };
 
@@ -24,7 +26,7 @@ fl_kturn *fl_turn_of(const fl_front *p, int32_t var) {
   return t;
 }
 
-/* Is the type a number, or a struct of numbers of one type? */
+/* Is the type a number, or a struct of numbers of one type without padding? */
 static int is_packed(const fl_ctype *of) {
   int64_t n;
   return of->kind == FL_C_SCALAR ||
@@ -32,7 +34,7 @@ static int is_packed(const fl_ctype *of) {
 }
 
 int fl_turn_fits(const fl_front *p, const fl_ctype *of, const fl_cvalue *v) {
-  /* seen as it is */
+  /* numbers are read with the type that they are stored as */
   if (of->kind == FL_C_SCALAR)
     return !v || v->var < 0 || (p->f->vars[v->var].type == of->scalar && !v->unit);
   int64_t n;
@@ -46,23 +48,24 @@ int fl_turn_wanted(fl_front *p, const fl_cvalue *x, const fl_cvalue *y) {
   return same && p->turning && fl_turn_fits(p, x->type, x) && fl_turn_fits(p, y->type, y);
 }
 
-/* Is the name between 'before' and 'behind' assigned to, or changed by ++ or --? */
-static int changes(const fl_ktok *before, const fl_ktok *behind) {
-  const int p0 = fl_ktok_punct(before), p1 = fl_ktok_punct(behind);
+/* Is the name between 'before' and 'after' assigned to, by = or += …, or changed by ++ or --? */
+static int changes(const fl_ktok *before, const fl_ktok *after) {
+  const int p0 = fl_ktok_punct(before), p1 = fl_ktok_punct(after);
   return p1 == '=' || p1 == FL_PU_INC || p1 == FL_PU_DEC ||
          (p1 >= FL_PU_ADD_SET && p1 <= FL_PU_XOR_SET) || p0 == FL_PU_INC || p0 == FL_PU_DEC;
 }
 
-/* Is the name at token i an argument by itself? It may be taken by reference and assigned. */
+/* With p->turning: is the name at token i an argument by itself? It may be taken by reference and
+** assigned. Without it: 0. */
 static int is_passed(const fl_front *p, int64_t i) {
   if (!p->turning || i < 1 || i + 1 >= p->toks.n) return 0;
   const int a = fl_ktok_punct(&p->toks.at[i - 1]), b = fl_ktok_punct(&p->toks.at[i + 1]);
   return (a == '(' || a == ',') && (b == ')' || b == ',');
 }
 
-/* Is the name assigned (with 'any' also by ++ or +=), or with 'passed' an argument by
-** itself, between token 'at' and the end of its block? This looks at tokens only: a name that is
-** shadowed may make the answer true without need. */
+/* Is the name assigned by = (with 'any' also changed by ++ or +=), or with 'passed' an argument by
+** itself (is_passed), from token 'at' to the end of a block: of that whose '{' is at 'at' (depth 0)
+** or of that around it (1)? This looks at tokens only: another variable of that name counts too. */
 static int appears(const fl_front *p, int64_t at, int depth, const char *name, int any,
                    int passed) {
   for (int64_t i = at; i + 1 < p->toks.n; i++) {
@@ -95,7 +98,7 @@ static int add(fl_front *p, fl_kturn *t, int32_t var) {
 }
 
 /* Adds the array (or turn) into which 'from' points to those that t may point into. Returns the
-** value of t->sel that selects it. */
+** value that t->sel has while t points there. */
 static fl_kexpr *which(fl_front *p, fl_kturn *t, fl_cvalue from, int32_t line) {
   const fl_kturn *other = fl_turn_of(p, from.var);
   if (fl_held_alone(p, &from)) {
@@ -106,8 +109,9 @@ static fl_kexpr *which(fl_front *p, fl_kturn *t, fl_cvalue from, int32_t line) {
   return other ? fl_kexpr_var(p->f, other->sel) : number(p, from.var);
 }
 
-/* Makes a turn (a pointer into one of several arrays). Its variable has a value from the start and
-** gets no DECL, since a DECL could be inside one branch of an IF. */
+/* Makes a turn (a pointer into one of several arrays), whose 'var' has no DECL. declared: 'sel'
+** gets one here; else it lives in the whole function, since a choice that is made in one branch of
+** an IF may be used after it. */
 static fl_kturn *make(fl_front *p, const fl_ctype *of, const char *name, int declared,
                       int32_t line) {
   fl_kturn *t = fl_karena_new(p->a, sizeof *t);

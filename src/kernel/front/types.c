@@ -149,7 +149,7 @@ int fl_ctype_has_array(const fl_ctype *t) {
 
 enum { MAX_LEAVES = 256, MAX_BYTES = 1 << 24 };
 
-/* Sets element and n_scalars if the struct is packed scalars of one type. */
+/* Sets element, n_scalars and the fields' 'scalar' if the struct is packed scalars of one type. */
 static void find_element(fl_cstruct *s) {
   int64_t n, total = 0;
   int element = FL_KT_VOID;
@@ -209,7 +209,7 @@ const fl_cfield *fl_cstruct_field(const fl_cstruct *s, const char *name, int32_t
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-enum { LONG = FL_KT_COUNT, ULONG };                     /* beside fl_ktype */
+enum { LONG = FL_KT_COUNT, ULONG };          /* in these tables, beside fl_ktype: fl_ctype_long */
 static const struct { const char *name; uint8_t type; } words[] = {
   { "float", FL_KT_F32 }, { "double", FL_KT_F64 }, { "half", FL_KT_F16 }, { "__half", FL_KT_F16 },
   { "__nv_bfloat16", FL_KT_BF16 }, { "nv_bfloat16", FL_KT_BF16 }, { "bfloat16", FL_KT_BF16 },
@@ -219,7 +219,7 @@ static const struct { const char *name; uint8_t type; } words[] = {
   { "size_t", ULONG }, { "ptrdiff_t", LONG }, { "ssize_t", LONG },
   { "uchar", FL_KT_U8 }, { "ushort", FL_KT_U16 }, { "uint", FL_KT_U32 }, { "ulong", ULONG },
   { "intptr_t", LONG }, { "uintptr_t", ULONG },
-  { "cudaStream_t", FL_KT_U64 }, { "cudaEvent_t", FL_KT_U64 },      /* members that no one reads */
+  { "cudaStream_t", FL_KT_U64 }, { "cudaEvent_t", FL_KT_U64 },      /* handles of the host */
 };
 
 static const struct { const char *name; uint8_t type; } families[] = {

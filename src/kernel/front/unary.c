@@ -60,12 +60,12 @@ void fl_cast_address(fl_front *p, fl_cvalue *v, int32_t line) {
   *v = fl_val_pointer(p, *v, line);
   if (p->failed || v->null) return;
   v->sym = v->is_const = 0;
-  v->address = 1;                                 /* dynamic memory, too, keeps its elements */
+  v->address = 1;                               /* so that cast_memory does not call view_shared */
   *v = cast_memory(p, fl_ctype_scalar(FL_KT_U8), *v, line);
   v->address = 1;
 }
 
-/* The result points to const if const_of. */
+/* v as a pointer to 'to', or to const 'to' (const_of). */
 static fl_cvalue cast_pointer(fl_front *p, const fl_ctype *to, int const_of, fl_cvalue v,
                              int32_t line) {
   v = fl_val_pointer(p, v, line);
@@ -111,15 +111,15 @@ fl_cvalue fl_pointer_as(fl_front *p, const fl_ctype *t, fl_cvalue v, int32_t lin
 
 static fl_cvalue made(fl_front *p, const fl_ctype *t, const fl_cvalue *args, int n, int32_t line);
 
-/* Is it "(size_t)p % 16" or "& 15" after a cast, which tests the alignment of a pointer? Arrays
-** begin at a multiple of 256. */
+/* After "(size_t)p": does % or & follow? Then the alignment of p is tested, and its offset in bytes
+** can stand for the address, since arrays begin at a multiple of 256. */
 static int is_alignment(fl_front *p) {
   int k = 0;
   while (fl_front_is_at(p, k, ')')) k++;
   return fl_front_is_at(p, k, '%') || fl_front_is_at(p, k, '&');
 }
 
-/* A copy of the object v, or of its base t: a cast to an object's type gives a new object. */
+/* The object v, or its base t, as a cast to an object's type gives it: a copy if v is an lvalue. */
 static fl_cvalue copied(fl_front *p, const fl_ctype *t, fl_cvalue v, int32_t line) {
   const int lvalue = v.kind == FL_V_PLACE && !v.rvalue && p->b;
   const fl_cvalue to = lvalue ? fl_decl_object(p, t, "copy", line) : fl_member_as(p, v, t, line);
@@ -166,7 +166,7 @@ static fl_cvalue special(fl_front *p, const fl_ktok *t) {
   return v;
 }
 
-/* Makes variables of the kernel being read for s, a table (array of constants) of file scope. */
+/* Makes variables of the kernel being read for s, a constant array or struct of file scope. */
 static void bring_table(fl_front *p, fl_symbol *s) {
   const int n = fl_ctype_leaves(s->type);
   fl_kfield *fields = fl_karena_new(p->a, (size_t)n * sizeof *fields);
@@ -497,7 +497,7 @@ static fl_cvalue align_of(fl_front *p) {
 }
 
 /* 1: *v becomes the result of operator 'op', which the text defines for it, or the text is refused.
-** 0: there is none; an object is converted to a number. */
+** 0: there is none; an object with an operator to a number becomes that number (not for '*'). */
 static int is_defined(fl_front *p, fl_cvalue *v, int op, int32_t line) {
   const fl_ctype *const t = v->type;
   if (p->failed || fl_operator_found(p, (char[2]){ (char)op }, "", v, 1, v, line)) return 1;

@@ -1,5 +1,5 @@
-/* Declarations of the file that could not be read: where they end, and which names they would have
-** declared. */
+/* Declarations that could not be read: where they end, and which names they would have declared.
+** Types among the members of a struct, which may be such declarations. */
 #include "kernel/front/template.h"
 #include <string.h>
 
@@ -54,9 +54,9 @@ const fl_ktok *fl_front_unread_name(fl_front *p, int64_t from, int *is_kernel) {
   return name;
 }
 
-/* Takes back the refusal of a type that could not be read inside a declaration, and adds its name
-** as a symbol of kind FL_SYM_WRONG, with the reason, for messages about code that uses it. Moves
-** past the declaration. */
+/* Takes back the refusal of a type among members, and adds its name as a symbol of kind
+** FL_SYM_WRONG, with the reason, for messages about code that uses it. Moves past the
+** declaration. */
 static void leave_unread(fl_front *p, const fl_kattempt *from) {
   const char *why = p->why;
   const int32_t line = p->line;
@@ -69,7 +69,8 @@ static void leave_unread(fl_front *p, const fl_kattempt *from) {
   if (s) s->why = fl_karena_printf(p->a, "%s (line %d)", why, (int)line);
 }
 
-/* Takes "template <…> struct V …" or "template <…> using V = …" among members. */
+/* Takes "template <…> struct V …" or "template <…> using V = …" among members. k: the tokens before
+** 'struct' or 'using'; mark: the first symbol of the enclosing struct. */
 static void member_template(fl_front *p, int64_t mark, int k) {
   const int32_t line = fl_front_tok(p)->line;
   const fl_ktok *name = fl_front_ahead(p, k + 1);
@@ -113,7 +114,7 @@ int fl_member_type(fl_front *p, int64_t mark) {
 }
 
 /* Moves to the first token of the body of the class that is declared from 'from' to here, and
-** returns the body's end; 0: the declaration is none of a class, or a template. */
+** returns the body's end; 0: what is declared is no class, or a template of one. */
 static int64_t enter_class(fl_front *p, int64_t from) {
   const int64_t end = p->at;
   const int is = fl_ktok_is(&p->toks.at[from], "struct") || fl_ktok_is(&p->toks.at[from], "class");

@@ -125,8 +125,8 @@ fl_kstmt *fl_val_must(fl_front *p, fl_kexpr *is, const char *what, int32_t line)
   return s;
 }
 
-/* Records ('asked' of the parameter) that the text tests v for null. A null pointer to which a
-** number was added is not null on a device, so a thread that has added one is stopped. */
+/* Records ('asked' of the parameter) that the text tests v for null. On a device a null pointer
+** plus a number is not null, so a thread that has added one other than 0 is stopped. */
 void fl_val_asked(fl_front *p, const fl_cvalue *v, int32_t line) {
   if (!p->f || v->null || v->list || v->var < 0 || v->var >= p->f->n_vars) return;
   const fl_kvar *of = &p->f->vars[v->var];
@@ -470,8 +470,7 @@ static void assign_array(fl_front *p, fl_cvalue to, fl_cvalue from, int32_t line
   fl_front_into(p, out);
 }
 
-/* Assigns leaf by leaf, through temporaries where a part reads a leaf that an earlier part
-** overwrites. */
+/* Assigns leaf by leaf, through temporaries if any part reads a leaf of 'to'. */
 static void assign_parts(fl_front *p, fl_cvalue to, fl_kexpr **parts, int32_t line) {
   const int n = fl_ctype_leaves(to.type);
   reads r = reads_of(p, &to);

@@ -14,7 +14,7 @@
 #include <assert.h>
 #include <string.h>
 
-enum { MOST_COPIED = 16 };       /* elements of a value */
+enum { MOST_COPIED = 16 };       /* elements that fl_view_copy copies one by one */
 
 /* ---- what an object is made of --------------------------------------------------------------- */
 
@@ -25,7 +25,8 @@ struct fl_kstored {
                                  ** are accessed */
   struct fl_kstored *next;
 };
-typedef struct home { int64_t at; const char *name; const fl_ctype *type; } home;
+/* Where an object was declared, and as what: in fl_kvar.note of its variables. */
+typedef struct origin { int64_t at; const char *name; const fl_ctype *type; } origin;
 
 static fl_kstored *find(const fl_front *p, int64_t at, const char *name) {
   fl_kstored *s = p->stored;
@@ -39,9 +40,9 @@ int fl_view_stored(const fl_front *p, const char *name) {
 }
 
 void fl_view_settle(fl_front *p, const fl_ctype *t, const char *name, int32_t var, int32_t n) {
-  home *h = fl_karena_new(p->a, sizeof *h);
+  origin *h = fl_karena_new(p->a, sizeof *h);
   if (!h) return;
-  *h = (home){ p->at, name, t };
+  *h = (origin){ p->at, name, t };
   for (int32_t i = var; i < var + n; i++) p->f->vars[i].note = h;
 }
 
@@ -59,15 +60,15 @@ static int is_byte(int type) { return type == FL_KT_I8 || type == FL_KT_U8; }
 
 /* Should an object with elements of type 'now' be read with elements of type 'want'? It should if
 ** 'want' is smaller, or if it has the same size and is real while 'now' is an integer type. If
-** 'now' is still the declared type, it also should if 'want' is larger and either is real while
-** 'now' is not, or the object consists of bytes. */
+** 'now' is still the declared type, it also should if 'want' is larger, and 'now' is bytes or
+** 'want' is real and 'now' is not. */
 static int is_better(int want, int now, int declared) {
   const int a = fl_kt_size(want), b = fl_kt_size(now),
             real = fl_kt_is_float(want) && !fl_kt_is_float(now);
   return a < b || (a == b && real) || (declared && a > b && (real || is_byte(now)));
 }
 
-static void note(fl_front *p, const home *h, int type, int fixed) {
+static void note(fl_front *p, const origin *h, int type, int fixed) {
   fl_kstored *s = find(p, h->at, h->name);
   if (!s) {
     s = fl_karena_new(p->a, sizeof *s);
@@ -81,7 +82,7 @@ static void note(fl_front *p, const home *h, int type, int fixed) {
 }
 
 int fl_view_note(fl_front *p, int32_t var, int want, int leaf) {
-  const home *h = p->as_declared ? NULL : p->f->vars[var].note;
+  const origin *h = p->as_declared ? NULL : p->f->vars[var].note;
   int64_t n;
   if (!h || want <= FL_KT_BOOL || fl_ctype_size(h->type) % fl_kt_size(want)) return 0;
   const int declared = fl_ctype_element(h->type, &n);
@@ -99,7 +100,7 @@ int fl_view_note(fl_front *p, int32_t var, int want, int leaf) {
 }
 
 int fl_view_array(fl_front *p, int32_t var) {
-  const home *h = p->as_declared ? NULL : p->f->vars[var].note;
+  const origin *h = p->as_declared ? NULL : p->f->vars[var].note;
   int64_t n;
   const int element = h ? fl_ctype_element(h->type, &n) : FL_KT_VOID;
   if (element == FL_KT_VOID || find(p, h->at, h->name)) return 0;
@@ -107,11 +108,11 @@ int fl_view_array(fl_front *p, int32_t var) {
   return 1;
 }
 
-/* If the object of 'var' has other elements than declared, requests elements of 'type', which then
-** stay: elements are set in parts, or halves are set to bits that are not a number, which elements
-** of the half type would not keep. */
+/* Called when an element of the object of 'var' is set in part, or a half is set to bits that were
+** not a number before, which an element of the half type might not keep. If the object has other
+** elements than declared, requests elements of 'type' instead, which are then fixed. */
 static void note_bits(fl_front *p, int32_t var, int type) {
-  const home *h = p->as_declared ? NULL : p->f->vars[var].note;
+  const origin *h = p->as_declared ? NULL : p->f->vars[var].note;
   const fl_kstored *s = h ? find(p, h->at, h->name) : NULL;
   if (s && !s->fixed) note(p, h, type, 1);
 }
@@ -177,7 +178,7 @@ static int is_shift(const fl_kexpr *e) {
   return e->kind == FL_KX_BINARY && e->op == FL_KO_SHL && e->x[1]->kind == FL_KX_CONST;
 }
 
-/* How many of the lowest bits of e may be set. */
+/* A number n such that only the lowest n bits of e can be set. */
 static int bits_in(const fl_kexpr *e) {
   const int all = 8 * fl_kt_size(e->type);
   int n = all;
@@ -192,7 +193,8 @@ static int bits_in(const fl_kexpr *e) {
   return n < all ? n : all;
 }
 
-/* The number of 'type' whose bits e consists of; NULL: there is none. */
+/* The number of 'type' from whose bits e was made, or the lowest bits of e were; NULL: there is
+** none. */
 static fl_kexpr *whole(fl_kexpr *e, int type) {
   const int size = fl_kt_size(type);
   for (;;) {
@@ -470,7 +472,7 @@ void fl_view_write(fl_front *p, const fl_cvalue *to, fl_kexpr *e, int32_t line) 
     put(p, to->var, k ? fl_val_with(p, FL_KO_ADD, i, k) : i, part[k], line);
 }
 
-/* Does the type of v differ from that of the elements of its memory? */
+/* Is v LINEAR, and not made of numbers of the type of its variable's elements? */
 static int is_view(const fl_front *p, const fl_cvalue *v) {
   int64_t n;
   return v->linear && fl_ctype_element(v->type, &n) != p->f->vars[v->var].type;

@@ -34,8 +34,8 @@ static int atomic_type_ok(int op, int type) {
   }
 }
 
-/* The functions that sum in a fixed order in the text of derived kernels (gradients), as it is
-** written to saved programs (text.h). */
+/* The functions that the text of a derived kernel in a saved program calls for its sums, by
+** fl_kmode (fl_ktext_saved). */
 static const char *const sums[] = { [FL_KM_WARP] = "fl_warp_add",
                                     [FL_KM_ORDERED] = "fl_ordered_add",
                                     [FL_KM_BLOCK] = "fl_ordered_block_add" };
@@ -49,8 +49,8 @@ int fl_atomic_known(const fl_ktok *t) {
   return fl_ktok_among(&base, fl_katomic_text, FL_KA_COUNT);
 }
 
-/* An atomic on the element that 'at' points to; its result, or NULL if it is unused or refused.
-** sum: FL_KM_* for one of the functions in 'sums', or -1. */
+/* Emits an atomic on the element that 'at' points to. Returns its result, or NULL if that is unused
+** or the text refused. sum: fl_kmode of a function in 'sums', or -1. given: the operands. */
 static fl_kexpr *atomic_at(fl_front *p, const fl_ktok *t, int op, int sum, fl_cvalue at,
                            const fl_cvalue *given, int unused) {
   fl_kexpr *index = NULL, *x[2] = { NULL, NULL };
@@ -74,7 +74,7 @@ static fl_kexpr *atomic_at(fl_front *p, const fl_ktok *t, int op, int sum, fl_cv
   return result < 0 ? NULL : fl_kexpr_var(p->f, result);
 }
 
-/* atomicAdd of a vector: one for each of its numbers. 0: it is not a vector of reals. */
+/* atomicAdd of a vector: one for each of its numbers. 0: it is not of a vector of reals. */
 static int add_vector(fl_front *p, const fl_ktok *t, const fl_cvalue *args, int unused,
                       fl_cvalue *out) {
   const fl_ctype *of = args[0].kind == FL_V_POINTER ? args[0].type : NULL;
@@ -158,7 +158,7 @@ void fl_emit_here(fl_front *p, int32_t line) {
   p->f->uses_warp = 1;
 }
 
-/* Emits a statement that all lanes of a warp do together, and returns its result. */
+/* Emits a shuffle or vote with the n operands x, and returns its result. */
 static fl_cvalue of_warp(fl_front *p, fl_kskind kind, int op, int type, fl_kexpr *const *x, int n,
                          int32_t line) {
   const int result = p->failed ? -1 : fl_front_temp(p, type, line);
@@ -274,7 +274,7 @@ int fl_call_warp(fl_front *p, const fl_ktok *t, fl_cvalue *out) {
 /* ---- half ------------------------------------------------------------------------------------ */
 
 /* CONVERT: to type 'to'. ROUND: by builtin 'op', then converted to 'to'. OPERATE: operator 'op' of
-** two numbers. COMPUTE: builtin 'op' of n halves, which is computed in f32 and rounded. */
+** n numbers. COMPUTE: builtin 'op' of n halves, which is computed in f32 and rounded. */
 enum { CONVERT, ROUND, OPERATE, COMPUTE };
 static const struct { const char *name; uint8_t kind, n, op, to; } halves[] = {
 #define TO(name, type) { name, CONVERT, 1, 0, type },
