@@ -145,7 +145,7 @@ static void parse_if(fl_front *p, int32_t line) {
 
 /* ---- loops ----------------------------------------------------------------------------------- */
 
-/* Puts "if (!c) break;" after the effects of c, before the body. */
+/* Begins the loop's body with the effects of c and "if (!c) break;". */
 static void test_first(fl_front *p, fl_kstmt *loop, fl_kblock effects, fl_kexpr *c,
                        int32_t line) {
   fl_kblock *out = fl_front_into(p, &loop->body);

@@ -324,8 +324,8 @@ static fl_kdevice *special(fl_kdevice *first, const fl_kdevice *one, int n) {
   return NULL;
 }
 
-/* Adds what instance 'one' of template d sees: after the n arguments the names around d, and the
-** parameters' other names. */
+/* Sets the names that instance 'one' of template d sees: 'env', where the arguments are, with the
+** names around d and the parameters' other names (d->names) after them. */
 static void complete_env(fl_kdevice *one, const fl_kdevice *d, fl_symbol *env) {
   const int n = d->n_tparams;
   if (d->n_env) memcpy(env + n, d->env, (size_t)d->n_env * sizeof *env);

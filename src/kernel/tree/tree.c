@@ -29,7 +29,8 @@ void fl_karena_close(fl_karena *a) {
   a->at = a->end = NULL;
 }
 
-/* Only the first failure is recorded: later ones may follow from it. */
+/* May the arena take 'size' bytes more? If not, records why, unless it has failed already: this
+** failure may follow from that one. */
 static int may_take(fl_karena *a, size_t size) {
   const int large = a->most && (size > a->most || a->bytes > a->most - size);
   const int stopped = a->stop && atomic_load_explicit(a->stop, memory_order_relaxed);
