@@ -8,14 +8,16 @@
 */
 #include "kernel/ad/ad_state.h"
 #include "kernel/ad/partial.h"
+#include <math.h>
 
 typedef struct fl_kad_seen { const fl_kexpr *x; int32_t var; struct fl_kad_seen *next; } seen;
 
+/* A subexpression x of the source. */
 typedef struct part {
   const fl_kexpr *x;
-  fl_kexpr *value;           /* NULL: not asked for */
-  struct part *kid[FL_K_MAX_ARGS];
-  int active;
+  fl_kexpr *value;           /* its value in the derived kernel; NULL: not needed */
+  struct part *kid[FL_K_MAX_ARGS];   /* its operands; NULL: not needed */
+  int active;                /* does a derivative flow to it? */
 } part;
 
 static int is_leaf(const fl_kexpr *x) {
@@ -104,7 +106,7 @@ static void at_line(fl_kstmt *s, const fl_kexpr *x) {
   if (s && x->line) s->line = x->line;
 }
 
-/* Adds seed to the variable in which a round hands it to the next one. */
+/* Adds seed to the variable in which one round of the reverse code hands it to the next. */
 static void carry(fl_kad_state *d, fl_kblock *b, const fl_kad_carry *c, const fl_kexpr *x,
                   fl_kexpr *seed) {
   fl_kad_chose(d, x->line, x->var, "handed to the next round in a register");
@@ -112,7 +114,8 @@ static void carry(fl_kad_state *d, fl_kblock *b, const fl_kad_carry *c, const fl
                              fl_kexpr_cast(d->a, d->f->vars[c->reg].type, seed)));
 }
 
-/* No other thread adds to the element 'index' of variable 'to'; how: PLAIN or STORE. */
+/* Adds seed to the element 'index' of array 'to', to which no other thread adds. how: PLAIN or
+** STORE; a shadow that may hold something already is not stored to. */
 static void add_alone(fl_kad_state *d, fl_kblock *b, const fl_kexpr *x, int how, int to,
                       fl_kexpr *index, fl_kexpr *seed) {
   const int p = d->f->vars[to].param;
@@ -150,7 +153,7 @@ static void add_element(fl_kad_state *d, fl_kblock *b, const fl_kexpr *x, fl_kex
     return;
   }
   if (kind == FL_KV_SHARED || work) {          /* this launch reads the shadow (derivatives) again,
-                                               ** so it cannot wait for sums in a fixed order */
+                                               ** but ordered sums are known only after it */
     if (mode == FL_KM_ORDERED && !d->res->unordered_line)
       d->res->unordered_line = x->line ? x->line : 1;
     mode = FL_KM_FREE;
@@ -180,12 +183,16 @@ fl_kexpr *fl_kad_slope(fl_kad_state *d, const fl_kexpr *x, const fl_kexpr *call,
 
 static void pass(fl_kad_state *d, fl_kblock *b, const part *p, fl_kexpr *seed);
 
-/* seed op x, where op is MUL or DIV; with d->strong: 0 where seed is 0, also if x is Inf or NaN.
-** seed: an expression cheap enough to appear twice. */
+/* Is 0 op x certainly 0, for a real number x? */
+static int keeps_zero(int op, const fl_kexpr *x) {
+  return x->kind == FL_KX_CONST && isfinite(x->value.d) && (op == FL_KO_MUL || x->value.d != 0);
+}
+
+/* seed op x, where op is MUL or DIV; with d->strong: 0 where seed is 0, also if seed op x would be
+** NaN. seed: an expression cheap enough to appear twice. */
 static fl_kexpr *scaled(fl_kad_state *d, int op, fl_kexpr *seed, fl_kexpr *x) {
   fl_kexpr *r = kx_op(d, op, seed, x);
-  if (!d->strong || !r || x->kind == FL_KX_CONST) return r;
-  return kx_unless_zero(d, seed, r);
+  return !d->strong || !r || keeps_zero(op, x) ? r : kx_unless_zero(d, seed, r);
 }
 
 static void arm(fl_kad_state *d, fl_kblock *b, const fl_kexpr *x, fl_kexpr *seed) {
@@ -230,7 +237,7 @@ static void pass_call(fl_kad_state *d, fl_kblock *b, const part *p, fl_kexpr *se
       if (slope->kind == FL_KX_CONST && slope->value.d == 0) continue;
       if (slope->kind != FL_KX_CONST || slope->value.d != 1)
         g = scaled(d, FL_KO_MUL, seed, kx_real(d, slope));
-      if (g != seed && fl_kad_chooses(x)) g = kx_unless_zero(d, slope, g);   /* seed: infinite? */
+      if (g != seed && fl_kad_chooses(x)) g = kx_unless_zero(d, slope, g);   /* infinite * 0: 0 */
     }
     const uint8_t strong = d->strong;
     d->strong |= (uint8_t)fl_kad_chooses(x);
@@ -264,8 +271,8 @@ static void pass_binary(fl_kad_state *d, fl_kblock *b, const part *p, fl_kexpr *
   }
 }
 
-/* Passes the derivative 'seed' down to the operands. seed: any expression of type
-** fl_kad_type(x->type). */
+/* Passes the derivative 'seed' down to the operands of p->x, or to its shadow if it is a variable
+** or a load. seed: any expression of type fl_kad_type(p->x->type). */
 static void pass(fl_kad_state *d, fl_kblock *b, const part *p, fl_kexpr *seed) {
   const fl_kexpr *x = p->x;
   if (!seed || !p->active || fl_kad_dead(d)) return;
