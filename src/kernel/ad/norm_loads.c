@@ -1,8 +1,7 @@
 /*
-** Arrays whose elements several threads may write at once, each with the same value: the reverse
-** code of a thread must not restore an old element while others still read the new one. So each
-** thread keeps what it reads: t = s[e], and t replaces the load. The reverse code then does not
-** read the array.
+** Arrays in in_thread, whose elements several threads may write at once: the reverse code of a
+** thread must not restore an old element while others still read the new one. So each thread keeps
+** what it reads: t = s[e], and t replaces the load. The reverse code then does not read the array.
 */
 #include "kernel/ad/ad_state.h"
 
@@ -13,24 +12,20 @@ static int is_held(const void *in_thread, const fl_kexpr *x) {
 }
 
 /* The condition under which operand i of x is evaluated, if x itself is evaluated under 'when'
-** (NULL: always). The operands of x before i are rewritten already. */
-static fl_kexpr *asked(fl_kad_state *d, fl_kexpr *when, const fl_kexpr *x, int i) {
-  if (!i) return when;
-  if (x->kind == FL_KX_SELECT)
-    return kx_both(d, when, i == 1 ? x->x[0] : fl_kexpr_unary(d->a, FL_KO_NOT, x->x[0]));
-  if (x->kind == FL_KX_BINARY && x->op == FL_KO_LAND) return kx_both(d, when, x->x[0]);
-  if (x->kind == FL_KX_BINARY && x->op == FL_KO_LOR)
-    return kx_both(d, when, fl_kexpr_unary(d->a, FL_KO_NOT, x->x[0]));
-  return when;
+** (NULL: always). first: operand 0 of x, rewritten. */
+static fl_kexpr *asked(fl_kad_state *d, fl_kexpr *when, const fl_kexpr *x, int i, fl_kexpr *first) {
+  if (!fl_kis_lazy(x, i)) return when;
+  const int if_true = x->kind == FL_KX_SELECT ? i == 1 : x->op == FL_KO_LAND;
+  return kx_both(d, when, if_true ? first : fl_kexpr_unary(d->a, FL_KO_NOT, first));
 }
 
 /* x with its loads of arrays in d->in_thread replaced by variables, which are set before the
-** statement. */
+** statement (h->out). */
 static fl_kexpr *held(hold *h, fl_kexpr *x, fl_kexpr *when) {
   fl_kad_state *d = h->d;
   if (!fl_kexpr_any(x, is_held, d->in_thread)) return x;
-  fl_kexpr *k[FL_K_MAX_ARGS];
-  for (int i = 0; i < x->n; i++) k[i] = held(h, x->x[i], asked(d, when, x, i));
+  fl_kexpr *k[FL_K_MAX_ARGS] = {NULL};
+  for (int i = 0; i < x->n; i++) k[i] = held(h, x->x[i], asked(d, when, x, i, k[0]));
   fl_kexpr *e = fl_kexpr_over(d->a, x, k);
   if (!e) return x;
   if (e->kind != FL_KX_LOAD || !d->in_thread[e->var]) return e;
