@@ -11,8 +11,8 @@
 */
 #include "kernel/ad/ad_state.h"
 
-/* Does a derivative pass from x, a real number, to its operand i, if that is one too? Also if the
-** derivative of a builtin is not known: then the kernel is refused. */
+/* Does a derivative pass from x, a real number, to its operand i, if that is one too? 1 also where
+** the derivative of a builtin is not known: such a kernel is refused later. */
 static int passes(const fl_kexpr *x, int i) {
   if (x->kind != FL_KX_CALL) return 1;
   const fl_kbuiltin_info *b = &fl_kbuiltins[x->op];
@@ -32,7 +32,8 @@ int fl_kad_flows(const uint8_t *set, const fl_kexpr *x) {
 
 static int mark(uint8_t *set, int v) { return set[v] ? 0 : (set[v] = 1); }
 
-/* Marks in 'set' all variables that x depends on through real numbers. Returns 1 if one is new. */
+/* Marks in 'set' all variables and arrays that x depends on through real numbers. Returns 1 if one
+** is new. */
 static int mark_sources(uint8_t *set, const fl_kexpr *x) {
   int changed = 0;
   if (!x || !fl_kt_is_float(x->type)) return 0;
@@ -209,8 +210,8 @@ static void mark_all(fl_kad_state *d, fl_kset s, const fl_kblock *b, const fl_kb
   } while (memcmp(before, s, (size_t)d->words * sizeof *s));
 }
 
-/* Decides whether the replay of the values in s (keep_forward) and the reverse code (keep_reverse)
-** need barriers. Returns whether one of the two flags has changed. */
+/* Sets keep_forward if the replay of the values in s needs barriers, and keep_reverse if the
+** reverse code does. Returns whether one of the two flags has changed. */
 static int barriers(fl_kad_state *d, fl_kset s) {
   const int f = d->keep_forward, r = d->keep_reverse;
   for (int i = 0; i < d->n0; i++) {

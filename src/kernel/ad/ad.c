@@ -80,7 +80,8 @@ int fl_kad_param_new(fl_kad_state *d, int role, int source, const char *prefix, 
 
 /* ---- set up ----------------------------------------------------------------------------- */
 
-/* Makes a record for each parameter and each variable that exists now. */
+/* Makes the tables by variable, for the variables that exist now, and describes the parameters of
+** the source. */
 void fl_kad_variables(fl_kad_state *d) {
   const fl_kfunc *f = d->source;
   d->n0 = d->f->n_vars;
@@ -101,8 +102,10 @@ void fl_kad_variables(fl_kad_state *d) {
   }
 }
 
-/* Kernels with more statements are refused: each statement is compared with the others that may
-** access the same element, so the time grows with the square of the number of statements. */
+/* MOST_STATEMENTS: kernels with more are refused: each statement is compared with the others that
+** may access the same element, so the time grows with the square of their number. MUCH_KEPT: bytes
+** per thread in snapshots from which on short loops may be written out, up to MOST_WRITTEN
+** statements. */
 enum { MUCH_KEPT = 1024, MOST_WRITTEN = 1000, MOST_STATEMENTS = 10000 };
 
 /* 0: f is refused, or memory is out (see finish). */
@@ -137,9 +140,8 @@ static void run(fl_kad_state *d, const fl_kad_pass *pass, int n) {
   }
 }
 
-/* Finds the facts about the kernel's accesses to memory. A store is marked in site_meets as one
-** that may write the same elements as stores of other threads, unless its elements are proven to
-** belong to one thread each. */
+/* Finds the facts about the kernel's accesses to memory. Marks in site_meets the stores by which
+** several threads may write one element: all of which the contrary is not proven. */
 static void find_facts(fl_kad_state *d) {
   d->facts = fl_kfacts_new(d->a, d->source, d->r->geometry, d->r->launched, &d->res->limits);
   for (int i = 0; d->facts && i < d->n_sites0; i++)
@@ -214,7 +216,7 @@ void fl_kad_copy_between(fl_kad_state *d, fl_kblock *b, int v, int to, fl_kexpr 
   fl_kexpr *zero = kx_int(d, 0), *one = kx_int(d, 1), *count = fl_kad_shared_count(d, v);
   const int e = shared ? fl_kad_local(d, FL_KT_I64, "e") : fl_ktemp(d->f, FL_KT_I64);
   if (shared) barrier(d, b);
-  /* if threads may have returned ('leave'), each of the rest copies all elements; else a part */
+  /* the threads share the work; if some may have returned ('leave'), each other one does all */
   const int part = shared && !d->leave;
   fl_kblock *in = fl_kad_for(d, b, e, part ? thread_number(d) : zero, count,
                              part ? thread_count(d) : one);
@@ -259,8 +261,8 @@ static void make_shadows(fl_kad_state *d, fl_kblock *b) {
   if (shared) barrier(d, b);
 }
 
-/* Adds the derivatives of scalar parameters and of arrays in structs to the gradients, once per
-** thread at the end. */
+/* Adds the derivatives of parameters that are passed by value to their gradients, once per thread
+** at the end. */
 static void add_scalars(fl_kad_state *d, fl_kblock *b) {
   const int mode = !d->returns ? FL_KM_BLOCK : d->r->deterministic ? FL_KM_ORDERED : FL_KM_FREE;
   for (int v = 0; v < d->n0 && !fl_kad_dead(d); v++) {
@@ -290,8 +292,6 @@ int fl_kad_find_touched(fl_kad_state *d, fl_kad_touched *t) {
   return 1;
 }
 
-/* Sets the roles of the source's pointers, which are known only when the code is complete; FINAL
-** ones stay so. Refuses a pointer in a struct of which a writable copy would be needed. */
 void fl_kad_roles(fl_kad_state *d, int n_params, int tangent) {
   fl_kad_touched t;
   if (!fl_kad_find_touched(d, &t)) return;
@@ -317,7 +317,7 @@ static fl_kad *finish(fl_kad_state *d) {
     return d->res;
   }
   if (d->a->failed) {
-    d->a->most = 0;                                       /* room for the message */
+    d->a->most = 0;                                       /* no limit: room for the message */
     if ((d->a->failed == FL_KARENA_DEEP || d->a->failed == FL_KARENA_LARGE) && d->f)
       d->res->refusal = fl_karena_printf(d->a, "kernel '%s', line %d: it is too large to be "
                                          "differentiated"
@@ -387,10 +387,10 @@ static void tidy(fl_kad_state *d) {
 static fl_kad *adjoint(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r,
                        const uint8_t *in_thread, int32_t *again) {
   static const fl_kad_pass passes[] = {
-    { "length", refuse_long, 0 },              /* is it short enough for analyses? */
+    { "length", refuse_long, 0 },              /* is it short enough to be analysed? */
     { "facts", find_facts, 0 },     /* which thread owns which elements, in the kernel as written */
     { "canonical form", canonicalise, 1 },     /* no jumps; elements held in registers */
-    { "variables", fl_kad_variables, 0 },      /* definitions in that form */
+    { "variables", fl_kad_variables, 0 },      /* tables by variable; definitions (defs.h) */
     { "activity", fl_kad_activity, 0 },        /* what carries a derivative */
     { "last values", fl_kad_last, 0 },         /* which arrays are read as the launch leaves them */
     { "refusals", fl_kad_refuse_early, 0 },
@@ -429,8 +429,8 @@ static int64_t kept_bytes(const fl_kad *ad) {
 }
 
 /* The adjoint of f with its short loops written out, if that moves at most half of what 'first'
-** does; else 'first'. A loop that rewrites a private array keeps whole copies of it, where the
-** rounds written out keep single elements, which an index that is a number lets be registers. */
+** does; else 'first'. A loop that rewrites a private array keeps whole copies of it. Written out,
+** its indices are constants, so only single elements are kept, in registers. */
 static fl_kad *written_out(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r,
                            fl_kad *first) {
   const int64_t kept = kept_bytes(first);
@@ -442,6 +442,7 @@ static fl_kad *written_out(fl_karena *a, const fl_kfunc *f, const fl_kad_request
   return better ? second : first;
 }
 
+/* The adjoint of f, also where f must be rewritten for it (written_out, fl_kad_widen). */
 static fl_kad *derived(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r) {
   fl_kad *first = settled(a, f, r);
   if (first && !first->refusal) return written_out(a, f, r, first);

@@ -8,8 +8,8 @@
 typedef struct widen { fl_kfunc *f; const fl_kindices *k; int dry, changed; } widen;
 
 /* Do all threads of a block that reach the start of b also reach its end, or leave it together?
-** 'together': they reach the start at the same time. Unless w->dry, barriers of warps inside loops
-** become barriers of the block. */
+** 'together': all threads of the block reach the start together. Unless w->dry, barriers of warps
+** that they reach together inside loops become barriers of the block. */
 static int block(widen *w, fl_kblock b, int together, int in_loop);
 
 static int one(widen *w, fl_kstmt *s, int together, int in_loop) {

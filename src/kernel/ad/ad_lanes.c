@@ -1,15 +1,15 @@
 /*
 ** Sums to which the lanes of a warp add together. In the adjoint of
 **   for (int j = 0; j < n; j++) s += f(tile[2 * j], tile[2 * j + 1], x);
-** all threads add to grad_tile[2 * j] at one time, which an atomic does one after the other. Where
-** an index has no part that differs between lanes but the counters of loops, the sum gets the mode
-** FL_KM_WARP: lanes that are there together, at one element, are summed first. Sums of one block
+** all threads add to grad_tile[2 * j] at one time, and their atomics are done one after the other.
+** Where lanes differ in no part of an index but the counters of loops, the sum gets the mode
+** FL_KM_WARP: lanes that are there together, at one element, are summed first. Sums of a fl_kblock
 ** whose indices differ by constants are made together: the index of the first decides for all.
 ** Loops that count down to 0 around such a sum are DOWN, so that lanes that make fewer rounds are
 ** at the same round as the others. If nothing in the innermost loop reads the array or waits, lanes
 ** may hold what they have summed until it ends.
-** Which sums and loops are meant is a guess for speed: the text compares the elements when it runs,
-** and rounds are only delayed. That the indices of joined sums differ by constants is proven.
+** Which sums and loops are chosen is a guess for speed: the text compares the elements when it
+** runs, and rounds are only delayed. That indices of joined sums differ by constants is proven.
 */
 #include "kernel/ad/ad_state.h"
 
@@ -84,7 +84,7 @@ static int is_number(const fl_kexpr *x, int64_t i) {
   return fl_kexpr_is_int(x) && x->value.i == i;
 }
 
-/* A loop whose threads wait for each other has as many rounds in each of them. */
+/* Threads that wait for each other in a loop all make as many rounds, so it need not be DOWN. */
 static int see_loop(void *arg, fl_kstmt *s) {
   const lanes *l = arg;
   fl_kcount c;
@@ -109,7 +109,7 @@ typedef struct terms {
   int64_t shift;
 } terms;
 
-/* The way through one block. recent: what has been assigned to integers in it, and still is their
+/* A walk through one fl_kblock. recent: what was assigned to integers in it, and still is their
 ** value; sum: the n sums that wait to be joined, whose indices have 'index' in common. */
 typedef struct way {
   const lanes *l;
@@ -125,8 +125,8 @@ static const fl_kexpr *recent_value(const way *w, int32_t var) {
   return NULL;
 }
 
-/* Adds the terms of x, times sign, to t; 0: there are too many. An int that is made wider is read
-** as its terms: its sum does not overflow. */
+/* Adds the terms of x, times sign, to t; 0: there are too many. An int sum that is cast to I64 is
+** split into its terms too: its overflow is undefined in CUDA. */
 static int add_terms(way *w, terms *t, const fl_kexpr *x, int sign) {
   if (++w->parts > MOST_PARTS) return 0;
   if (fl_kexpr_is_int(x)) {

@@ -2,6 +2,9 @@
 ** Arrays in global memory of which the forward code only reads what they hold after the launch
 ** (fl_kfact.lasts of every load). The launch's result has these values, so the reverse code reads
 ** them there (FL_KAD_FINAL), the forward code does not store them again, and nothing is saved.
+**
+** Carries: where a loop stores y[i] and its next iteration reads it, the reverse code hands the
+** cotangent of y[i] from round to round in a register (fl_kad_carry).
 */
 #include "kernel/ad/ad_state.h"
 
@@ -89,9 +92,9 @@ static const fl_kstmt *store_at(const fl_kblock *b, int32_t site) {
   return NULL;
 }
 
-/* Finds the loads whose cotangents go to the store s of the loop's body in the next round. Only
-** those that come before the store in a round: its adjoint has then taken the sum of the round
-** before. */
+/* Finds the loads whose cotangents go to the store s of the loop's body in the next round of the
+** reverse code. Only those that come before the store, or are in it: in the reverse code of a round
+** the store then takes what the round before has added, before they add to it. */
 static void carry(fl_kad_state *d, const fl_kstmt *loop, const fl_kstmt *s, fl_kblock *b) {
   fl_kad_carry *c = fl_karena_new(d->a, sizeof *c);
   if (!c) return;

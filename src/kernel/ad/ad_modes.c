@@ -1,14 +1,15 @@
 /*
 ** Which threads add to the same element of a shadow (array that holds the derivatives of another
 ** one), and which elements are written more than once.
-** Plain += is right where no two threads can have the same element: one injective index for all
-** loads of the array, or indices a * e + b with one e, one a and all b within |a|. In shared memory
-** only loads that no barrier separates can be at one element at the same time.
+** Plain += is right where no two threads can have the same element: for example, where all loads
+** of the array have one injective index, or indices a * e + b with one injective e, one a and all b
+** in 0 … a - 1.
+** In shared memory only loads that no barrier separates can be at one element at the same time.
 */
 #include "kernel/ad/ad_state.h"
 
 /* A load or a write. loops: number of loops around it; around: the set of these loops, bit n for
-** the loop with label n; far: one of them has a label above 63, so the set lacks it. */
+** the loop with label n; far: one of them has a label that is not 0 to 63, so the set lacks it. */
 typedef struct access {
   const fl_kstmt *s; const fl_kexpr *index; const fl_kfact *fact; int32_t var, site;
   int loops, far; uint64_t around;
@@ -57,7 +58,7 @@ static void collect(accesses *l, const fl_kblock *b, int loads) {
   }
 }
 
-/* Does p reach another element in each thread and in each iteration of the loops around it? */
+/* Does p reach a different element in each thread and in each iteration of the loops around it? */
 static int is_new_each_time(const access *p) {
   return p->fact->class == FL_KI_INJECTIVE ||
          (p->fact->own && !p->far && !(p->around & ~p->fact->rounds));
@@ -72,8 +73,8 @@ int fl_kad_steady(const fl_kad_state *d, const fl_kexpr *x) {
   return !fl_kexpr_any(x, changes, d->defs);
 }
 
-/* Can two threads access the same element by a and b, accesses of one array? (By each of them alone
-** no two can.) */
+/* Can two threads access the same element, one by a and one by b, accesses of one array? (The
+** caller knows that no two threads can by a alone, nor by b alone.) */
 static int may_meet(const fl_kfact *a, const fl_kfact *b) {
   if (fl_kfact_is_apart(a, b) || fl_kfact_is_one(a, b) || fl_kfact_is_one_strip(a, b)) return 0;
   const int64_t apart = a->shape.rest - b->shape.rest;
@@ -82,14 +83,14 @@ static int may_meet(const fl_kfact *a, const fl_kfact *b) {
 
 /* ---- shared memory: which loads can follow one another without a barrier ---------------- */
 
-/* A search for accesses of one array that no barrier separates: it calls 'pair' for each two of
-** them, k and then i. */
+/* A search for accesses that no barrier separates: it calls 'pair' for each two of them, k and then
+** i, of one array or of two; k == i: one access in two iterations. */
 typedef struct meeting meeting;
 struct meeting {
   fl_kad_state *d;
   const accesses *l;
-  uint8_t *bad;                  /* by load: may two threads be at one element, by it and
-                                 ** another? */
+  uint8_t *bad;                  /* of loads, by access: may two threads be at one element at the
+                                 ** same time, by it and this or another load? */
   void (*pair)(meeting *m, int i, int k);    /* NULL: only 'live' is computed */
   int how;                       /* of stores: FL_KAD_MEETS… */
 };
@@ -158,8 +159,8 @@ static void meetings(meeting *m, const fl_kblock *b, uint8_t *live) {
   }
 }
 
-/* Marks in 'once' (by variable) the arrays of which no element is loaded twice: no two of the loads
-** reach one element, and each load is evaluated once for each of its elements. */
+/* Marks in 'once' (by variable) the arrays of which a thread loads no element twice: no two of the
+** loads reach one element, and each load is evaluated once for each of its elements. */
 static void find_once(const accesses *l, uint8_t *once) {
   for (int i = 0; i < l->n; i++) once[l->at[i].var] = 1;
   for (int i = 0; i < l->n; i++) {
@@ -202,7 +203,8 @@ static void load_modes(fl_kad_state *d, const accesses *l) {
 
 /* ---- elements written more than once ---------------------------------------------------- */
 
-/* The largest number of statements that write to 'var' on a path through the block. */
+/* The largest number of statements that write to 'var' on a path through the block; one in a loop
+** counts once. */
 static int most_writes(const fl_kblock *b, int var) {
   int n = 0;
   for (const fl_kstmt *s = b->first; s; s = s->next) {
@@ -223,9 +225,9 @@ static int tells_apart(const fl_kad_state *d, const access *p, int rounds) {
                          d->f->vars[p->var].kind == FL_KV_SHARED));
 }
 
-/* Does each element that p and q both access belong to one thread? It does if both indices are one
-** number that differs between threads; with 'rounds' also between iterations of a loop, and then
-** the element belongs to one iteration of that thread. */
+/* Does each element that p and q both access belong to one thread? It does if both indices are the
+** same function, which differs between threads; with 'rounds' also between iterations of loops, and
+** then the element belongs to one iteration of that thread. */
 static int are_one_index(const fl_kad_state *d, const access *p, const access *q, int rounds) {
   return tells_apart(d, p, rounds) && tells_apart(d, q, rounds) &&
          fl_kfact_is_alike(p->fact, q->fact) && p->fact->shape.rest == q->fact->shape.rest;
@@ -233,7 +235,7 @@ static int are_one_index(const fl_kad_state *d, const access *p, const access *q
 
 static int is_store(const access *p) { return p->s->kind == FL_KS_STORE && !p->s->accumulate; }
 
-/* Does a store (not +=) overwrite the previous value of an element of v? */
+/* Is there a store (not +=) to v, which overwrites the previous value of an element? */
 static int overwrites(const accesses *stores, int v) {
   for (int i = 0; i < stores->n; i++)
     if (stores->at[i].var == v && is_store(&stores->at[i])) return 1;
@@ -264,8 +266,8 @@ static void stores_meet(meeting *m, int i, int k) {
   mark_meeting(d, q, how);
 }
 
-/* Marks stores of one array by which different threads may write one element (FL_KAD_MEETS). A
-** barrier separates only threads of one block. */
+/* Marks stores of one array by which different threads may write one element (FL_KAD_MEETS…). A
+** barrier separates only threads of one block, so it counts in shared memory alone. */
 static void meet_others(fl_kad_state *d, const accesses *all) {
   meeting at_once = {d, all, NULL, stores_meet, FL_KAD_MEETS_AT_ONCE};
   uint8_t *live = fl_karena_new(d->a, (size_t)all->n + 1);

@@ -1,5 +1,5 @@
 /*
-** Gradients in which an order of threads shows in any case. The adjoint of
+** Gradients that depend on the order of the threads in any case. The adjoint of
 **   tile[t] = x[i]; __syncthreads(); for (int j = 0; j < n; j++) s += f(tile[j], x[i]);
 ** sums the gradient of tile[j] by atomics, since this launch reads it again, and adds it to that of
 ** x[i]. A fixed order of the sums into the gradient of x would cost a second launch for nothing. So
@@ -19,7 +19,7 @@ typedef struct orders {
                                  ** dynamic memory GRADIENTS alone */
   uint8_t *free;                 /* by variable: sums into this array need no order */
   uint8_t *room[FL_K_MAX_NEST + 1][2];      /* by depth, for the two ways through an IF or a LOOP */
-  int64_t left;                  /* statements that may still be passed; below 0: nothing is
+  int64_t left;                  /* statements that may still be passed; 0 or less: nothing is
                                  ** proven */
 } orders;
 

@@ -31,7 +31,7 @@ static fl_kusage usage_of(const fl_kloop *l, int var) {
   return u;
 }
 
-/* Does block b read v outside statement 'but'? */
+/* Does block b read v outside statement 'but'? A += or an atomic reads its array. */
 static int read_outside(const fl_kblock *b, const fl_kstmt *but, int v) {
   for (const fl_kstmt *s = b->first; s; s = s->next) {
     if (s == but) continue;
@@ -43,7 +43,8 @@ static int read_outside(const fl_kblock *b, const fl_kstmt *but, int v) {
   return 0;
 }
 
-/* Can v be read after the statement 'but': later in the block, or in a loop around it? */
+/* Can v be read after the statement 'but', which is in b: by what follows it, or by an iteration of
+** a loop around it? */
 static int read_after(const fl_kblock *b, const fl_kstmt *but, int v) {
   const fl_kstmt *s = b->first;
   while (s && !fl_kloop_holds(s, but)) s = s->next;
@@ -55,7 +56,7 @@ static int read_after(const fl_kblock *b, const fl_kstmt *but, int v) {
 }
 
 /* The accesses of the array 'var' in the loop. ok: the index of each differs between iterations;
-** span: do all of them follow from one value that does (fl_kspan)? */
+** span.split: not all of them follow from one value that does (fl_kspan). */
 typedef struct same_index { const fl_kloop *l; fl_kspan span; int var, ok; } same_index;
 
 static void check_index(same_index *c, int site) {
@@ -131,8 +132,9 @@ int fl_kloop_is_one_pass(fl_kloop *l) {
   return !bad;
 }
 
-/* May anything after the loop, or a next iteration of the loop around it, read a variable that the
-** loop assigns in the forward code? */
+/* May code after the loop, or a next iteration of the loop around it, read a variable that the loop
+** assigns in the forward code? (A local counts if code before the loop reads it, too.) head: what
+** the loop reads from before it. */
 static int results_read(fl_kloop *l, fl_kset head) {
   fl_kad_state *d = l->d;
   for (int v = 0; v < d->n0; v++) {
@@ -154,7 +156,7 @@ static void move_arrays(const fl_kad_state *d, fl_kset from, fl_kset to) {
   }
 }
 
-/* Keeps variables that pass a value to the next iteration or to the code after the loop. The
+/* Keeps locals that pass a value to the next iteration, to the condition or to the step. The
 ** reverse code 'rb' of an iteration sets them back to values from its start, so the values after
 ** its forward code 'fb' are saved at the end of fb, and restored by 'again', which follows rb. */
 static void keep_results(fl_kloop *l, fl_kset head, fl_kblock *fb, const fl_kblock *rb,
@@ -169,8 +171,9 @@ static void keep_results(fl_kloop *l, fl_kset head, fl_kblock *fb, const fl_kblo
   }
 }
 
-/* Does each iteration read only the element of v that it also writes? If that element is
-** overwritten after the loop, its cotangent is 0, and what the iteration reads does not matter. */
+/* Does each iteration access one element of v alone, and give no other result that carries a
+** derivative? If that element is overwritten after the loop, its cotangent is 0, and what the
+** iteration reads does not matter. */
 static int stays_in_element(fl_kloop *l, int v) {
   fl_kad_state *d = l->d;
   const same_index c = indices_of(l, v);
@@ -184,7 +187,8 @@ static int stays_in_element(fl_kloop *l, int v) {
   return ok;
 }
 
-/* The forward code drops the loop, so it must keep the values that the first iteration reads. */
+/* The forward code drops the loop: keeps the values that the first iteration reads until the
+** reverse code runs it ('keep', or d->wished). */
 static void keep_begin(fl_kloop *l, fl_kset head, fl_kset keep) {
   fl_kad_state *d = l->d;
   if (!d->wished && !(d->wished = fl_kset_new(d))) return;

@@ -1,6 +1,7 @@
-/* Kernels for which no derivative is made ("refused"): those that use bits of real numbers, results
-** of atomics as real numbers, dynamic shared memory of several types, or elements that other blocks
-** may have written. */
+/* Kernels that are refused (get no derivative) before any code is made for one: those that use bits
+** of real numbers, results of atomics as real numbers, dynamic shared memory of several types, or,
+** beside results of atomics, elements that other threads may have written. What only the code of a
+** statement shows is refused where that code is made. */
 #include "kernel/ad/ad_state.h"
 
 typedef struct bits { fl_kad_state *d; int line, back; } bits;
@@ -13,8 +14,8 @@ static int see_bits(void *arg, fl_kexpr *x) {
   return 1;
 }
 
-/* Looks for an atomic that treats memory as numbers of another type: sets b->line where bits are
-** made of a real number, and b->back where bits may become one. */
+/* Looks for an atomic that treats memory as numbers of another type: sets b->line if it makes bits
+** of a real number, and b->back if bits may become one. */
 static int see_seen(void *arg, fl_kstmt *s) {
   bits *b = arg;
   if (s->kind != FL_KS_ATOMIC || !s->as) return 1;
@@ -42,9 +43,9 @@ static int see_atomic(void *arg, fl_kstmt *s) {
   return 1;
 }
 
-/* Refuses views of dynamic shared memory of two types if one of them has a derivative: a store to
-** one may overwrite the other, which the derivative does not track. Else counts the regions that
-** shadows need. */
+/* Counts the regions of dynamic shared memory that shadows need. Refuses views of it of several
+** types if one of them has a derivative: a store to one may overwrite another, which the derivative
+** does not track. */
 static void refuse_dynamic(fl_kad_state *d) {
   int n = 0, v = -1;
   uint8_t *used = fl_karena_new(d->a, (size_t)d->n0 + 1);
@@ -66,8 +67,8 @@ static void refuse_dynamic(fl_kad_state *d) {
 }
 
 /* In the replay of a kernel that uses results of atomics (record.h), refuses loads of elements that
-** another thread may have written. There a block can wait by a counter until another has written
-** them; the reverse code would not wait. */
+** carry a derivative and that another thread may have written. There a block can wait by a counter
+** until another has written them; the reverse code would not wait. */
 static int see_foreign(void *arg, fl_kexpr *x) {
   fl_kad_state *d = arg;
   if (x->kind == FL_KX_LOAD && d->f->vars[x->var].kind == FL_KV_POINTER && d->active[x->var]

@@ -2,14 +2,15 @@
 ** Shared arrays that each iteration of a loop writes again before it reads them, as the tiles of a
 ** product: they are no part of the loop's state, so no snapshot is taken of them.
 **
-** What is written is told by its places alone: a store whose index is the same in all iterations,
-** or a loop that stores at its counter, from the same start to the same bound,
+** Which elements are written follows from the indices of the stores alone. Accepted are a store
+** whose index is the same in all iterations, two such stores in the branches of an IF, and an inner
+** loop that stores at its counter, from the same start to the same bound,
 **   for (e = threadIdx.x; e < 256; e += blockDim.x) tile[e] = x[at + e];
-** Loops of such loops too. Whatever else the array holds is not written by the loop at all.
+** also nested. Other elements of the array are not written by the loop at all.
 */
 #include "kernel/ad/ad_loop.h"
 
-/* The loop, and the counters of loops inside it that take the same values in all of its
+/* The loop, and the counters of n loops inside it that take the same values in all of its
 ** iterations. */
 typedef struct fill { const fl_kloop *l; int n; int32_t counter[4]; } fill;
 
@@ -32,7 +33,7 @@ static int is_jump(const void *arg, const fl_kstmt *s) {
       || s->kind == FL_KS_RETURN;
 }
 
-/* What the statement does with v: 0: nothing. */
+/* Does the statement, or one in it, read or write v? */
 static int uses(const fill *c, fl_kstmt *s, int v) {
   fl_kusage u = {v, 0, 0, 0, 0, c->l->d};
   const fl_kvisitor see = {fl_kloop_see_usage, NULL, &u};
@@ -40,8 +41,8 @@ static int uses(const fill *c, fl_kstmt *s, int v) {
   return u.reads + u.sets + u.sums;
 }
 
-/* The value that the counter of s has before s, by an assignment earlier in block b; NULL: it has
-** another one, or another assignment. */
+/* The value that an assignment earlier in block b gives to the counter of the loop s; NULL: there
+** is none, or the outer loop assigns to the counter elsewhere too. */
 static const fl_kexpr *start_of(const fill *c, const fl_kblock *b, const fl_kstmt *s, int counter) {
   const fl_kstmt *first = NULL;
   const fl_kstmt *loop = c->l->s;
@@ -52,7 +53,8 @@ static const fl_kexpr *start_of(const fill *c, const fl_kblock *b, const fl_kstm
   return first ? first->x[0] : NULL;
 }
 
-/* Is s a loop that stores to the same elements of v each time it runs, without reading v? */
+/* Is s, of block b, a loop that stores to the same elements of v each time it runs, without reading
+** v? */
 static int fills_by_loop(const fill *outer, const fl_kblock *b, const fl_kstmt *s, int v) {
   fill c = *outer;
   fl_kcount n;

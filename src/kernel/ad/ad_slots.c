@@ -1,11 +1,12 @@
 /*
 ** Loops that must be reversed from the last iteration to the first. Where the number of iterations
-** is a constant and there is room, the forward code keeps a snapshot of the state before each. Else
-** it counts the iterations, keeping a snapshot before each n-th, where n begins as 1 and doubles
-** when three quarters of the room are used up: then every second snapshot is dropped. The rest of
-** the room is for the way between two snapshots, by binomial checkpointing: with s free slots the
-** last of l iterations is reached by running ahead and leaving snapshots so that no iteration runs
-** more than r times, r being the least with C(s + r, s) >= l. Any trip count, fixed memory.
+** is a constant and there is room, the forward code keeps a snapshot of the state (ad_loop.c)
+** before each. Else it keeps one before each n-th iteration, where n begins as 1 and doubles when
+** about three quarters of the room are used up: then every second snapshot is dropped. The rest of
+** the room is for the iterations between two of these, by binomial checkpointing: with s free slots
+** the last of l iterations is reached by running ahead and leaving snapshots so that no iteration
+** runs more than r times, r being the least with C(s + r, s) >= l (a binomial coefficient). So any
+** trip count takes the same memory.
 **
 ** Integer counters that move by the same amount each time are computed from the iteration's
 ** number and are not stored.
@@ -62,7 +63,7 @@ static int writes_more(const void *of, const fl_kstmt *s) {
 }
 
 /* Does anything store to v after the loop, in the same iteration of the enclosing loop, at an
-** element that the loop does not store to? */
+** element that iterations of the loop do not certainly overwrite? */
 static int stored_later(const fl_kloop *l, const fl_kblock *b, int v) {
   const later c = {l, v};
   const fl_kstmt *s = b->first;
@@ -91,7 +92,7 @@ static int see_settling(void *arg, fl_kstmt *s) {
   return 1;
 }
 
-/* Does each read of v in the loop find the value that v has after the loop? */
+/* Does each read of array v in the loop find the value that the element has after the loop? */
 static int reads_final_values(const fl_kloop *l, int v) {
   const int kind = l->d->f->vars[v].kind, memory = kind == FL_KV_POINTER || kind == FL_KV_SHARED;
   settled c = {l, v, l->s->label >= 0 && l->s->label < 64 && !l->barrier && memory};
@@ -100,10 +101,10 @@ static int reads_final_values(const fl_kloop *l, int v) {
   return c.ok;
 }
 
-/* Sets *bytes and *shared to the size of a snapshot in registers or local memory and in shared
-** memory, and *dynamic to 1 if it has dynamic shared memory. Arrays that need no snapshot leave
-** l->state. Those in 'keep' need their values before the loop too, so their stores are undone if
-** possible. */
+/* Adds to *bytes and *shared the size of a snapshot in registers or local memory and in shared
+** memory, and sets *dynamic to 1 if it has dynamic shared memory. Arrays that need no snapshot are
+** taken out of l->state. Those in 'keep' need their values before the loop too, so their stores are
+** undone if possible. */
 static void measure_state(fl_kloop *l, fl_kset keep, int64_t *bytes, int64_t *shared,
                           int *dynamic) {
   fl_kad_state *d = l->d;
@@ -127,7 +128,7 @@ static void measure_state(fl_kloop *l, fl_kset keep, int64_t *bytes, int64_t *sh
   }
 }
 
-/* The number of loops around 'goal' in b. */
+/* The number of loops in b around 'goal'. */
 static int loops_around(const fl_kblock *b, const fl_kstmt *goal) {
   for (const fl_kstmt *s = b->first; s; s = s->next)
     if (s != goal && fl_kloop_holds(s, goal))
@@ -159,8 +160,8 @@ static const fl_kstmt *before_loop(const fl_kloop *l, const fl_kblock *b) {
   return NULL;
 }
 
-/* Chooses the number of snapshots. One takes 'bytes' bytes of a thread, 'shared' bytes of a block
-** and, with 'dynamic', a region of dynamic shared memory. */
+/* Chooses the number of snapshots, of which one takes 'bytes' bytes of a thread, 'shared' bytes of
+** a block and, with 'dynamic', a region of dynamic shared memory. */
 static void choose_slots(fl_kloop *l, int64_t bytes, int64_t shared, int dynamic) {
   fl_kad_state *d = l->d;
   const int64_t room = d->r->slot_bytes > 0 ? d->r->slot_bytes : FL_KAD_SLOT_BYTES;
@@ -261,8 +262,8 @@ static void push(fl_kloop *l, fl_kblock *b) {
   add_to(l, b, l->sp, FL_KO_ADD, slot_num(l, 1));
 }
 
-/* Adds code that takes a snapshot before iteration number 'trips', if one is due. When the slots
-** are full, 'trips' is a multiple of the doubled stride too. */
+/* Adds code that takes a snapshot before iteration number 'trips', if one is due. When l->first
+** slots are full, 'trips' is a multiple of the doubled stride too. */
 static void take_snapshot(fl_kloop *l, fl_kblock *b) {
   fl_kad_state *d = l->d;
   if (l->whole) {
@@ -354,9 +355,10 @@ static fl_kexpr *is_irregular(fl_kloop *l) {
   return kx_op(l->d, FL_KO_EQ, kx_var(l->d, l->regular), fl_kexpr_zero(l->d->a, FL_KT_BOOL));
 }
 
-/* Adds code that sets p to the iteration of the newest snapshot, number 'top'. When the one on top
-** is again one that the loop itself took, 'taken' and 'regular' are set as well: there is room for
-** the state of each iteration from it on if these are at most one more than the free slots. */
+/* Adds code that sets p to the iteration of the newest snapshot, number 'top'. If it is one that
+** the forward code took, 'taken' and 'regular' are set as well. There is room for the state of each
+** iteration from it on if these are at most two more than the free slots: the first has a snapshot
+** already, and the last needs none. */
 static void find_newest(fl_kloop *l, fl_kblock *b, fl_kexpr *top) {
   fl_kad_state *d = l->d;
   fl_kstmt *c = fl_kstmt_if(d->f, b, kx_op(d, FL_KO_LE, kx_var(d, l->sp), kx_var(d, l->taken)));
@@ -375,8 +377,8 @@ static void find_newest(fl_kloop *l, fl_kblock *b, fl_kexpr *top) {
   if (c) kx_set(d, &c->body, l->p, fl_kexpr_load(d->f, l->pos, top));
 }
 
-/* Adds code that runs iterations from p on, at most up to k, and then takes a snapshot unless k is
-** reached. */
+/* Adds code that runs iterations from p on, at most to the start of k, and then takes a snapshot
+** unless k is reached. short_of: p < k. */
 static void run_on(fl_kloop *l, fl_kblock *b, fl_kexpr *short_of) {
   fl_kad_state *d = l->d;
   kx_set(d, b, l->m, num(l, 1));
@@ -417,8 +419,8 @@ static void approach(fl_kloop *l, fl_kblock *b) {
   if (w) run_on(l, &w->body, short_of);
 }
 
-/* Which carries of the loop are used while its reverse code is made: those whose rest is taken by a
-** store before the loop, or whose last element is known after it. */
+/* Sets which carries of the loop (ad_last.c) are used: those whose rest is taken by a store before
+** the loop, or whose last element is known after it. */
 static void begin_carries(fl_kloop *l) {
   for (fl_kad_carry *c = l->d->carries; c; c = c->next)
     if (c->loop == l->s)
@@ -491,7 +493,7 @@ static int is_at_least(const fl_kexpr *x, int64_t least) {
 }
 
 /* Is the loop one for (v = first; v < bound; v += by), for an int v from 0 or more, with a constant
-** step? Then it has less than 2^31 iterations. */
+** by > 0? Then it has less than 2^31 iterations. */
 static int has_few_rounds(const fl_kloop *l) {
   const fl_kfunc *f = l->d->f;
   const fl_kstmt *before = before_loop(l, &l->d->body);

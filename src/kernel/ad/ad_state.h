@@ -1,8 +1,8 @@
 /*
 ** What the files of AD share while one function is derived. 'f' is at once source and result: a
-** clone of the kernel, normalised (norm.c), whose body is removed, read, and replaced. Its first n0
-** variables are those of the normalised source, later ones are made here. Expressions of the source
-** are shared freely by what is built; fl_kad_tidy copies everything once at the end.
+** clone of the kernel, for an adjoint normalised (norm.c), whose body is removed, read, and
+** replaced. Its first n0 variables are those of this source, later ones are made here. Expressions
+** of the source are shared freely by what is built; fl_kad_tidy copies everything once at the end.
 */
 #ifndef FL_KERNEL_AD_STATE_H
 #define FL_KERNEL_AD_STATE_H
@@ -13,45 +13,47 @@
 #include "kernel/tree/verify.h"
 #include <string.h>
 
-typedef uint64_t *fl_kset;       /* bits by variable of the source */
+typedef uint64_t *fl_kset;       /* a set of variables of the source: a bit for each */
 
 enum { FL_KAD_SUM_SHARED = 512 };    /* bytes of shared memory that a sum over a block needs in the
                                      ** CUDA text */
-enum { FL_KAD_KEPT_MOST = 16 };      /* parameters of role KEPT */
+enum { FL_KAD_KEPT_MOST = 16 };      /* there is room for so many parameters of role KEPT */
 
 /* Marks on a statement of the source: FORWARD: the replay of the forward code runs it; REVERSE: it
 ** has an adjoint. */
 enum { FL_KN_FORWARD = 1, FL_KN_REVERSE = 2 };
 typedef struct fl_kad_note {
   uint8_t marks;
-  uint8_t step;                  /* it is an IF generated around the step of a loop with breaks */
+  uint8_t step;                  /* it is the IF that norm.c puts around the step of a loop that
+                                 ** jumps leave */
 } fl_kad_note;
 
 /* How the adjoint of a load adds to the shadow of the array. PLAIN: with +=; BLOCK: one sum over
-** the threads of a block; ATOMIC; STORE: a store, since no other load adds to the shadow. */
+** the threads of a block; ATOMIC; STORE: a store, since nothing else adds to the element. */
 enum { FL_KAD_ADD_PLAIN, FL_KAD_ADD_BLOCK, FL_KAD_ADD_ATOMIC, FL_KAD_ADD_STORE };
 
 /* A store to an element that other threads may write as well, by this statement or another.
-** AT_ONCE: with no barrier in between; ALIKE: AT_ONCE, and only by this statement or one with the
-** same index. JOINED: the flags are those of several stores. */
+** AT_ONCE: with no barrier in between; ALIKE: AT_ONCE, and by this statement or one with the same
+** index. JOINED: the flags are those of several stores. */
 enum { FL_KAD_MEETS = 1, FL_KAD_MEETS_AT_ONCE = 2, FL_KAD_MEETS_ALIKE = 4,
        FL_KAD_MEETS_JOINED = 8 };
 
-/* A return before a barrier: 'when', evaluated at s, decides which threads have returned. */
+/* A return before a barrier: 'when', evaluated at s, decides which threads have returned. A kernel
+** with more than FL_KAD_GONE of them is refused. */
 enum { FL_KAD_GONE = 32 };
 typedef struct fl_kad_gone { const fl_kstmt *s; const fl_kexpr *when; int32_t line; } fl_kad_gone;
 
 /* A cotangent that one round of the reverse code hands to the next in the variable 'reg'
 ** (ad_last.c): the adjoints of loads, by site, add to it, that of 'store' takes it, and that of
 ** 'before' (NULL: none) takes what is left after the loop. now: the loop's reverse code is being
-** made. */
-enum { FL_KAD_CARRIED = 8 };
+** made, and uses it. */
+enum { FL_KAD_CARRIED = 8 };            /* at most so many loads add to one carry */
 typedef struct fl_kad_carry {
   const fl_kstmt *loop, *store, *before;
   const fl_kexpr *load;          /* one of the loads, … */
   const fl_kstmt *use;           /* … and the statement of the loop's body that it is in */
   int32_t reg, site[FL_KAD_CARRIED];
-  int n, now;
+  int n, now;                    /* n: number of sites */
   struct fl_kad_carry *next;
 } fl_kad_carry;
 
@@ -61,10 +63,10 @@ typedef struct fl_kad_state {
   const fl_kad_request *r;
   fl_kad *res;
   const fl_kfunc *source;    /* as given */
-  fl_kblock body;            /* body of the source, normalised */
-  int32_t n0, words;
-  uint8_t *varied, *useful, *active;   /* n0 each */
-  fl_kdefs *defs;            /* of 'body' */
+  fl_kblock body;            /* of the source, rewritten by each pass in turn; then of the result */
+  int32_t n0, words;         /* words: length of a fl_kset */
+  uint8_t *varied, *useful, *active;   /* by variable of the source: see activity.c */
+  fl_kdefs *defs;            /* of the source, after the passes that rewrite it */
   int32_t *shadow;           /* by variable of the source: the variable that holds its derivative,
                              ** or -1 */
   uint8_t *zeroes;      /* n0 entries: 1: the adjoint of a STORE clears the element of the shadow */
@@ -73,9 +75,10 @@ typedef struct fl_kad_state {
                         ** tangent mode */
   uint8_t *strong_var;       /* n0 entries: 1: the variable's cotangent may be 0 where the slopes of
                              ** its value are not finite */
-  /* 1 while the value of a strong_var is differentiated: in its adjoint 0 * Inf, 0 * NaN are 0 */
+  /* 1 while the value of a strong_var, or an operand of min or max, is differentiated: in its
+  ** adjoint 0 * Inf, 0 * NaN are 0 */
   uint8_t strong;
-  int32_t n_sites0;
+  int32_t n_sites0;          /* accesses in the source as given */
   fl_kfacts *facts;          /* facts about the source's accesses as written; NULL: tangent mode */
   uint8_t *site_meets;       /* by number of the access (n_sites0): FL_KAD_MEETS… of a store */
   uint8_t *site_add;         /* by number of the access (n_sites0): FL_KAD_ADD_… of an active
@@ -84,24 +87,25 @@ typedef struct fl_kad_state {
                              ** registers what it has read, for its reverse code; 0: any other
                              ** variable. NULL: 0 for all */
   int32_t again;             /* 1 + a variable: derive again, with it in in_thread; 0: no need */
-  int32_t n_cap;             /* of res->params */
+  int32_t n_cap;             /* capacity of res->params */
   int32_t shared_offset;     /* variable of the FL_KAD_SHARED parameter, or -1 */
-  int32_t regions;           /* number of regions of dynamic shared memory, each as large as in the
-                             ** original launch: 0 for the source's data, 1 (of halves 1 and 2) for
-                             ** its shadow, 3 for that of an array that is a shadow of halves
-                             ** itself, the next ones for copies */
+  int32_t regions;           /* number of regions of dynamic shared memory, each as large as that of
+                             ** the original launch. Region 0: the source's data; 1 (of halves: 1
+                             ** and 2): its shadow; 3: the shadow of an array that is itself a
+                             ** shadow of halves; then copies */
   fl_kad_gone gone[FL_KAD_GONE];
   int32_t n_gone;
   uint8_t leave;             /* some threads may have returned: shared work is done by the others */
-  uint8_t returns;      /* threads may have returned before the kernel ends: the code at its end
+  uint8_t returns;      /* the source has barriers or warp operations, and a return: the derivative
                         ** makes no sums over the block */
   uint8_t top;               /* all threads reach the statement that is being derived */
-  uint8_t keep_forward, keep_reverse;   /* the replay, the reverse code need barriers */
+  uint8_t keep_forward, keep_reverse;   /* the replay (the reverse code) needs barriers */
   fl_kset taken_back;        /* arrays that the enclosing loop restores iteration by iteration
                              ** (ad_undo.c); NULL: none */
-  fl_kset wished;            /* arrays that are restored only where that is easy: their old values
-                             ** are only multiplied by cotangents that are 0; NULL: none */
-  fl_kad_carry *carries;
+  fl_kset wished;            /* arrays of which an element is restored only where no other thread
+                             ** may write it at the same time: the reverse code only multiplies the
+                             ** old value by cotangents that are 0; NULL: none */
+  fl_kad_carry *carries;     /* a list */
   fl_kset carried;      /* variables that the next iteration of the enclosing loop reads; NULL:
                         ** none */
   struct fl_kad_seen *seen;  /* values of the current statement that are already in a variable */
@@ -111,8 +115,8 @@ typedef struct fl_kad_state {
 static inline int fl_kset_has(fl_kset s, int v) { return (int)(s[v >> 6] >> (v & 63) & 1); }
 static inline void fl_kset_add(fl_kset s, int v) { s[v >> 6] |= (uint64_t)1 << (v & 63); }
 static inline void fl_kset_del(fl_kset s, int v) { s[v >> 6] &= ~((uint64_t)1 << (v & 63)); }
-/* The FL_KAD_MEETS… flags of the store 'site'; all of them for a store that the derivative has
-** added. */
+/* The FL_KAD_MEETS… flags of the store 'site'; all of them if the source as given has no such
+** site. */
 static inline int fl_kad_meets_of(const fl_kad_state *d, int32_t site) {
   return site >= 0 && site < d->n_sites0 ? d->site_meets[site] : ~0;
 }
@@ -124,12 +128,15 @@ static inline void fl_kset_join(const fl_kad_state *d, fl_kset s, fl_kset more) 
   for (int i = 0; i < d->words; i++) s[i] |= more[i];
 }
 
-/* The first refusal stays. */
+/* Refuses the kernel: "kernel 'k', line 12: WHAT cannot be differentiated …", with WHAT from fmt.
+** The first refusal stays. line: 0: that of the kernel. */
 void fl_kad_refuse(fl_kad_state *d, int line, const char *fmt, ...)
   __attribute__((format(printf, 3, 4)));
+/* Is this derivation over: out of memory, refused, or to be done again ('again')? */
 static inline int fl_kad_dead(const fl_kad_state *d) {
   return d->a->failed || d->res->refusal != NULL || d->again;
 }
+/* The type in which derivatives of values of a type are computed. */
 static inline int fl_kad_type(int type) { return type == FL_KT_F64 ? FL_KT_F64 : FL_KT_F32; }
 fl_kad_note *fl_kad_note_of(fl_kad_state *d, fl_kstmt *s);
 static inline int fl_kad_marks(const fl_kstmt *s) {
@@ -143,8 +150,10 @@ static inline int fl_kad_local(fl_kad_state *d, int type, const char *name) {
 /* Adds the loop for (v = first; v < count; v += by) and returns its body; NULL: no memory. */
 fl_kblock *fl_kad_for(fl_kad_state *d, fl_kblock *b, int v, fl_kexpr *first, fl_kexpr *count,
                       fl_kexpr *by);
+/* Adds a parameter for variable 'source', named prefix + its name; -1: for none, named 'prefix'.
+** Returns its variable; -1: no memory, or n_cap parameters. */
 int fl_kad_param_new(fl_kad_state *d, int role, int source, const char *prefix, int type,
-                     int is_pointer, int is_const);                   /* its variable */
+                     int is_pointer, int is_const);
 const char *fl_kad_name(fl_kad_state *d, const char *prefix, int var);
 
 /* ad.c: the passes that tangent mode and adjoint mode share, and how passes are run */
@@ -163,6 +172,9 @@ void fl_kad_refuse_early(fl_kad_state *d);    /* ad_refuse.c */
 ** memory is out. */
 typedef struct fl_kad_touched { uint8_t *read, *written; } fl_kad_touched;
 int fl_kad_find_touched(fl_kad_state *d, fl_kad_touched *t);
+/* Sets the roles of the source's pointers, from the complete code; a FINAL one that is read stays
+** so. n_params: parameters of the source. An adjoint that writes to a pointer in a struct is
+** refused, as no copy can take its place. */
 void fl_kad_roles(fl_kad_state *d, int n_params, int tangent);
 /* The variable for the derivative of v, which is no pointer: a new one or, for dynamic shared
 ** memory, v itself (fl_kad_at), unless it is of halves; -1: no memory. */
@@ -174,14 +186,15 @@ void fl_kad_copy_between(fl_kad_state *d, fl_kblock *b, int v, int to, fl_kexpr 
                  fl_kexpr *from_at);
 /* Copies array v to the array 'kept', from its element 'at' on, or from there back. */
 void fl_kad_move(fl_kad_state *d, fl_kblock *b, int v, int kept, fl_kexpr *at, int back);
-int fl_kad_shared_bytes(fl_kad_state *d);     /* the variable of the FL_KAD_SHARED parameter */
+int fl_kad_shared_bytes(fl_kad_state *d);     /* the variable of the FL_KAD_SHARED parameter, which
+                                              ** is added if there is none yet */
 fl_kexpr *fl_kad_shared_count(fl_kad_state *d, int var);    /* elements of an array, as launched */
 /* ad_strong.c: strong_var */
 void fl_kad_strong(fl_kad_state *d);
 int fl_kad_chooses(const fl_kexpr *x);        /* is x min, max or a similar function, which chooses
                                               ** one operand? The slope for the others is 0 */
 /* A copy of f in which barriers of warps, in loops that all threads of the block go through
-** together, are barriers of the block (ad_barrier.c); NULL: there are none. */
+** together, are barriers of the block (ad_barrier.c); NULL: there are none, or no memory. */
 fl_kfunc *fl_kad_widen(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r);
 /* ad_tell.c: prints the result x of the request (FLAME_DEBUG=6); NULL: there is none */
 void fl_kad_tell(const char *what, const fl_kfunc *f, const fl_kad_request *r, const fl_kad *x);
@@ -191,7 +204,8 @@ void fl_kad_chose(fl_kad_state *d, int line, int var, const char *fmt, ...)
   __attribute__((format(printf, 4, 5)));
 void fl_kad_tell_strategy(const fl_kad_state *d);
 /* norm.c */
-void fl_kad_normalise(fl_kad_state *d);       /* makes d->body from d->f->body, without jumps */
+void fl_kad_normalise(fl_kad_state *d);       /* makes d->body from d->f->body, without jumps (but
+                                              ** see kept_return) */
 /* norm_memory.c */
 void fl_kad_hold_elements(fl_kad_state *d);
 /* norm_loads.c */
@@ -202,7 +216,8 @@ void fl_kad_last(fl_kad_state *d);            /* lasting */
 void fl_kad_carries(fl_kad_state *d, fl_kblock *b);    /* carries; sets their variables to 0 in b */
 /* The carry to which the adjoint of the load x adds; NULL: none. */
 fl_kad_carry *fl_kad_carry_of_load(const fl_kad_state *d, const fl_kexpr *x);
-/* Returns 'seed' (NULL: it is not needed) with what is carried to the store s, and clears that. */
+/* Returns 'seed' (NULL: it is not needed) with what is carried to the store s, and adds code to r
+** that clears that. */
 fl_kexpr *fl_kad_take_carries(fl_kad_state *d, const fl_kstmt *s, fl_kexpr *seed, fl_kblock *r);
 /* The roles of arrays that are read as the launch leaves them, before tidying, and of cotangents
 ** that are never written, after it. */
@@ -214,23 +229,24 @@ void fl_kad_read_once(fl_kad_state *d);       /* an element that is read twice i
 /* activity.c */
 int fl_kad_flows(const uint8_t *set, const fl_kexpr *x);   /* does x depend on a variable of 'set'
                                                            ** through real numbers? */
-/* The value that s assigns, stores, adds or sends to other lanes, and the variable or array that
-** receives it; NULL, -1: none. */
+/* The value that s assigns, stores, adds or sends to other lanes (NULL: none), and the variable or
+** array that receives it, or the result of a vote, or that a DECL declares (-1: none). */
 fl_kexpr *fl_kad_value_of(const fl_kstmt *s);
 int fl_kad_target_of(const fl_kstmt *s);
 void fl_kad_activity(fl_kad_state *d);
-void fl_kad_need(fl_kad_state *d);            /* marks */
+void fl_kad_need(fl_kad_state *d);            /* marks of all statements */
 /* Computes the marks inside a loop for its reverse code alone (with 'condition': for reverse code
 ** that evaluates the loop's condition). */
 void fl_kad_need_again(fl_kad_state *d, const fl_kstmt *loop, int condition);
-void fl_kad_values(fl_kset s, const fl_kexpr *x);          /* all that x reads */
+void fl_kad_values(fl_kset s, const fl_kexpr *x);          /* adds to s all that x reads */
 /* Does the adjoint of x read the value of operand i? active: by operand: does a derivative flow to
 ** it? */
 int fl_kad_uses(const fl_kexpr *x, int i, const int *active);
-void fl_kad_reads(const fl_kad_state *d, fl_kset s, const fl_kstmt *t);     /* t's adjoint reads */
-void fl_kad_modes(fl_kad_state *d);           /* site_add, zeroes */
-/* has each variable and array that x reads one value only? (Parameters are never assigned, others
-** once.) */
+/* Adds to s what the adjoint of statement t reads. */
+void fl_kad_reads(const fl_kad_state *d, fl_kset s, const fl_kstmt *t);
+void fl_kad_modes(fl_kad_state *d);           /* site_add, site_meets, adds, zeroes */
+/* Is each variable and array that x reads assigned by at most one statement, a parameter by none?
+** (In a loop such a variable may still have a new value in each iteration.) */
 int fl_kad_steady(const fl_kad_state *d, const fl_kexpr *x);
 int fl_kad_has_barrier(const fl_kblock *b);   /* does b hold a barrier of the block? */
 /* The operand e of v = v + e (also e + v, and longer chains of + and -), or NULL: s has another
@@ -242,6 +258,7 @@ void fl_kad_expr(fl_kad_state *d, fl_kblock *b, const fl_kexpr *x, fl_kexpr *see
 /* fl_kad_expr where the value of x, if it is a call, is in 'result'; NULL: it is computed again. */
 void fl_kad_expr_of(fl_kad_state *d, fl_kblock *b, const fl_kexpr *x, fl_kexpr *result,
                     fl_kexpr *seed);
+/* x if it is a variable, a constant or a special; else a new variable, which b sets to x. */
 fl_kexpr *fl_kad_atom(fl_kad_state *d, fl_kblock *b, fl_kexpr *x);
 /* The derivative with respect to operand i of the source's call x. 'call': the copy of x in the
 ** derived kernel; r: its value. NULL: refused. */
@@ -249,14 +266,16 @@ fl_kexpr *fl_kad_slope(fl_kad_state *d, const fl_kexpr *x, const fl_kexpr *call,
                        fl_kexpr *r);
 fl_kexpr *fl_kad_at(fl_kad_state *d, int var, fl_kexpr *index);   /* index in the shadow */
 /* ad_sweep.c: forward and reverse code of a block */
-/* A copy of statement s at the end of b, without its operands and blocks. */
+/* A copy of statement s at the end of b, with the same operands and with empty blocks. */
 fl_kstmt *fl_kad_copy(fl_kad_state *d, fl_kblock *b, const fl_kstmt *s);
-/* If the replay needs s, which assigns to v, appends s to *f. If the old value of v will be read,
-** *f saves it first, and *r begins by restoring it. Returns whether s has an adjoint. */
+/* If the replay needs s, which assigns to v, appends s to *f. If reverse code will read the old
+** value of v, *f saves it first, and *r begins by restoring it. Returns whether s has an adjoint.
+** keep: see ad_sweep.c. */
 int fl_kad_redo(fl_kad_state *d, const fl_kstmt *s, int v, fl_kset keep, fl_kblock *f,
                 fl_kblock *r);
 /* Returns the cotangent of v, and adds to r the code that clears it. */
 fl_kexpr *fl_kad_take(fl_kad_state *d, int v, fl_kblock *r);
+/* Appends to out what is marked FORWARD in b. */
 void fl_kad_primal(fl_kad_state *d, const fl_kblock *b, fl_kblock *out);
 void fl_kad_sweep(fl_kad_state *d, const fl_kblock *b, fl_kset keep, fl_kblock *forward,
                   fl_kblock *reverse);
@@ -270,10 +289,11 @@ void fl_kad_loop(fl_kad_state *d, fl_kstmt *s, fl_kset keep, fl_kblock *forward,
                  fl_kblock *reverse);
 /* ad_sums.c: sums that a loop adds to one element are collected in a register */
 void fl_kad_sum_loops(fl_kad_state *d);
-/* ad_orders.c: sums into gradients that depend on an order of threads in any case need none */
+/* ad_orders.c: gradients that depend on the order of the threads in any case are summed in any
+** order */
 void fl_kad_free_orders(fl_kad_state *d);
 int32_t fl_kad_beyond(const fl_kad_state *d);      /* the variable of the FL_KAD_SHARED parameter of
-                                                   ** the derived kernel; -1: none */
+                                                   ** the tidied kernel; -1: none */
 /* ad_tidy.c: drops unused code, renumbers variables and accesses */
 void fl_kad_tidy(fl_kad_state *d);
 

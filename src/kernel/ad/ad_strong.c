@@ -1,8 +1,8 @@
 /*
-** Finds where a cotangent may be 0 in the branch that was taken: variables that are read or
-** overwritten inside a branch, in an arm of ?:, or in min and max, local arrays whose index depends
-** on reals, and all that these are computed from. There 0 times a slope is 0 even where the slope
-** is infinite or NaN ("r = sqrtf(v); y = v > 0 ? r : 0").
+** Finds the variables whose cotangent may be 0 because of the way that the forward code took: those
+** that are read or overwritten inside a branch, in an arm of ?:, or in min and max, local arrays
+** whose index depends on reals, and all that these are computed from. There 0 times a slope is 0
+** even where the slope is infinite or NaN ("r = sqrtf(v); y = v > 0 ? r : 0").
 */
 #include "kernel/ad/ad_state.h"
 
@@ -27,7 +27,7 @@ static int see_assigned(void *arg, fl_kstmt *s) {
   return 1;
 }
 
-/* Marks in strong_var all variables that the branch reads and does not set itself. */
+/* Marks in strong_var all variables and arrays that the branch reads and does not assign to. */
 static void branch(walk *w, const fl_kblock *b) {
   const fl_kvisitor v = {see_assigned, see_read, w};
   memset(w->read, 0, (size_t)w->d->words * sizeof *w->read);
@@ -46,7 +46,8 @@ static int see_lost(void *arg, fl_kstmt *s) {
   return 1;
 }
 
-/* Marks in strong_var the variables whose old value the IF may lose. */
+/* Marks in strong_var the variables that are assigned to outside of the IF, and whose old value it
+** may overwrite. */
 static void overwritten(walk *w, fl_kstmt *s) {
   const fl_kvisitor v = {see_lost, NULL, w};
   memset(w->lost, 0, 2 * (size_t)w->d->n0 * sizeof *w->lost);

@@ -1,5 +1,5 @@
 /*
-** Sums that a loop of the reverse code adds to one element. The adjoint of
+** Sums that a loop of the derivative adds to one element. The adjoint of
 **   for (int j = 0; j < n; j++) s += w[i] * x[j];
 ** adds to grad_w[i] in each iteration. Where neither the index nor any variable in it changes in
 ** the loop, and the loop does nothing else with the array, the thread sums in a register and adds
@@ -20,7 +20,8 @@ typedef struct sums {
   const fl_kexpr **value;       /* by variable: the value that the loop assigns to it; NULL: none */
   uint8_t *busy;                 /* by variable: the loop assigns different values to it or, if it
                                  ** is an array, does more than add to it */
-  int n_vars, nodes, waits, leaves;
+  int n_vars, nodes;             /* nodes: how many of one index were looked at so far */
+  int waits, leaves;             /* the loop has barriers, shuffles or votes; a return */
   sum at[MOST_SUMS];
   int n;
 } sums;
@@ -88,7 +89,8 @@ static int is_read(const fl_kad_state *d, int v) {
   return x->kind != FL_KV_POINTER || x->param < 0 || d->res->params[x->param].role != FL_KAD_GRAD;
 }
 
-/* The record of the sum that s adds to the element 'index'; NULL: there are too many sums. */
+/* The record of the sum that s adds to the element 'index', which is made if there is none; NULL:
+** there are too many sums, or no memory. */
 static sum *sum_of(sums *l, const fl_kstmt *s, fl_kexpr *index) {
   fl_kad_state *d = l->d;
   for (int i = 0; i < l->n; i++) {

@@ -4,9 +4,9 @@
 ** and finds the state as it was before the statement.
 **
 ** 'keep' holds the variables whose value at this point the reverse code of earlier statements
-** will read: an assignment to one of them saves the old value in a fresh variable, and the
-** reverse code puts it back. Nothing else is saved. DECLs are dropped: saved state must live
-** from the forward to the reverse code.
+** will read: an assignment to one of them, or to a variable that its adjoint reads, saves the old
+** value in a fresh variable, and the reverse code puts it back. No other assignment saves a value.
+** DECLs are dropped: saved state must live from the forward to the reverse code.
 */
 #include "kernel/ad/ad_loop.h"
 
@@ -82,8 +82,8 @@ static int meets(const fl_kad_state *d, const fl_kstmt *s) {
   return fl_kad_meets_of(d, s->site);
 }
 
-/* Puts the cotangent of the element that s writes into a variable; NULL: what s writes carries no
-** derivative. With 'clear' (s overwrites the element) the cotangent is then cleared, in the same
+/* Returns the cotangent of the element that s writes; NULL: what s writes carries no derivative, or
+** no memory. With 'clear' (s overwrites the element) the cotangent is then cleared, in the same
 ** atomic operation if other threads may take it too. */
 static fl_kexpr *take_element(fl_kad_state *d, const fl_kstmt *s, fl_kblock *r, int clear) {
   const int to = d->shadow[s->var];
@@ -108,8 +108,8 @@ static fl_kexpr *take_element(fl_kad_state *d, const fl_kstmt *s, fl_kblock *r, 
 ** no other thread writes the element without a barrier in between. Otherwise others may still read
 ** the new value, so the kernel is derived again with the array in in_thread: then threads keep what
 ** they have read in registers. If it is there already, the kernel is refused, unless only stores
-** with another index expression may write the element (allowed in global memory, and where
-** iterations are undone: such indices count as different). */
+** with another index expression may write the element: in global memory, and where iterations are
+** undone, different index expressions are taken to be different elements. */
 static int is_own_to_restore(fl_kad_state *d, const fl_kstmt *s) {
   const int how = meets(d, s), parts = d->f->vars[s->var].kind == FL_KV_POINTER
                                        || (d->taken_back && fl_kset_has(d->taken_back, s->var));
@@ -231,7 +231,8 @@ static int is_meeting(const void *of, const fl_kstmt *s) {
          meets(m->d, s) & FL_KAD_MEETS_AT_ONCE;
 }
 
-/* Adds code that saves array v before s and restores it after s, by all threads of the block. */
+/* Adds code to f that saves array v, and code to 'back' that restores it, by all threads of the
+** block. */
 static void keep_whole(fl_kad_state *d, int v, fl_kblock *f, fl_kblock *back) {
   int32_t region = -1;
   const int kept = fl_kloop_room(d, v, "kept_", 1, &region);
@@ -241,8 +242,9 @@ static void keep_whole(fl_kad_state *d, int v, fl_kblock *f, fl_kblock *back) {
   fl_kad_move(d, back, v, kept, at, 1);
 }
 
-/* Saves whole shared arrays before s and restores them after it: those of which several threads may
-** write an element whose old value is needed. All threads of the block reach s. */
+/* Saves whole shared arrays before s, and restores them after its reverse code ('back'): those of
+** which several threads may write an element whose old value is needed. All threads of the block
+** reach s. */
 static void keep_around(fl_kad_state *d, fl_kstmt *s, fl_kset keep, fl_kblock *f, fl_kblock *back) {
   if (s->kind == FL_KS_BARRIER || fl_kad_has_barrier(&s->body) || fl_kad_has_barrier(&s->other))
     return;
@@ -259,7 +261,7 @@ static void keep_around(fl_kad_state *d, fl_kstmt *s, fl_kset keep, fl_kblock *f
 
 void fl_kad_sweep(fl_kad_state *d, const fl_kblock *b, fl_kset keep, fl_kblock *forward,
                   fl_kblock *reverse) {
-  const int together = fl_kwaits(*b);               /* so all threads are there */
+  const int together = fl_kwaits(*b);          /* a barrier in b: all threads are there */
   for (fl_kstmt *s = b->first; s && !fl_kad_dead(d); s = s->next) {
     fl_kblock f = {NULL, NULL}, r = {NULL, NULL}, back = {NULL, NULL};
     if (!fl_kad_marks(s)) continue;

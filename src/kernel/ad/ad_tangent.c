@@ -1,7 +1,8 @@
 /*
 ** Forward mode. Before each statement on active numbers comes the statement for the tangents, which
-** reads the same values. The control flow is that of the source, jumps included. A SELECT becomes
-** an IF with its arms as branches, so guarded loads stay guarded. PRINTF and ASSERT are dropped.
+** reads the same values. The control flow is that of the source, jumps included. The tangent of a
+** SELECT is computed in an IF with the arms' tangents as branches, so guarded loads stay guarded.
+** PRINTF and ASSERT are dropped.
 */
 #include "kernel/ad/ad_state.h"
 
@@ -27,8 +28,8 @@ static int has_steep_ends(int op) {
       || op == FL_KB_ACOS || op == FL_KB_ACOSH;
 }
 
-/* t times the slope; 0 where t is 0 and the slope is infinite (the product would be NaN): an
-** operand whose tangent is 0 has no effect. */
+/* t times the slope. For a function with steep ends, 0 where t is 0 and the slope is not finite
+** (the product would be NaN): an operand whose tangent is 0 has no effect. */
 static fl_kexpr *along_slope(fl_kad_state *d, fl_kblock *b, fl_kexpr *t, fl_kexpr *slope, int op) {
   if (!t || !slope || slope->kind == FL_KX_CONST || !has_steep_ends(op)) return times(d, t, slope);
   t = fl_kad_atom(d, b, t);
@@ -174,9 +175,9 @@ static void of_pointer(fl_kad_state *d, int v) {
                                   fl_kad_type(x.type), 1, !result);
 }
 
-/* Makes the tangent of a parameter that is passed by value. The tangent of a scalar is a parameter
-** too; the tangent of an array in a struct is copied into an array. Where none is given, it begins
-** as 0. */
+/* Makes the tangent of v, a scalar parameter or a member of a struct that is passed by value. The
+** tangent of a scalar is a parameter too; that of an array is copied from a parameter into an
+** array. If the request does not mark the parameter INPUT, the tangent begins as 0. */
 static void of_value(fl_kad_state *d, int v, fl_kblock *b) {
   const fl_kvar x = d->f->vars[v];
   const int type = fl_kad_type(x.type), input = d->r->want[x.param] & FL_KAD_INPUT;

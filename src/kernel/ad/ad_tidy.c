@@ -1,7 +1,7 @@
 /*
 ** The last step of a derivation removes statements without effect, the branches and loops that are
-** then empty, barriers right after barriers, and the variables that are no longer used; then
-** numbers variables, accesses and loops again.
+** then empty, barriers of the block right after such barriers, and the variables that are no longer
+** used, except parameters; then numbers variables, accesses, labels and loops again.
 */
 #include "kernel/ad/ad_state.h"
 
@@ -22,7 +22,7 @@ static int is_written(const tidy *t, int v) {
 
 static int live_block(tidy *t, const fl_kblock *b);
 
-/* Does s have an effect (s is live)? Then everything that s reads is live as well. */
+/* Does s have an effect (s is live)? Then marks everything that s reads or writes as live. */
 static int live_stmt(tidy *t, const fl_kstmt *s) {
   const fl_kvisitor reads = {NULL, see_read, t};
   int live;
@@ -53,7 +53,7 @@ static int live_block(tidy *t, const fl_kblock *b) {
   return live;
 }
 
-/* Is s a barrier of the block (of the grid) right after another one? */
+/* Is s a barrier of the block (of the grid) right after another one of the same kind? */
 static int is_repeated(const fl_kstmt *last, const fl_kstmt *s) {
   return last && s->kind == FL_KS_BARRIER && last->kind == FL_KS_BARRIER &&
          s->op == FL_KBAR_BLOCK && last->op == FL_KBAR_BLOCK && s->mode == last->mode;

@@ -5,12 +5,14 @@
 ** elements come from one of these:
 ** - global memory of which the loop is the first writer, each element once: the launch's argument
 **   (zeros of a fresh output);
-** - else a second array of the same size, in which the iterations of the forward code save them.
-**   Stores that may write each other's elements have one array each. In shared memory this needs no
-**   barrier: between two barriers an element that a thread writes is its own.
+** - else a second array of the same size, in which the iterations of the forward code save them;
+**   if several stores may write one element, an array for each store. In shared memory this needs
+**   no barrier: between two barriers an element that a thread writes is its own.
 */
 #include "kernel/ad/ad_loop.h"
 
+/* The n writes to array var in the loop. ok: all can be undone so far; meets: FL_KAD_MEETS… that
+** none may have; span: of their indices. */
 typedef struct undo {
   fl_kloop *l; int var, n, ok, meets; fl_kspan span;
 } undo;
@@ -19,8 +21,7 @@ static int is_write(const void *var, const fl_kstmt *s) {
   return fl_kwrites_to(s, *(const int *)var);
 }
 
-/* Is the loop the first code that writes v? 0 if anything that may run before the loop writes
-** it. */
+/* Is the loop, which is in b, the first code that writes v, and inside no other loop? */
 static int is_first_writer(const fl_kblock *b, const fl_kstmt *loop, int v) {
   for (const fl_kstmt *s = b->first; s; s = s->next) {
     if (s == loop) return 1;
@@ -45,9 +46,7 @@ static int is_at_top(const fl_kloop *l, const fl_kstmt *goal) {
   return 0;
 }
 
-/* x, which appears in statement 'use' of the body, as a function of the loop's counters at the
-** start of an iteration and of values that the loop does not change; NULL: x is not such a
-** function. */
+/* fl_kloop_by_counters; depth: how many operands and variables were entered so far. */
 static fl_kexpr *by_counters(const fl_kloop *l, fl_kexpr *x, const fl_kstmt *use, int depth) {
   const fl_kstmt *one = NULL;
   if ((x->kind == FL_KX_LOAD && fl_kad_written(l->d, x->var)) || depth > 20) return NULL;
@@ -112,8 +111,8 @@ static int from_argument(fl_kloop *l, const undo *u, int first) {
   return fresh || original >= 0;
 }
 
-/* Makes the arrays from which old elements are restored; fl_kloop_keep_round fills them. 0: no
-** memory, or too many arrays. */
+/* Makes the arrays from which old elements are restored; fl_kloop_keep_round fills them. first: of
+** l->undo, the first store to the array. 0: no memory, or too many parameters. */
 static int from_copies(fl_kloop *l, const undo *u, int first) {
   fl_kad_state *d = l->d;
   for (int i = first; i < l->n_undo; i++) {

@@ -1,7 +1,8 @@
 /*
-** Shuffles, forward and reverse: a lane receives the derivatives of all lanes that read its value.
-** A lane is read only if it is active: named in the mask and not returned, as a ballot tells. A
-** group is 'width' lanes of the warp, within which the shuffle stays.
+** Shuffles and votes, forward and reverse. In the adjoint of a shuffle a lane receives the
+** cotangents of all lanes that read its value (a vote has no adjoint). A lane is asked only if it
+** is active: named in the mask and not returned, as a ballot tells. A group is 'width' lanes of the
+** warp, within which a shuffle stays (but see 'taken').
 **
 ** If all lanes shift by the same distance, each lane knows which lane read its value, and one
 ** shuffle is enough. If all read one lane, that lane receives the sum over the group. Otherwise
@@ -10,15 +11,16 @@
 #include "kernel/ad/ad_state.h"
 #include "kernel/facts/uniform.h"
 
+/* The adjoint of shuffle s, made in b. */
 typedef struct back {
   fl_kad_state *d;
   fl_kblock *b;
   const fl_kstmt *s;
-  fl_kexpr *seed, *zero;
+  fl_kexpr *seed, *zero;         /* the cotangent of this lane's result; 0 */
   fl_kexpr *here;                /* U32: a bit for each lane of the warp that is active */
   fl_kexpr *self, *lane, *base;  /* I32: index of this lane in the warp; index in its group of
                                  ** 'width' lanes; first lane of the group */
-  fl_kexpr *by;                  /* I32: the lane or distance given, x[2] */
+  fl_kexpr *by;                  /* I32: x[2], the lane or distance (of UP and DOWN: modulo 32) */
   int width;
 } back;
 
@@ -139,11 +141,11 @@ static fl_kexpr *sum_back(back *w) {
   return fl_kexpr_select(d->a, kx_op(d, FL_KO_EQ, w->lane, read), kx_var(d, sum), w->zero);
 }
 
-/* The index, in the group, of the lane whose value this lane has received. */
+/* The index, in the group, of the lane whose value this lane has received (of XOR: in the warp). */
 static fl_kexpr *taken(back *w) {
   fl_kad_state *d = w->d;
   if (w->s->op == FL_KSH_IDX) return kx_op(d, FL_KO_AND, w->by, i32(d, w->width - 1));
-  if (w->s->op == FL_KSH_XOR) {   /* an index in the warp; a lane of a later group is not read */
+  if (w->s->op == FL_KSH_XOR) {   /* a lane of an earlier group is read, one of a later is not */
     fl_kexpr *to = kx_op(d, FL_KO_XOR, w->self, kx_op(d, FL_KO_AND, w->by, i32(d, 31)));
     fl_kexpr *last = kx_op(d, FL_KO_OR, w->self, i32(d, (int)w->s->x[3]->value.i - 1));
     return fl_kexpr_select(d->a, kx_op(d, FL_KO_LE, to, last), to, w->self);

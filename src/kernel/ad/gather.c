@@ -1,10 +1,10 @@
 /*
 ** Adjoints that add into neighbours, inverted. The adjoint of v[i] = u[i - 1] + u[i + 1] adds to
 ** grad_u[i - 1] and grad_u[i + 1]: atomics, or slow sums in a fixed order. Element j receives these
-** sums from threads j + 1 and j - 1, so one thread per j can collect them: for each access of the
-** source that reads the array (a "site", gather_site.c) it finds the thread that read j there, runs
-** that thread's adjoint again and takes what it adds for this access. This needs no atomics and no
-** array of zeros, and the order of the sum is fixed.
+** sums from threads j + 1 and j - 1, so one thread per j can collect them: for each index at which
+** the source reads the array (a "site", fl_ksite) it finds the thread that read j there, runs that
+** thread's adjoint again and takes what it adds for this access. This needs no atomics and no array
+** of zeros, and the order of the sum is fixed.
 **
 ** This pass turns the finished adjoint, a function of the language, into another function, so it
 ** serves the adjoints of tangent kernels (second order) as well. Where it fails, it is tried again
@@ -54,7 +54,7 @@ static int see_statement(void *arg, fl_kstmt *s) {
     g->assigned[s->var] = 1;
     g->late[s->var] |= (uint8_t)x->loops;
     g->n_sums += is_gradient(g, s->var);
-    /* an atomic that is no sum (an exchange) gives one thread a value that no other can compute */
+    /* an atomic other than a sum (an exchange) gives a thread a value that no other can compute */
     if (s->kind == FL_KS_ATOMIC && s->op != FL_KA_ADD) x->strange = 1;
     break;
   default: x->strange = 1;                        /* threads work together */
@@ -114,9 +114,9 @@ static int see_sum(void *arg, fl_kstmt *s) {
   return 1;
 }
 
-/* Chooses the gradients to gather: arrays that need an atomic and to which only sites add (accesses
-** whose index can be inverted, see is_solvable). Arrays with plain sums are chosen too if the rest
-** of the adjoint is then empty. Returns the number of arrays. */
+/* Chooses the gradients to gather: arrays with an atomic sum, all of whose sums have an index that
+** can be inverted (is_solvable). Arrays with plain sums are chosen too if the rest of the adjoint
+** is then empty. Returns the number of arrays. */
 static int choose(fl_kgathering *g) {
   const fl_kvisitor see = {see_sum, NULL, g};
   int others = 0, n = 0, all = 1;
@@ -161,7 +161,7 @@ static int begin(fl_kgathering *g) {
   return 1;
 }
 
-/* Does the array of parameter p hold a gradient when the kernel ends? */
+/* Does parameter p hold a gradient when the kernel ends? */
 static int is_result(const fl_kad_state *d, const fl_kad_param *p) {
   return p->role == FL_KAD_GRAD || p->role == FL_KAD_GRAD_SCALAR
       || (p->role == FL_KAD_WORK && p->param >= 0 && d->r->want[p->param] & FL_KAD_INPUT);
@@ -308,9 +308,9 @@ static measure measure_of(const fl_kfunc *f) {
   return m;
 }
 
-/* Does the gather kernel read only memory that the adjoint does not write? It may also read
-** the given cotangents (the adjoint overwrites only its copy of them) if the adjoint reads no
-** cotangent after it has written one. */
+/* Does the gather kernel read only memory that the adjoint does not write? It may also read given
+** cotangents (the adjoint overwrites only its copy of them) of an array of which the adjoint reads
+** no cotangent after it has written one. */
 static int reads_inputs(fl_kgathering *g) {
   fl_kad_touched now;
   if (!fl_kad_find_touched(&g->d, &now)) return 0;
@@ -326,16 +326,16 @@ static int reads_inputs(fl_kgathering *g) {
   return 1;
 }
 
-/* How many threads have one set of digits: their atomics are done one after the other. */
+/* How many threads have the same digits: their atomics are done one after the other. */
 static int64_t threads_of(const fl_kdigits *x) {
   int64_t n = 1;
   for (int i = 0; i < x->n; i++) n *= x->by[i];
   return n;
 }
 
-/* Does the gather read only what the adjoint leaves as it is, and is it no dearer than the
-** adjoint's atomics? Loops that could not be written out count as too expensive: a gather would run
-** them once per site. */
+/* May the gather kernel replace the sums (reads_inputs), and is it no slower than the adjoint with
+** its atomics? Loops that could not be written out count as too expensive: a gather would run them
+** once per site. */
 static int is_worth_it(fl_kgathering *g) {
   const measure m = measure_of(g->d.f), before = measure_of(g->src);
   int64_t atomics = 0;
@@ -348,8 +348,8 @@ static int is_worth_it(fl_kgathering *g) {
       && g->d.f->n_params <= MOST_PARAMS && reads_inputs(g);
 }
 
-static fl_kad_parts turn_round(fl_karena *a, const fl_kfunc *f, const fl_kad *adjoint,
-                               const fl_kad_request *r) {
+static fl_kad_parts inverted(fl_karena *a, const fl_kfunc *f, const fl_kad *adjoint,
+                             const fl_kad_request *r) {
   fl_kad_parts parts = {NULL, NULL};
   fl_kgathering g = {.d = {.a = a, .r = r, .shared_offset = -1}, .from = adjoint,
                      .src = adjoint->func};
@@ -379,18 +379,18 @@ static fl_kfunc *rewritten(fl_karena *a, const fl_kfunc *f, const fl_kad_request
 
 fl_kad_parts fl_kad_gather(fl_karena *a, const fl_kfunc *f, const fl_kad *adjoint,
                            const fl_kad_request *r) {
-  fl_kad_parts parts = turn_round(a, f, adjoint, r);
+  fl_kad_parts parts = inverted(a, f, adjoint, r);
   uint8_t *positive = NULL;
   fl_kfunc *g = parts.gather || a->failed ? NULL : rewritten(a, f, r, &positive);
   const fl_kad *other = g ? fl_kad_adjoint(a, g, r) : NULL;
-  if (other && other->func) parts = turn_round(a, g, other, r);
+  if (other && other->func) parts = inverted(a, g, other, r);
   for (int i = 0; parts.gather && g && i < f->n_params; i++)
     if (positive[i]) parts.gather->positive = positive;
   if (parts.gather) fl_kad_sum_lanes(a, parts.gather->func, -1);
   if (parts.rest) fl_kad_sum_lanes(a, parts.rest->func, -1);
   fl_kad_tell("gather", f, r, parts.gather);
   fl_kad_tell("rest", f, r, parts.rest);
-  /* the adjoint stays as it is */
+  /* a gather that is too large is no failure: the adjoint is used as it is */
   if (a->failed == FL_KARENA_DEEP || a->failed == FL_KARENA_LARGE) a->failed = 0;
   return parts;
 }

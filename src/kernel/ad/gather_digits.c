@@ -1,7 +1,7 @@
 /*
 ** Indices in a gather: the sizes of the launch, how the index j of an element is split into digits
 ** (chains), and the digits of t = j - shift. Integer divisions would be most of the work: the
-** digits of j are taken once (fl_kg_bases), those of t follow by adding and one carry.
+** digits of j are found once (fl_kg_bases), those of t follow by additions and carries.
 **
 ** Example: v[i] += u[i - 1] + u[i + w] in a picture of width w = 100, thread i = 100 y + x. The
 ** gradient of u[j] is the sum of the cotangents of v at the threads that read it:
@@ -23,8 +23,6 @@ static const char *const range_names[FL_KG_RANGES] = {
   "block_x", "block_y", "block_z", "grid_x", "grid_y", "grid_z", "threads_x", "threads_y",
   "threads_z" };
 
-/* The position, in fl_kgathering.range, of the size that bounds a symbol: of blockDim.x for
-** threadIdx.x. */
 int fl_kg_range(int32_t symbol) {
   if (symbol >= FL_KSYM_GLOBAL) return 6 + symbol - FL_KSYM_GLOBAL;
   if (symbol >= FL_KSPECIAL_GDIM_X) return 3 + symbol - FL_KSPECIAL_GDIM_X;
@@ -92,10 +90,8 @@ static fl_kexpr *poly_value(fl_kgathering *g, const fl_kpoly *p) {
 
 /* ---- chains: how indices are split into digits ------------------------------------------ */
 
-/* Is x the quotient / m or the remainder % m of the thread's index 'symbol' (or of a quotient of
-** it)? *below: the divisor of that quotient, or 1; *whole: *below times m. */
 int fl_kg_part_of(const fl_kindices *k, const fl_kplace *at, const fl_kexpr *x, int32_t symbol,
-                   fl_kterm *below, fl_kterm *whole) {
+                  fl_kterm *below, fl_kterm *whole) {
   int ok;
   const fl_kpoly a = fl_kpoly_of(k, at, x->x[0]), m = fl_kpoly_of(k, at, x->x[1]);
   const int32_t of = fl_kpoly_single(&a);
@@ -136,8 +132,8 @@ static int find_divisions(void *arg, fl_kstmt *s) {
   return 1;
 }
 
-/* Makes a chain (moduli of a mixed radix) from the divisors by which the source divides the
-** thread's index: the smallest one, and a multiple of it. */
+/* Makes a chain (moduli of a mixed radix) from the divisors by which the adjoint divides the
+** thread's index: the smallest one, and a multiple of it. 0: there is no division. */
 static int chain_of_symbol(fl_kgathering *g, int32_t symbol, fl_kchain *c) {
   finder f = {.g = g, .symbol = symbol};
   const fl_kvisitor see = {find_divisions, NULL, &f};
@@ -168,7 +164,7 @@ static int chain_of_index(const fl_kdigits *x, fl_kchain *c) {
 }
 
 /* Splits the shift, by which the site's index differs from the thread's index, into digits of the
-** chain (s->by). The site is 'near' only if all of them are constants. */
+** chain (s->by). The site is 'near' only if all of them are small constants. */
 static void take_shift_apart(fl_ksite *s, const fl_kchain *c) {
   int ok;
   s->near = s->digits.scale == 1 || (c->symbol < 0 && s->digits.tight);
@@ -185,7 +181,7 @@ static void take_shift_apart(fl_ksite *s, const fl_kchain *c) {
     if (!at && !t.n) s->by[0] += t.c;
     else if (!at) s->near = 0;
   }
-  if (!c->whole[0].n) {                           /* the nearest multiple of a constant */
+  if (!c->whole[0].n) {                    /* a constant m: makes the lowest digit at most m / 2 */
     const int64_t m = c->whole[0].c, half = s->by[0] < 0 ? -(m / 2) : m / 2,
                   k = (s->by[0] + half) / m;
     s->by[0] -= k * m;
@@ -217,8 +213,8 @@ void fl_kg_chains(fl_kgathering *g) {
   }
 }
 
-/* A modulus as an int; INT_MAX stands for any modulus that is larger, -INT_MAX for any that is
-** smaller than that. */
+/* The modulus t as an int; INT_MAX stands for any that is larger, -INT_MAX for any that is less
+** than -INT_MAX. */
 static fl_kexpr *modulus(fl_kgathering *g, fl_kblock *b, const fl_kterm *t) {
   fl_kad_state *d = &g->d;
   const int single = t->c == 1 && t->n == 1, s = single ? t->s[0] : 0;
@@ -235,9 +231,9 @@ static fl_kexpr *modulus(fl_kgathering *g, fl_kblock *b, const fl_kterm *t) {
 
 static int is_size(const void *none, int32_t s) { return (void)none, s < FL_KSYM_VAR; }
 
-/* Sets modulus k of the chain; 1 takes the place of 0. A negative one is made positive if an index
-** of the thread is split, and becomes 1 if an index of an array is. Returns the condition that the
-** given one is positive; NULL: it is for certain. */
+/* Adds code that sets modulus k of the chain; 1 takes the place of 0. A negative one is made
+** positive if an index of the thread is split, and becomes 1 if an index of an array is. Returns
+** the condition that the given one is positive; NULL: it certainly is, or no memory. */
 static fl_kexpr *set_modulus(fl_kgathering *g, fl_kblock *b, fl_kchain *c, int k) {
   fl_kad_state *d = &g->d;
   int ok;
@@ -294,8 +290,9 @@ void fl_kg_bases(fl_kgathering *g, fl_kblock *b) {
 
 /* ---- the digits of t -------------------------------------------------------------------- */
 
-/* Brings digit v into 0 … m - 1, in at most 'steps' steps of m, and carries to the next digit. A
-** few steps are written out without a branch, so that the reads of several sites can overlap. */
+/* Brings digit v, which is too large ('up') or negative, into 0 … m - 1, in at most 'steps' steps
+** of m, and carries to the next digit, 'above'. A few steps are written out without a branch, so
+** that the reads of several sites can overlap. */
 static void carry(fl_kgathering *g, fl_kblock *b, int v, int m, int above, int up, int steps) {
   enum { WRITTEN_OUT = 2 };
   fl_kad_state *d = &g->d;
@@ -313,15 +310,14 @@ static void carry(fl_kgathering *g, fl_kblock *b, int v, int m, int above, int u
   }
   fl_kstmt *s = fl_kstmt_loop(d->f, b, kg_op(g, beyond, v, limit));
   if (!s) return;
-  s->op = 1;                                      /* marks a loop that is not in the source
-                                                  ** (gather.c: cost) */
+  s->op = 1;                                      /* until fl_kad_sum_lanes: marks a loop that is
+                                                  ** not in the source (gather.c: weigh_stmt) */
   kx_set(d, &s->body, v, kg_op(g, back, v, kx_var(d, m)));
   kx_set(d, &s->body, above, kg_op(g, on, above, kg_int(g, 1)));
 }
 
-/* Digit i of j - shift, before carries: the digit of j (index of the element) minus that of the
-** number by which the access at the site shifts the thread's index. Moduli are made positive, so
-** the shift's digit is multiplied by the signs of the moduli of all lower digits. */
+/* Digit i of j - shift, before carries: the digit of j minus that of the shift. Moduli are made
+** positive, so the shift's digit is multiplied by the signs of the moduli of all lower digits. */
 static fl_kexpr *near_digit(fl_kgathering *g, const fl_ksite *s, const fl_kchain *c, int i) {
   fl_kexpr *b = kx_var(&g->d, c->b[i]), *by = kg_int(g, s->by[i]);
   int signs = 0;
@@ -333,8 +329,8 @@ static fl_kexpr *near_digit(fl_kgathering *g, const fl_ksite *s, const fl_kchain
 static void near_digits(fl_kgathering *g, fl_kblock *b, const fl_ksite *s, const fl_kchain *c,
                         const int *v) {
   int down = 0, up = 0;
-  int64_t steps = 0;                   /* bound on the steps of m by which a digit is out of range;
-                                       ** each carries 1 into the next digit */
+  int64_t steps = 0;                   /* bound on how many times m must be added or subtracted;
+                                       ** each time carries 1 into the next digit */
   for (int i = 0; i <= c->n; i++) kx_set(&g->d, b, v[i], near_digit(g, s, c, i));
   for (int i = 0; i < c->n; i++) {        /* a carry from the lower digit may cause another carry */
     const int any = i && s->by[i] && c->sign[0] >= 0;
@@ -376,8 +372,6 @@ void fl_kg_digits(fl_kgathering *g, fl_kblock *b, const fl_ksite *s, fl_kexpr *t
   else far_digits(g, b, c, t, v);
 }
 
-/* Is the shift a constant and at most one int, added or subtracted? Then j - shift is exact in U32:
-** a result that is negative or too large is not the index of a thread when taken as U32 either. */
 int fl_kg_is_short(const fl_kgathering *g, const fl_kpoly *p) {
   int ints = 0;
   for (int i = 0; i < p->n; i++) {
@@ -391,8 +385,6 @@ int fl_kg_is_short(const fl_kgathering *g, const fl_kpoly *p) {
   return 1;
 }
 
-/* Index j of the element minus 'shift': exact in I64, for short shifts (fl_kg_is_short) in U32, for
-** small constants in I32. */
 fl_kexpr *fl_kg_number(fl_kgathering *g, const fl_kpoly *shift, int type) {
   fl_kad_state *d = &g->d;
   fl_kexpr *x = fl_kexpr_cast(d->a, type, kx_var(d, g->element));

@@ -14,17 +14,18 @@ typedef struct thread {
   int32_t *map;                  /* variables of the source -> of this copy */
   int32_t at[FL_KG_RANGES];      /* the thread's indices (U32), in the order of fl_kgathering.range;
                                  ** -1: not known */
-  int32_t v[3];               /* variables: the digits of the thread's index by the moduli of the
-                              ** access's chain (g->chain); v[0] -1: it has no chain */
+  int32_t v[3];               /* variables: the digits that the site's chain gives of the index
+                              ** that it splits; v[0] -1: the site has no chain */
   int total;
-  fl_kplace place;
+  fl_kplace place;               /* of the expression at work, in the adjoint */
   const fl_kstmt *placed;        /* the statement of 'place' */
   fl_kblock head;                /* goes before the copy */
 } thread;
 
 static fl_kexpr *as(thread *y, int type, fl_kexpr *x) { return fl_kexpr_cast(y->g->d.a, type, x); }
 
-/* threadIdx or blockIdx along an axis. */
+/* threadIdx or blockIdx along an axis; 0 along one of which the site's index has no digit, since it
+** then has an extent of 1. */
 static fl_kexpr *thread_number(thread *y, int op) {
   fl_kad_state *d = &y->g->d;
   const int which = op - FL_KSPECIAL_TID_X, axis = which % 3, whole = y->at[6 + axis];
@@ -53,7 +54,7 @@ static int level_in(const fl_kchain *c, const fl_kterm *t) {
 }
 
 /* The value of x if it is a quotient or remainder of the thread's index, from the index's digits;
-** NULL: it is not, or the digits are not known. */
+** NULL: it is not, or not by moduli of the chain. */
 static fl_kexpr *known_part(thread *y, const fl_kexpr *x) {
   const fl_kchain *c = &y->g->chain[y->site->chain];
   fl_kad_state *d = &y->g->d;
@@ -187,7 +188,8 @@ static void run_thread(thread *y, fl_kblock *b) {
 
 /* ---- the site --------------------------------------------------------------------------- */
 
-/* The condition x < the size of the launch that bounds the symbol (blockDim.x for threadIdx.x). */
+/* The condition x < the size of the launch that bounds the symbol (blockDim.x for threadIdx.x);
+** NULL: x is NULL. */
 static fl_kexpr *within(fl_kgathering *g, fl_kexpr *x, int32_t symbol) {
   return x ? kx_op(&g->d, FL_KO_LT, x, fl_kexpr_cast(g->d.a, x->type, fl_kg_extent(g, symbol)))
            : NULL;
@@ -235,7 +237,7 @@ static void run_digits(thread *y, fl_kblock *b, fl_kexpr *const *digit) {
 }
 
 /* Adds the code for an index t with unique digits (each is below its modulus): finds the digits and
-** runs the adjoint of the threads that have them. */
+** runs the adjoint of the threads that have them. t: NULL if the site is near. */
 static void unique_digits(thread *y, fl_kblock *b, fl_kexpr *t) {
   fl_kgathering *g = y->g;
   fl_kad_state *d = &g->d;
@@ -243,7 +245,7 @@ static void unique_digits(thread *y, fl_kblock *b, fl_kexpr *t) {
   fl_kexpr *digit[FL_KDIGITS] = {NULL}, *c = NULL;
   fl_kg_digits(g, b, y->site, t, y->v);
   if (d->a->failed) return;
-  for (int i = 0; i < x->n && !t && x->scale > 1; i++) {  /* of an index that is not divided yet */
+  for (int i = 0; i < x->n && !t && x->scale > 1; i++) {  /* digits must be multiples of scale */
     fl_kexpr *scale = kg_int(g, x->scale);
     c = kx_both(d, c, kx_op(d, FL_KO_EQ, kg_op(g, FL_KO_REM, y->v[i], scale), kg_int(g, 0)));
   }
@@ -256,8 +258,9 @@ static void unique_digits(thread *y, fl_kblock *b, fl_kexpr *t) {
   run_digits(y, b, digit);
 }
 
-/* Adds a loop over all digits (d0, d1) of threads with d0 + m * d1 = t: if m is positive, from the
-** d1 with the smallest d0 upwards; otherwise over all d1. */
+/* Adds a loop over all digits (d0, d1) of threads with d0 + m * d1 = t. If m is positive it goes
+** down from the largest d1, to which the smallest d0 belongs, until d0 is too large; otherwise over
+** all d1. */
 static void all_digits(thread *y, fl_kblock *b, fl_kexpr *t) {
   fl_kgathering *g = y->g;
   fl_kad_state *d = &g->d;

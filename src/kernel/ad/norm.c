@@ -2,15 +2,16 @@
 ** Structured control flow: BREAK, CONTINUE, LEAVE and RETURN become flags and IFs, so that every
 ** statement is left at its end and the reverse code need not consider jumps.
 **
-** - Every construct that can be left has one BOOL: 'skip' (the rest of this body is not run);
-**   loops a second, 'stop' (no further iteration). A jump sets the flags of all constructs that it
-**   leaves.
+** - Every construct that a jump leaves has one BOOL: 'skip' (the rest of this body is not run);
+**   loops may have a second, 'stop' (no further iteration). A jump sets the flags of all constructs
+**   that it leaves.
 ** - Statements after a branch that always jumps move into the other branch: the common early
 **   exits then need no flag at all (a flag that is not read is dropped with the dead code).
 ** - The condition of a loop left by a jump becomes "!stop && condition", so it is evaluated
 **   as often as before; the step is guarded by !stop.
-** - PRINTF and ASSERT are removed (DECLs stay for the analyses). Stores of the form a[i] = a[i] + v
-**   become accumulations.
+** - In a kernel with barriers, a return at its start may stay (kept_return).
+** - PRINTF and ASSERT are removed (DECLs stay for the analyses). Stores of real numbers of the form
+**   a[i] = a[i] + v or a[i] - v become accumulations.
 */
 #include "kernel/ad/ad_state.h"
 
@@ -42,7 +43,7 @@ static void leave(fl_kad_state *d, fl_kblock *out, const fl_kstmt *s, frame *fr)
   }
 }
 
-/* Does the block always end in a jump? */
+/* Does control never reach the end of the block? */
 static int ends(const fl_kblock *b) {
   for (const fl_kstmt *s = b->first; s; s = s->next) {
     if (fl_kis_exit(s)) return 1;
@@ -77,8 +78,9 @@ static int return_in(const fl_kstmt *s) {
   return line;
 }
 
-/* Adds to d->gone the condition 'when' of a return at s, to be checked later: a barrier does not
-** count a thread that has returned, but it does count one that only skips the rest. */
+/* Adds to d->gone the condition 'when' of a return at s, to be checked later (refuse_gone): a
+** barrier does not wait for a thread that has returned, but it would wait for one that only skips
+** the rest. */
 static void note_gone(fl_kad_state *d, const fl_kstmt *s, const fl_kexpr *when, int line) {
   if (d->n_gone < FL_KAD_GONE) d->gone[d->n_gone++] = (fl_kad_gone){s, when, line};
   else fl_kad_refuse(d, line, "so many returns before barriers");
@@ -127,9 +129,9 @@ static int is_seen(const void *f, const fl_kstmt *s) {
   return s->kind == FL_KS_ATOMIC || (s->kind >= FL_KS_BARRIER && s->kind <= FL_KS_VOTE);
 }
 
-/* May this return stay in a kernel with barriers? It may if it is not inside another construct and
-** the thread has done nothing yet that others can see: then it takes no part in the barriers below,
-** forward or reverse. */
+/* Is s an IF with a return that stays, in a kernel with barriers or warp operations? It is if s is
+** not inside another construct and the thread has done nothing yet that others can see: then it
+** takes no part in the barriers below, forward or reverse. out: the code before s. */
 static int kept_return(fl_kad_state *d, const fl_kstmt *s, const frame *fr, const fl_kblock *out) {
   if (!(d->f->uses_barrier || d->f->uses_warp) || fr->kind != FL_KS_RETURN || fr->skip >= 0)
     return 0;

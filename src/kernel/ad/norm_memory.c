@@ -3,8 +3,8 @@
 ** are kept in registers: r = y[e] at the first access, y[e] = r after the loop. For the reverse
 ** code they are then local variables, which can be saved; elements at varying indices cannot.
 ** 'held' says that r has the element, 'changed' that it must be written back: an element that the
-** source does not access is not accessed here either. Several elements of one array ("v[3 * i +
-** 1]") have separate registers.
+** source does not access is not accessed here either. Several elements of one array (v[3 * i],
+** v[3 * i + 1]) have separate registers.
 */
 #include "kernel/ad/ad_state.h"
 
@@ -14,8 +14,8 @@ typedef struct place {
   fl_kad_state *d;
   int var;
   const fl_kexpr *index;
-  int32_t reg, held, changed;
-  int32_t seen;                  /* site of an access */
+  int32_t reg, held, changed;    /* variables */
+  int32_t seen;                  /* site of the first access */
   int32_t site, line;            /* of the first store */
   uint8_t meets;                 /* site_meets of all its stores */
   int writes;
@@ -35,7 +35,7 @@ static place *place_of(places *p, const fl_kexpr *index, int32_t site) {
   for (int i = 0; i < p->n; i++)
     if (fl_kexpr_same(p->at[i].index, index)) return &p->at[i];
   int ok = p->n < MOST_PLACES;
-  for (int i = 0; ok && i < p->n; i++)             /* the loop changes neither of the two indices */
+  for (int i = 0; ok && i < p->n; i++)     /* try_array checks that the loop changes no index */
     ok = fl_kfact_differs(fl_kfact_of(p->d->facts, p->at[i].seen), fl_kfact_of(p->d->facts, site));
   if (!ok) {
     p->bad = 1;
@@ -130,8 +130,8 @@ static fl_kblock rewritten(place *p, fl_kblock b) {
   return out;
 }
 
-/* Holds the element in a register around the loop s, which is taken out of its block: code for
-** before the loop goes to *before, code for after it to *after. */
+/* Holds the element in a register in the loop s; adds code for before the loop to *before and code
+** for after it to *after. */
 static void hold_place(place *p, fl_kstmt *s, fl_kblock *before, fl_kblock *after) {
   fl_kad_state *d = p->d;
   p->reg = fl_kad_local(d, d->f->vars[p->var].type, fl_kad_name(d, "held_", p->var));
@@ -169,8 +169,8 @@ static void try_array(fl_kad_state *d, fl_kstmt *s, int v, const uint8_t *assign
 
 typedef struct copies { const fl_kdefs *defs; const fl_kfunc *f; const uint8_t *assigned; } copies;
 
-/* The variable of which 'var' only ever is a copy, as a parameter "int i" of a function that a loop
-** calls is, and which has one value in the whole kernel; -1: there is none. */
+/* The variable of which 'var' is always a copy, as is a parameter "int i" of a function that a loop
+** calls, and which has one value in the whole kernel; -1: there is none. */
 static int32_t original(const fl_kdefs *defs, int32_t var) {
   for (int depth = 0; depth < 64 && var < defs->n_vars; depth++) {
     const fl_kexpr *x = fl_kdef_only(defs, var);
@@ -204,8 +204,8 @@ static int see_store(void *arg, fl_kstmt *s) {
   return 1;
 }
 
-/* Walks block b and tries to hold elements of arrays in registers around its loops. loaded: which
-** of the first n_vars variables are read anywhere. */
+/* Walks block b and tries to hold elements of arrays in registers in its loops. loaded: by
+** variable: an array that the kernel reads. */
 static fl_kblock walk(fl_kad_state *d, fl_kblock b, const uint8_t *loaded, const fl_kdefs *defs) {
   const int n_vars = defs->n_vars;
   fl_kblock out = {NULL, NULL};

@@ -3,9 +3,9 @@
 ** reverse code adds to the element once, from a register. The second read uses the first one, in
 ** the same or in an enclosing block, as long as no variable of the index is assigned in between.
 ** What each round of a loop reads at one index is read before the loop, if the loop reads it for
-** certain: in its condition, or in a statement of its body that the first round reaches.
-** The body is walked twice: to count how often each first read is repeated, and to rewrite those
-** that are.
+** certain: in its condition, or in a statement directly in the body of a loop that runs at least
+** once. The kernel's body is walked twice: to count how often each first read is repeated, and to
+** rewrite those that are.
 */
 #include "kernel/ad/ad_state.h"
 
@@ -15,7 +15,7 @@ typedef struct first { const fl_kexpr *load; int32_t id, temp; } first;
 
 typedef struct reads {
   fl_kad_state *d;
-  uint8_t *only;              /* by variable: an array of reals, only read, that has a gradient */
+  uint8_t *only;              /* by variable: an array of reals, only read, that is an INPUT */
   uint8_t *written;              /* by variable: an array that is written */
   uint8_t *assigned;             /* by variable: the current statement assigns to it */
   int32_t *count, next, most;  /* count: by id of a load: how often it is repeated; next: the id of
@@ -97,7 +97,7 @@ static void hoist(reads *w, fl_kblock *out, fl_kexpr *x, int lazy) {
   if (is_only(w, x) && !fl_kexpr_any(x->x[0], is_assigned, w)) (void)read(w, out, x, x, 0);
 }
 
-/* The expression of s that 'statement' rewrites; NULL: there is none. */
+/* The expression of s, which is no loop, that 'statement' rewrites; NULL: there is none. */
 static fl_kexpr **value_in(fl_kstmt *s) {
   switch (s->kind) {
   case FL_KS_ASSIGN: return &s->x[0];
@@ -106,8 +106,9 @@ static fl_kexpr **value_in(fl_kstmt *s) {
   }
 }
 
-/* 'before': the statement before the loop, which comes after what is put in 'out'; NULL: none. In
-** the canonical form the first round reaches all statements of the body. */
+/* Reads in 'out' what each round of the loop reads. before: the statement that comes between 'out'
+** and the loop; NULL: none. In the canonical form (norm.c) a round that runs reaches all statements
+** of the body. */
 static void before_loop(reads *w, fl_kblock *out, const fl_kstmt *before, fl_kstmt *loop) {
   fl_krange range;
   const int runs = loop->post || fl_krange_of(w->d->f, before, loop, MOST_ROUNDS, &range) > 0;
@@ -168,7 +169,7 @@ void fl_kad_read_once(fl_kad_state *d) {
   *w = (reads){ .d = d, .n_vars = n, .most = most };
   w->only = fl_karena_new(d->a, (size_t)n + 1);
   w->written = fl_karena_new(d->a, (size_t)n + 1);
-  w->assigned = fl_karena_new(d->a, (size_t)n + (size_t)most + 1);      /* temporaries too */
+  w->assigned = fl_karena_new(d->a, (size_t)n + (size_t)most + 1);      /* room for temporaries */
   w->count = fl_karena_new(d->a, (size_t)most * sizeof *w->count);
   if (!w->only || !w->written || !w->assigned || !w->count) return;
   fl_kaccessed(d->body, NULL, w->written);

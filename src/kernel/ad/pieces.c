@@ -1,12 +1,12 @@
 /*
 ** Splits indices at a border into cases, the "pieces" (pieces.h). In these rules D is a term that
-** is not negative (the index of a thread, its quotients and remainders), and less than w by the
-** conditions around it or because it is a remainder:
+** is not negative (the index of a thread, its quotients and remainders) and, except in the first
+** rule, less than w by the conditions around it or because it is a remainder:
 **   max(D - r, 0)      is D - r, else D - r + 1, … else D, the first of them that is >= 0
 **   min(D + r, w - 1)  is D + r, else D + r - 1, … else D, the first that is < w
 **   (D + r) % w        is D + r, else D + r - w, … the first that is < w (likewise upwards for
 **                      r < 0, also where k * w is added)
-** with few steps r.
+** with r of at most MOST_STEPS.
 */
 #include "kernel/ad/pieces.h"
 #include "kernel/tree/builtins.h"
@@ -77,7 +77,8 @@ static int modulus_of(splitter *y, const fl_kexpr *x, fl_kpoly *m) {
   return m->n == 1 && m->t[0].c > 0;
 }
 
-/* min(x, top) as a choice of pieces; NULL: not x = D + r, r <= MOST_STEPS, top = w - 1. */
+/* min(x, top) as a choice of pieces; NULL: x is not D + r with r <= MOST_STEPS, or top is not
+** w - 1. */
 static fl_kexpr *below_top(splitter *y, fl_kexpr *x, fl_kexpr *top) {
   fl_kpoly d = poly_of(y, x), m;
   const int64_t r = d.bad ? MOST_STEPS + 1 : fl_kpoly_take_constant(&d);
@@ -90,8 +91,8 @@ static fl_kexpr *below_top(splitter *y, fl_kexpr *x, fl_kexpr *top) {
   return e;
 }
 
-/* x % by as a choice of sums, if x is D + r + k * by with 0 <= D < by (an index of the thread), a
-** small constant r and k >= 0; NULL: x is not of this kind, or r is too large. */
+/* x % by as a choice of pieces, if x is D + r + k * by with a small constant r and a small k >= 0,
+** which is > 0 if r < 0; NULL: x is not of this kind. */
 static fl_kexpr *wrapped(splitter *y, fl_kexpr *x, fl_kexpr *by) {
   fl_kpoly d = poly_of(y, x), m = poly_of(y, by);
   int64_t r, k = 0;
@@ -118,7 +119,7 @@ static fl_kexpr *wrapped(splitter *y, fl_kexpr *x, fl_kexpr *by) {
   return e;
 }
 
-/* The only value of the variable, if it is set before the statement y->s; NULL: there is none. */
+/* The only value of the variable, if it is set before the statement y->s; else NULL. */
 static const fl_kexpr *value_before(const splitter *y, int32_t var) {
   return y->k->defs->var[var].order <= y->place.order ? fl_kdef_only(y->k->defs, var) : NULL;
 }
@@ -158,7 +159,8 @@ static fl_kexpr *leaf(splitter *y, fl_kexpr *x, fl_kexpr *const *k) {
 }
 
 /* p is D + c with D >= 0, or D - m + c with 0 <= D < m (c a constant). If p can have only one value
-** where "p op 0" holds (as D has where D <= 0), returns that value; else 1. *symbol: the term D. */
+** where "p op 0" holds (as D has where D <= 0), and that is not above 0, returns it; else 1.
+** *symbol: the term D. */
 static int64_t value_of(splitter *y, fl_kpoly p, int op, fl_kterm *symbol) {
   fl_kpoly d = p;
   fl_kterm m;
@@ -182,8 +184,9 @@ static int64_t value_of(splitter *y, fl_kpoly p, int op, fl_kterm *symbol) {
   return 1;
 }
 
-/* The value e of a branch of a choice. If the condition c allows only one value there of an index D
-** of the thread (D > 0 ? … : 0), adds D minus that value, which is 0, to e. */
+/* The value e of the choice for 'truth' of its condition c. If c allows only one value there of an
+** index D of the thread (D > 0 ? … : 0), adds D minus that value, which is 0, to e, so that e is
+** the index of the thread plus a number. */
 static fl_kexpr *pinned(splitter *y, fl_kexpr *c, int truth, fl_kexpr *e) {
   if (!e || e->kind == FL_KX_SELECT || c->kind != FL_KX_BINARY || c->op < FL_KO_LT ||
       c->op > FL_KO_NE
@@ -206,7 +209,8 @@ static fl_kexpr *pinned(splitter *y, fl_kexpr *c, int truth, fl_kexpr *e) {
   return e;
 }
 
-/* The operation x on operands k; choices among the operands are moved outside of it. */
+/* The operation x on operands k; choices among the operands are moved outside of it. NULL: there
+** are too many pieces, or no memory. */
 static fl_kexpr *over(splitter *y, fl_kexpr *x, fl_kexpr **k) {
   for (int i = 0; i < x->n; i++) {
     fl_kexpr *s = k[i];

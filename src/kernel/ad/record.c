@@ -38,8 +38,8 @@ static fl_kexpr *index_of(const recording *r, int place) {
   return op(r, FL_KO_ADD, op(r, FL_KO_MUL, fl_kexpr_int(r->a, INT, place), all), thread);
 }
 
-/* Returns the block with the atomic s, which is alone in 'one', and code that records its result
-** after it or, in a replay, sets the result to the recorded one before it. */
+/* Returns the fl_kblock with the atomic s, which is alone in 'one', and code after it that records
+** its result or, in a replay, code before it that sets the result to the recorded one. */
 static fl_kblock recorded(recording *r, fl_kstmt *s, fl_kblock one) {
   const int type = r->f->vars[s->result].type;
   fl_kexpr *at = index_of(r, r->n++);

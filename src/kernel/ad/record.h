@@ -11,7 +11,8 @@
 /* The number of atomics of f to record: those of integers, outside of loops, whose results are
 ** used. */
 int fl_krecord_count(const fl_kfunc *f);
-/* f with one more parameter, "recorded": long long[count * threads of the launch]. replay = 0: the
-** kernel writes the results there; 1: it reads them (const) instead. NULL: no memory. */
+/* A copy of f with one more parameter, "recorded": long long[count * threads of the launch]. replay
+** = 0: the kernel writes the results there; 1: it reads them from there (const), and its atomics
+** have no results. NULL: no memory. */
 fl_kfunc *fl_krecord_make(fl_karena *a, const fl_kfunc *f, int replay);
 #endif

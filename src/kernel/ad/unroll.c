@@ -1,7 +1,7 @@
 /*
 ** Short loops written out (unroll.h), outer ones first, so that bounds of an inner loop that depend
-** on an outer counter are numbers when it is written out. CONTINUE and BREAK become LEAVEs of a
-** block around one iteration or around all; other loops stay.
+** on an outer counter are numbers when it is written out. Their CONTINUE and BREAK become LEAVEs of
+** a BLOCK around one iteration or around all; other loops stay.
 */
 #include "kernel/ad/unroll.h"
 #include "kernel/facts/defs.h"
@@ -63,8 +63,9 @@ static int put_statement(void *arg, fl_kstmt *s) {
 
 /* ---- rounds written out ---------------------------------------------------------------------- */
 
-/* Turns CONTINUE and BREAK of the loop itself into LEAVEs of the blocks 'round' and 'all' (-1: only
-** looks). Returns 1 if there is a CONTINUE, plus 2 if there is a BREAK. */
+/* Turns CONTINUE and BREAK of the loop with body b into LEAVEs of the blocks with the labels
+** 'round' and 'all' ('round' -1: only looks). Returns 1 if there is a CONTINUE, plus 2 if there is
+** a BREAK. */
 static int leave(fl_kblock *b, int32_t round, int32_t all) {
   int any = 0;
   for (fl_kstmt *s = b->first; s; s = s->next) {
@@ -85,8 +86,8 @@ static int rename_declared(void *arg, fl_kstmt *s) {
   return 1;
 }
 
-/* Makes new variables for one iteration, one for each that the body declares. Returns the map from
-** the old variables to the new ones. */
+/* Makes new variables for one iteration, one for each that the body declares, but for shared
+** arrays. Returns the map from the old variables to the new ones. */
 static int32_t *fresh_variables(unroller *u, const fl_kblock *body) {
   fl_kfunc *f = u->f;
   const int n = f->n_vars;
@@ -110,8 +111,8 @@ static void set_counter(unroller *u, fl_kblock *out, const fl_krange *c, int64_t
   fl_kstmt_assign(u->f, out, c->var, fl_kexpr_int(u->f->arena, u->f->vars[c->var].type, v));
 }
 
-/* Writes out one iteration. The counter is set too, since it may be read after a jump out of the
-** loop. */
+/* Writes out the iteration in which the counter is v. The counter is set too, since it may be read
+** after a jump out of the loop. all: the label of the BLOCK around all iterations; -1: none. */
 static void round_of(unroller *u, fl_kblock *out, const fl_kstmt *s, const fl_krange *c, int64_t v,
                      int32_t all) {
   const fl_kvisitor see = {put_statement, NULL, u};
