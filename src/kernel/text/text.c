@@ -203,8 +203,8 @@ static int has_continue(fl_kblock b) {
   return 0;
 }
 
-/* Can the loop be written so that C's continue works? A loop with a step must be a for loop whose
-** step is one assignment. */
+/* Has the loop a step that a C for can hold: one assignment? Any other step is written after the
+** body, so a CONTINUE jumps to it (jumps_to_step). */
 static int is_for(const fl_kstmt *s) {
   return !s->post && s->other.first && s->other.first == s->other.last &&
          s->other.first->kind == FL_KS_ASSIGN;
@@ -213,7 +213,7 @@ static int jumps_to_step(const fl_kstmt *s) {
   return s->other.first && !is_for(s) && has_continue(s->body);
 }
 
-/* A loop that is DOWN (fl_kloop_form): lanes of a warp go through it at the same k. */
+/* A loop that is DOWN (fl_kloop_form): the lanes of a warp are at the same k in each round. */
 static void put_loop_down(fl_kwriter *w, const fl_kstmt *s) {
   const fl_kstmt *step = s->other.first;
   const int n = (int)s->label;
@@ -293,8 +293,7 @@ static void put_if(fl_kwriter *w, const fl_kstmt *s, const fl_kstmt *loop) {
   fl_text_puts(w->t, "}\n");
 }
 
-/* Writes a #line. The name of a chunk that was loaded from a string contains quotes, which are
-** escaped. */
+/* file: the name of a Lua chunk, which may contain quotes if that was loaded from a string. */
 void fl_ktext_line(fl_text *t, const char *file, int line) {
   fl_text_printf(t, "#line %d \"", line);
   for (const char *s = file; *s; s++) {
@@ -394,10 +393,10 @@ static int is_meeting(const void *none, const fl_kstmt *s) {
   return s->kind == FL_KS_BARRIER || (s->kind == FL_KS_ATOMIC && s->result >= 0);
 }
 
-/* The arrays of a launch that a kernel writes are all apart from each other and from what it reads,
-** so its text may say __restrict__ of what is only read. Of an array that is written it would also
-** say that no other thread writes it, across barriers too: not where threads may meet. A checked
-** kernel's text is as its author wrote it. */
+/* The arrays of a launch that a kernel writes do not overlap each other, nor what it reads, so its
+** pointers may be __restrict__. Of an array that is written this also says that no other thread
+** writes it, even across barriers: it is not said where threads may meet (is_meeting). A text that
+** is checked or saved does not say it at all. */
 static void put_params(fl_kwriter *w) {
   const int plain = w->check || w->saved, meets = fl_kblock_any(w->f->body, is_meeting, NULL);
   for (int i = 0; i < w->f->n_params; i++) {
@@ -422,7 +421,8 @@ static void put_structs(fl_kwriter *w) {
   }
 }
 
-/* Assigns the value of a struct's member, or of a half parameter, to its variable. */
+/* Writes the assignment of a struct's member, or of a half parameter, to its variable. index: "",
+** or "[e]" for element e of an array. */
 static void put_leaf(fl_kwriter *w, int var, const char *index, int64_t offset) {
   const fl_kvar *v = &w->f->vars[var];
   const fl_kparam *p = &w->f->params[v->param];
@@ -459,7 +459,8 @@ static void put_leaves(fl_kwriter *w) {
   }
 }
 
-/* Where shared array i begins, in bytes, if all of them are next to each other. */
+/* Where shared array i begins, in bytes, if all static ones are next to each other, aligned to
+** 16. */
 static int64_t shared_place(const fl_kfunc *f, int i) {
   int64_t at = 0;
   for (int j = 0; j < i; j++)
@@ -518,8 +519,8 @@ static int uses_dynamic(const fl_kfunc *f) {
   return 0;
 }
 
-/* Writes one kernel. w: the options of its text (slot, check, batch, …); the other fields are set
-** here. */
+/* Writes one kernel. w: the options of its text (slot, batch, check, file, first, saved); the other
+** fields are set here. */
 static void put_kernel(fl_text *t, const fl_kfunc *f, fl_kwriter w) {
   const uint8_t *slot = w.slot;
   fl_kcheck *check = w.check;

@@ -80,8 +80,8 @@ const char *fl_kcheck_assert(const fl_kfunc *f, int n) {
 
 /* ---- accesses ------------------------------------------------------------------------ */
 
-/* Writes the arguments that follow the index in a call of a checking function, without ")"; they
-** depend on the kind of the array. */
+/* Writes the last arguments of a call of a checking function, without ")": the size or the number
+** of array 'var', in shared memory its cells, its variable, and the line. */
 static void put_rest(fl_kwriter *w, int var, int32_t line) {
   const fl_kvar *v = &w->f->vars[var];
   const fl_kcheck *c = w->check;

@@ -1,7 +1,7 @@
 /*
 ** A kernel with its checks: the text calls the functions of kernels/check.cu for each access,
-** barrier, shuffle and iteration of a loop. The fields of fl_kcheck tell what the launcher must
-** give such a kernel.
+** barrier, shuffle, vote and iteration of a loop. The fields of fl_kcheck tell what the launcher
+** must give such a kernel.
 */
 #ifndef FL_KERNEL_TEXT_CHECK_H
 #define FL_KERNEL_TEXT_CHECK_H
@@ -12,13 +12,15 @@ typedef struct fl_kcheck {
   int n_vars, n_arrays;      /* number of variables; of arrays in global memory */
   int32_t *array;            /* by variable: index of its array in fl_check.array; -1: none */
   int32_t *cell;             /* by variable: SHARED: its first cell (record of accesses) */
-  uint8_t *tracked;          /* by variable: a flag in the text tells whether it has a value */
+  uint8_t *tracked;          /* by variable: flags in the text tell whether it, or each of its
+                             ** elements, has a value */
   int grain;                 /* bytes of shared memory per cell; 0: there are no cells */
   int64_t cells;             /* number of cells of static arrays; those of dynamic arrays follow */
   uint8_t *guess;            /* by site: is the load only a guess? (facts/guess.h) */
   int n_sites;
   uint8_t waits, fences;     /* the kernel has barriers, shuffles or votes; it has __threadfence */
-  int sites;                 /* numbered so far */
+  int sites;                 /* how many shuffles, votes and barriers of warps have a number so
+                             ** far */
 } fl_kcheck;
 
 /* 0: no memory. */
@@ -31,7 +33,7 @@ void fl_ktext_checked(fl_text *t, const fl_kfunc *f, unsigned checks);
 ** none. */
 const char *fl_kcheck_assert(const fl_kfunc *f, int n);
 
-/* ---- for text*.c: with w->check ---- */
+/* ---- for text*.c: with w->check; each writes the checked form of a construct ---- */
 void fl_kcheck_load(fl_kwriter *w, const fl_kexpr *x);
 void fl_kcheck_var(fl_kwriter *w, const fl_kexpr *x);
 void fl_kcheck_divisor(fl_kwriter *w, const fl_kexpr *x, const fl_kexpr *divisor);
@@ -43,7 +45,9 @@ void fl_kcheck_atomic(fl_kwriter *w, const fl_kstmt *s);
 void fl_kcheck_warp(fl_kwriter *w, const fl_kstmt *s);
 void fl_kcheck_barrier(fl_kwriter *w, const fl_kstmt *s);
 void fl_kcheck_assertion(fl_kwriter *w, const fl_kstmt *s);
-void fl_kcheck_flag(fl_kwriter *w, int var);          /* declares it */
-void fl_kcheck_begin(fl_kwriter *w, int var);         /* DECL: no value */
-void fl_kcheck_given(fl_kwriter *w, int var);         /* for ASSIGN and similar: "; v__s = true" */
+/* The flags of a variable that is tracked (of another one, or var -1: nothing is written): their
+** declaration; at its DECL: it has no value; after an ASSIGN, or as a result: "; v__s = true". */
+void fl_kcheck_flag(fl_kwriter *w, int var);
+void fl_kcheck_begin(fl_kwriter *w, int var);
+void fl_kcheck_given(fl_kwriter *w, int var);
 #endif

@@ -1,6 +1,6 @@
 /*
 ** Tree to CUDA C++: names, constants and expressions. Half values live in floats that are
-** rounded after each operation; in memory they are unsigned shorts.
+** rounded after each operation; in global and shared memory they are unsigned shorts.
 */
 #include "kernel/text/text_write.h"
 #include "kernel/tree/builtins.h"
@@ -142,8 +142,8 @@ static void put_binary(fl_kwriter *w, const fl_kexpr *x) {
   fl_text_puts(w->t, ")");
 }
 
-/* Writes a built-in variable. A checked kernel is launched some blocks at a time, and a batch has
-** more blocks along z, so blockIdx and gridDim are computed there. */
+/* Writes a built-in variable. A checked kernel is launched for some blocks of the grid at a time,
+** and a batch has more blocks along z, so there blockIdx and gridDim are not CUDA's. */
 static void put_special(fl_kwriter *w, int op) {
   if (w->batch && op == FL_KSPECIAL_BID_Z) fl_text_puts(w->t, "(blockIdx.z % fl_b.blocks)");
   else if (w->batch && op == FL_KSPECIAL_GDIM_Z) fl_text_puts(w->t, "fl_b.blocks");

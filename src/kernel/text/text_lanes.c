@@ -38,7 +38,7 @@ static int follows(const fl_kstmt *a, const fl_kstmt *b) {
 
 int fl_kput_is_joint(const fl_kstmt *s) { return s->kind == FL_KS_ATOMIC && s->mode == FL_KM_WARP; }
 
-/* Calls 'see' for each sum in b, outside of loops in it, in whose stead lanes hold it (held). */
+/* Calls 'see' for each sum in b, outside of loops in b, that lanes hold (fl_kstmt.held). */
 static void each_held(fl_kwriter *w, fl_kblock b, void (*see)(fl_kwriter *, const fl_kstmt *)) {
   for (const fl_kstmt *s = b.first; s; s = s->next) {
     if (fl_kput_is_joint(s) && s->held) see(w, s);
@@ -69,7 +69,7 @@ const fl_kstmt *fl_kput_joined(fl_kwriter *w, const fl_kstmt *s) {
   int n = 1, all = 1;
   const fl_kstmt *last = s;
   for (; follows(last, last->next); last = last->next) n++;
-  while (all < n) all *= 2;                      /* those added are sums of 0 */
+  while (all < n) all *= 2;                      /* a power of two; the others are sums of 0 */
   fl_text_printf(w->t, "{ %s *const fl_p[%d] = { ", fl_kput_memory_type(s->x[1]->type), all);
   const fl_kstmt *x = s;
   for (int i = 0; i < n; i++, x = x->next) {

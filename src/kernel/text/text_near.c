@@ -1,9 +1,9 @@
 /*
-** Which atomic additions are kept in registers until the end of the kernel (text_near.h): those to
-** a global array that this kernel only adds to, at two or three of base - 1, base and base + 1,
-** where base has one value in a thread (its variables are assigned once, outside loops) and grows
-** by one from lane to lane. A kernel with a RETURN has no such sums, since all threads must reach
-** its end.
+** Which atomic additions are kept in registers until the end of the kernel (text_near.h): those in
+** any order (FL_KM_FREE) to a global array that this kernel only adds to, by atomics, at two or
+** three of base - 1, base and base + 1, where base has one value in a thread (its variables are
+** assigned once, outside loops) and grows by one from lane to lane. A kernel with a RETURN has no
+** such sums, since all threads must reach its end.
 **
 ** Whether lanes are neighbours is decided when the kernel runs: if the bases of two lanes differ by
 ** one, the lane that owns an element adds the other lane's sum for it; otherwise the other lane
@@ -63,7 +63,7 @@ static int is_return(const void *none, const fl_kstmt *s) {
 
 /* ---- indices ----------------------------------------------------------------------- */
 
-/* Does x have the same value in neighbouring lanes (of one row)? 0: no, or it is not known. */
+/* Does x have the same value in lanes that differ only in threadIdx.x? 0: no, or not known. */
 static int is_still(const fl_knear *k, const fl_kexpr *x, int chain) {
   if (x->kind == FL_KX_LOAD || !fl_kt_is_int(x->type) || chain > MAX_CHAIN) return 0;
   if (x->kind == FL_KX_SPECIAL) return x->op != FL_KSPECIAL_TID_X;

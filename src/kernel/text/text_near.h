@@ -11,10 +11,11 @@ typedef struct fl_knear fl_knear;
 /* NULL: there is nothing to combine (or no memory: then all sums stay atomics). Borrows f. */
 fl_knear *fl_knear_new(fl_mem *m, const fl_kfunc *f);
 void fl_knear_free(fl_knear *k);
-/* Write the text before the kernel, after its declarations, and after its last statement. */
+/* Write the text that goes before the kernel, after its declarations, after its last statement. */
 void fl_knear_prelude(fl_text *t);
 void fl_knear_begin(const fl_knear *k, fl_text *t);
 void fl_knear_end(const fl_knear *k, fl_text *t);
-/* 1: the ATOMIC is one of the combined sums, and is written without ';'. */
+/* Writes the ATOMIC s, without ';', and returns 1 if it is one of the combined sums; 0: it is not,
+** or k is NULL. */
 int fl_knear_put(const fl_knear *k, fl_text *t, const fl_kstmt *s);
 #endif

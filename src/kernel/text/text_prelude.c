@@ -1,6 +1,6 @@
 /*
 ** What generated kernels call, as CUDA C++ text: halves in memory, sums over a block, sums that do
-** not depend on the order of the threads, and the barrier of a grid.
+** not depend on the order of the threads, sums of lanes (ad_lanes.c), and the barrier of a grid.
 */
 #include "kernel/text/text.h"
 
@@ -14,7 +14,7 @@
   "}\n"
 
 /* The sum of v, of type T, over the block: thread 0 has it in v, inside an if, which the user of
-** the text closes. i: the name for the thread's number in the block. */
+** the text closes. i: the name of the variable with the thread's number in the block. */
 #define BLOCK_SUM(T, i) \
   "  __shared__ " T " part[32];\n" \
   "  const unsigned n = blockDim.x * blockDim.y * blockDim.z;\n" \
@@ -58,10 +58,10 @@ static const char prelude[] =
 ** magnitude of the summands; a second one scales them to integers, the largest to 'bits' bits, and
 ** adds these in 128 bits. The launcher prepares and reads them (cuda/call/ordered.c). low begins as
 ** 0x80 in each byte, so that it rarely overflows either way. Lanes of a warp that add to one
-** element at one time sum their integers first, in three parts of 22, 22 and 20 bits: which lanes
-** meet does not matter, as integers add in any order. If the second launch has a summand far above
-** those of the first (since another thread took the cotangent of an element that several write),
-** the sum is NaN rather than wrong. */
+** element at one time sum their integers first (from compute capability 8.0 on), in three parts of
+** 22, 22 and 20 bits, in any order, as integers may be. If the second launch has a summand far
+** above those of the first (since another thread took the cotangent of an element that several
+** write), the sum is NaN rather than wrong. */
 static const char ordered[] =
   "struct fl_fixed { unsigned long long *low, *high, *peak; unsigned *special; long long bits; };\n"
   "FL_FN void fl_ordered_put(const fl_fixed &x, long long i, long long high,"
@@ -109,15 +109,14 @@ static const char ordered[] =
   "}\n";
 
 /* fl_warp_adds: adds v[k] to *p[k], for K (1, 2, 4, 8) sums. If the lanes that are there have the
-** same p[0], and are at sums with the same distances, so have all the same p, they are summed
-** first. If all 32 lanes are there, by halves: each lane gives its partner half of the sums it
-** still has and takes the partner's part of the others, until each has one, then the lanes with the
-** same sum add theirs. With HOLD one of these lanes keeps the sum, each time another one, so that
-** fl_warp_end adds 32 at once; lanes that would choose different ones (in different rounds of an
-** outer loop) do not add so. Otherwise, of the lanes that do not add 0, each first one takes the
-** values of the next one, then each second one of those left, and so on.
-** A compiler may merge calls, hence the distances; those of one call are constants as a rule.
-** fl_warp_most: the greatest k of the lanes that are there. */
+** same p (p[0], and the distances from it, as a compiler may merge calls) and the same 'turn', they
+** are summed first. If the warp is complete and more than 4 lanes do not add 0, by halves: each
+** lane gives its partner half of the sums it still has and takes the partner's part of the others,
+** until each has one, then the 32 / K lanes with the same sum add theirs. With HOLD one of these
+** lanes, each time the next one ('turn'), keeps the sum in h, and when all 32 lanes have one,
+** fl_warp_end adds them at once. Otherwise, of the lanes that do not add 0, each first one takes
+** the values of the next one, then each second one of those left, and so on.
+** fl_warp_most: the greatest k of the lanes that are there; before compute capability 8.0, k. */
 static const char warp[] =
   "template <class T> struct fl_held { T *p, v; unsigned n; };\n"
   "template <class T> FL_FN void fl_warp_end(fl_held<T> &h) {\n"

@@ -1,4 +1,5 @@
-/* What text.c (statements, kernels), text_expr.c (expressions) and text_check.c share. */
+/* What text.c (statements, kernels), text_expr.c (expressions), text_lanes.c and text_check.c
+** share. */
 #ifndef FL_KERNEL_TEXT_WRITE_H
 #define FL_KERNEL_TEXT_WRITE_H
 #include "kernel/tree/tree.h"
@@ -12,18 +13,20 @@ typedef struct fl_kwriter {
   const uint8_t *slot;
   const struct fl_knear *near;   /* sums that are combined in the warp; NULL: none */
   struct fl_kcheck *check;       /* accesses are checked (text_check.c); NULL: they are not */
-  const char *index;             /* text for the index of the element that is written; or NULL */
+  const char *index;             /* text for the index of the element that is written; NULL: that is
+                                 ** printed from the tree */
   uint8_t batch;                 /* blockIdx.z counts the launches of a batch, too */
-  const char *file;              /* the script's file, and the line at which the source begins: each
-                                 ** statement then gets a #line; NULL: none does */
-  int first;
+  const char *file;              /* the script's file: each statement gets a #line; NULL: none
+                                 ** does */
+  int first;                     /* the line in 'file' at which the source begins */
   uint8_t saved;                 /* 1: the text is read again later; 2: and exact sums are calls of
                                  ** fl_ordered_add */
   int line, asserts;             /* line of the statement; number of asserts so far */
 } fl_kwriter;
 
 static inline const char *fl_kput_half(int type) { return type == FL_KT_F16 ? "f16" : "bf16"; }
-/* fl_kput_value_type: the C type of a variable; fl_kput_memory_type: of an element in memory. */
+/* fl_kput_value_type: the C type of a variable, or of an element of an ARRAY or TABLE;
+** fl_kput_memory_type: of an element in global or shared memory, and of a parameter. */
 static inline const char *fl_kput_value_type(int type) {
   return fl_kt_is_half(type) ? "float" : fl_ktypes[type].c;
 }
@@ -36,14 +39,15 @@ void fl_kput_name(fl_kwriter *w, const char *name);   /* writes a name in a form
 void fl_kput_var(fl_kwriter *w, int var);
 void fl_kput_constant(fl_kwriter *w, const fl_kexpr *x);
 void fl_kput_expr(fl_kwriter *w, const fl_kexpr *x);
-void fl_kput_list(fl_kwriter *w, fl_kexpr *const *x, int n);   /* with commas and a ')' behind */
+void fl_kput_list(fl_kwriter *w, fl_kexpr *const *x, int n);   /* with commas, and a ')' after it */
 void fl_kput_element(fl_kwriter *w, const fl_kstmt *s);     /* the element that s writes */
-/* text_lanes.c: shuffles and votes; barriers; sums that lanes make together: is s one? Writes s and
-** those that are made with it (fl_kstmt.joined), and returns the last. */
-void fl_kput_warp(fl_kwriter *w, const fl_kstmt *s);
+/* text_lanes.c */
+void fl_kput_warp(fl_kwriter *w, const fl_kstmt *s);        /* a shuffle or vote */
 void fl_kput_barrier(fl_kwriter *w, const fl_kstmt *s);
-int fl_kput_is_joint(const fl_kstmt *s);
+int fl_kput_is_joint(const fl_kstmt *s);            /* is s a sum that lanes make together? */
+/* Writes such a sum s and those that are made with it (fl_kstmt.joined), and returns the last. */
 const fl_kstmt *fl_kput_joined(fl_kwriter *w, const fl_kstmt *s);
-/* Declares what lanes hold of the sums in the loop (fl_kstmt.held), or adds it after the loop. */
+/* Declares what lanes hold of the sums in the loop (fl_kstmt.held), or adds it after the loop. A
+** text that is checked or saved has no such sums. */
 void fl_kput_held(fl_kwriter *w, const fl_kstmt *loop, int after);
 #endif
