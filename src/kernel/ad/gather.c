@@ -388,6 +388,7 @@ fl_kad_parts fl_kad_gather(fl_karena *a, const fl_kfunc *f, const fl_kad *adjoin
     if (positive[i]) parts.gather->positive = positive;
   if (parts.gather) fl_kad_sum_lanes(a, parts.gather->func, -1);
   if (parts.rest) fl_kad_sum_lanes(a, parts.rest->func, -1);
+  if (a->failed) parts.gather = parts.rest = NULL;
   fl_kad_tell("gather", f, r, parts.gather);
   fl_kad_tell("rest", f, r, parts.rest);
   /* a gather that is too large is no failure: the adjoint is used as it is */
