@@ -8,10 +8,14 @@
 ** Loops that count down to 0 around such a sum are DOWN, so that lanes that make fewer rounds are
 ** at the same round as the others. If nothing in the innermost loop reads the array or waits, lanes
 ** may hold what they have summed until it ends.
-** Which sums and loops are chosen is a guess for speed: the text compares the elements when it
-** runs, and rounds are only delayed. That indices of joined sums differ by constants is proven.
+** Which sums and loops are meant is a guess for speed: the text compares the elements when it runs,
+** and rounds are only delayed. That the indices of joined sums differ by constants is proven, and so
+** is that all threads of a block make a sum together, at one element (in_step): the conditions
+** around it and its index are the same in the block. Nothing is then compared when it runs, and the
+** sums of several rounds are made at once.
 */
 #include "kernel/ad/ad_state.h"
+#include "kernel/facts/uniform.h"
 
 enum { MOST_JOINED = 8, MOST_HELD = 4, RECENT = 16, MOST_TERMS = 8, MOST_PARTS = 40,
        MOST_APART = 1 << 28 };
@@ -57,19 +61,51 @@ static int see_value(void *arg, fl_kstmt *s) {
 
 static int see_sum(void *arg, fl_kstmt *s) {
   const lanes *l = arg;
+  s->in_step = 0;
+  s->apart = 0;
   if (s->kind != FL_KS_ATOMIC || s->op != FL_KA_ADD || s->mode > FL_KM_WARP || s->result >= 0 ||
       s->as)
     return 1;
   const int type = l->f->vars[s->var].type;
   const int real = (type == FL_KT_F32 || type == FL_KT_F64) && s->x[1]->type == type;
   if (real && !fl_kexpr_any(s->x[0], is_of_lane, l)) s->mode = FL_KM_WARP;
-  s->joined = s->held = 0;
+  s->joined = s->held = s->in_step = 0;
   return 1;
 }
 
 static int is_warp_sum(const void *none, const fl_kstmt *s) {
   (void)none;
   return s->kind == FL_KS_ATOMIC && s->mode == FL_KM_WARP;
+}
+
+/* ---- which sums are made in step ---- */
+
+static int is_same(const fl_kuniform *u, const fl_kexpr *x) {
+  return !x || fl_kuniform_level(u, x) <= FL_KEQUAL_BLOCK;
+}
+
+/* All threads of a block reach b together. Marks the sums in it, and the loops: their threads make
+** as many rounds. */
+static void mark_steps(const fl_kuniform *u, fl_kblock b) {
+  for (fl_kstmt *s = b.first; s; s = s->next) {
+    if (is_warp_sum(NULL, s)) s->in_step = (uint8_t)is_same(u, s->x[0]);
+    if ((s->kind != FL_KS_IF && s->kind != FL_KS_LOOP) || !is_same(u, s->x[0])) continue;
+    s->in_step = s->kind == FL_KS_LOOP;
+    mark_steps(u, s->body);
+    mark_steps(u, s->other);
+  }
+}
+
+static int ends_early(const void *none, const fl_kstmt *s) {
+  (void)none;
+  return s->kind == FL_KS_RETURN;
+}
+
+static void find_steps(lanes *l) {
+  const fl_kblock b = l->f->body;
+  if (fl_kjumps(b) || fl_kblock_any(b, ends_early, NULL)) return;
+  const fl_kuniform *u = fl_kuniform_new(l->a, l->f, b, NULL, 0);
+  if (u) mark_steps(u, b);
 }
 
 /* ---- which loops ---- */
@@ -84,13 +120,14 @@ static int is_number(const fl_kexpr *x, int64_t i) {
   return fl_kexpr_is_int(x) && x->value.i == i;
 }
 
-/* Threads that wait for each other in a loop all make as many rounds, so it need not be DOWN. */
+/* Threads that wait for each other in a loop, or make it in step, all make as many rounds, so it
+** need not be DOWN. */
 static int see_loop(void *arg, fl_kstmt *s) {
   const lanes *l = arg;
   fl_kcount c;
   if (s->kind != FL_KS_LOOP) return 1;
   s->op = FL_KLOOP_ANY;
-  if (s->post || !fl_kcount_of(l->f, s, &c)) return 1;
+  if (s->post || s->in_step || !fl_kcount_of(l->f, s, &c)) return 1;
   if (c.op == FL_KO_GE && c.direct && is_number(c.bound, 0) && c.step.op == FL_KO_SUB &&
       is_number(c.step.by, 1) && !fl_kassigned(&s->body, c.step.var, NULL) &&
       (l->f->vars[c.step.var].type == FL_KT_I32 || l->f->vars[c.step.var].type == FL_KT_I64) &&
@@ -216,8 +253,9 @@ static void add_sum(way *w, fl_kstmt *s, fl_kblock *b) {
   if (w->n && (!joins || w->n == MOST_JOINED || reads_sums(w, s) || !are_near(w, s) ||
                !same_terms(&w->index, &t)))
     flush(w, b);
+  if (!w->n) w->index = t;
+  s->apart = (int32_t)(t.shift - w->index.shift);
   w->sum[w->n++] = s;
-  w->index = t;
   if (!joins && w->n == 1) flush(w, b);
 }
 
@@ -310,6 +348,7 @@ void fl_kad_sum_lanes(fl_karena *a, fl_kfunc *f, int32_t beyond) {
     fl_kwalk_block(&values, f->body);
   } while (l.changed);
   fl_kwalk_block(&sums, f->body);
+  if (fl_kblock_any(f->body, is_warp_sum, NULL)) find_steps(&l);
   fl_kwalk_block(&loops, f->body);
   if (!fl_kblock_any(f->body, is_warp_sum, NULL)) return;
   f->body = join(&l, f->body);

@@ -223,11 +223,14 @@ static void put_loop_down(fl_kwriter *w, const fl_kstmt *s) {
   fl_text_printf(w->t, "); fl_k%d >= 0; fl_k%d--) {\n", n, n);
   w->depth++;
   indent(w);
+  fl_kput_held(w, s, FL_KPUT_BEGIN);
   fl_text_puts(w->t, "if (");
   fl_kput_var(w, step->var);
-  fl_text_printf(w->t, " < fl_k%d) continue;\n", n);
+  fl_text_printf(w->t, " >= fl_k%d) {\n", n);
   put_block(w, s->body, s);
   put_block(w, s->other, s);
+  fl_text_puts(w->t, "}\n");
+  fl_kput_held(w, s, FL_KPUT_END);
   w->depth--;
   indent(w);
   fl_text_puts(w->t, "}\n");
@@ -256,7 +259,9 @@ static void put_loop(fl_kwriter *w, const fl_kstmt *s) {
     indent(w);
     fl_text_printf(w->t, "fl_step(fl_t, %d);\n", w->line);
   }
+  fl_kput_held(w, s, FL_KPUT_BEGIN);
   put_block(w, s->body, s);
+  fl_kput_held(w, s, FL_KPUT_END);
   if (jumps_to_step(s)) {
     indent(w);
     fl_text_printf(w->t, "step_%d:;\n", (int)s->label);
@@ -316,6 +321,12 @@ static const fl_kstmt *put_joined(fl_kwriter *w, const fl_kstmt *s) {
   return fl_kput_joined(w, s);
 }
 
+static void put_held_loop(fl_kwriter *w, const fl_kstmt *s) {
+  fl_kput_held(w, s, FL_KPUT_BEFORE);
+  put_loop(w, s);
+  fl_kput_held(w, s, FL_KPUT_AFTER);
+}
+
 static void put_stmt(fl_kwriter *w, const fl_kstmt *s, const fl_kstmt *loop) {
   put_line(w, s);
   if (s->kind == FL_KS_DECL) {
@@ -324,9 +335,7 @@ static void put_stmt(fl_kwriter *w, const fl_kstmt *s, const fl_kstmt *loop) {
   }
   if (s->kind == FL_KS_IF) { put_if(w, s, loop); return; }
   if (s->kind == FL_KS_LOOP) {
-    fl_kput_held(w, s, 0);
-    put_loop(w, s);
-    fl_kput_held(w, s, 1);
+    if (!fl_kput_twice(w, s, put_held_loop)) put_held_loop(w, s);
     return;
   }
   if (s->kind == FL_KS_BLOCK) {

@@ -38,57 +38,217 @@ static int follows(const fl_kstmt *a, const fl_kstmt *b) {
 
 int fl_kput_is_joint(const fl_kstmt *s) { return s->kind == FL_KS_ATOMIC && s->mode == FL_KM_WARP; }
 
-/* Calls 'see' for each sum in b, outside of loops in b, that lanes hold (fl_kstmt.held). */
-static void each_held(fl_kwriter *w, fl_kblock b, void (*see)(fl_kwriter *, const fl_kstmt *)) {
+/* The sums made with s; 'all': with those of 0 that make their number a power of two. */
+static int n_joined(const fl_kstmt *s, int *all) {
+  int n = 1;
+  for (; follows(s, s->next); s = s->next) n++;
+  for (*all = 1; *all < n;) *all *= 2;
+  return n;
+}
+
+/* Is s made in step here: by all lanes of a warp that is known to be whole? */
+static int is_step(const fl_kwriter *w, const fl_kstmt *s) {
+  return s->in_step && w->warps != FL_KPUT_PARTS;
+}
+
+/* Do lanes hold s, and those made with it, until the end of the loop? */
+static int is_held(const fl_kwriter *w, const fl_kstmt *s) {
+  return s->held && (!s->in_step || w->warps == FL_KPUT_WHOLE);
+}
+
+/* Of how many rounds are sums in step made at once? */
+static int n_rounds(const fl_kwriter *w, const fl_kstmt *s, int all) {
+  return !is_held(w, s) ? 1 : all == 1 ? 4 : 8 / all;
+}
+
+/* Declares what lanes keep of s, and of those made with it. */
+static void put_keeper(fl_kwriter *w, const fl_kstmt *s) {
+  int all;
+  n_joined(s, &all);
+  fl_text_printf(w->t, "%s<%s, %d", is_step(w, s) ? "fl_steps" : "fl_held",
+                 fl_kput_value_type(s->x[1]->type), all);
+  if (is_step(w, s)) fl_text_printf(w->t, ", %d", n_rounds(w, s, all));
+  fl_text_printf(w->t, "> fl_h%d = ", is_held(w, s) ? s->held : 0);
+}
+
+/* Calls 'see' for each sum in b, outside of loops in it, that lanes hold. Returns the greatest
+** number of rounds of which sums in step are made at once, at least 1. */
+static int each_held(fl_kwriter *w, fl_kblock b, void (*see)(fl_kwriter *, const fl_kstmt *)) {
+  int most = 1, all;
   for (const fl_kstmt *s = b.first; s; s = s->next) {
-    if (fl_kput_is_joint(s) && s->held) see(w, s);
+    int n = 1;
+    if (fl_kput_is_joint(s) && is_held(w, s)) {
+      see(w, s);
+      n_joined(s, &all);
+      n = is_step(w, s) ? n_rounds(w, s, all) : 1;
+    }
+    most = n > most ? n : most;
     if (s->kind == FL_KS_LOOP) continue;
-    each_held(w, s->body, see);
-    each_held(w, s->other, see);
+    n = each_held(w, s->body, see);
+    most = n > most ? n : most;
+    n = each_held(w, s->other, see);
+    most = n > most ? n : most;
   }
+  return most;
 }
 
 static void put_declared(fl_kwriter *w, const fl_kstmt *s) {
-  fl_text_printf(w->t, "fl_held<%s> fl_h%d = {};\n", fl_kput_value_type(s->x[1]->type), s->held);
+  put_keeper(w, s);
+  fl_text_puts(w->t, "{};\n");
 }
 
-static void put_added(fl_kwriter *w, const fl_kstmt *s) {
-  fl_text_printf(w->t, "fl_warp_end(fl_h%d);\n", s->held);
+/* Writes how far the elements of the sums made with s are from that of s. */
+static void put_distances(fl_kwriter *w, const fl_kstmt *s, int n, int all) {
+  const fl_kstmt *x = s;
+  fl_text_puts(w->t, "{ 0");
+  for (int i = 1; i < all; i++) {
+    x = i < n ? x->next : s;
+    fl_text_puts(w->t, ", ");
+    if (x->var != s->var) {
+      fl_text_puts(w->t, "(int)(");
+      fl_kput_var(w, x->var);
+      fl_text_puts(w->t, " - ");
+      fl_kput_var(w, s->var);
+      fl_text_puts(w->t, ") + ");
+    }
+    fl_text_printf(w->t, "%d", (int)x->apart);
+  }
+  fl_text_puts(w->t, " }");
 }
 
-void fl_kput_held(fl_kwriter *w, const fl_kstmt *loop, int after) {
-  if (!w->check && !w->saved) each_held(w, loop->body, after ? put_added : put_declared);
+static void put_begun(fl_kwriter *w, const fl_kstmt *s) {
+  if (!is_step(w, s)) fl_text_printf(w->t, "fl_warp_begin(fl_h%d);\n", s->held);
 }
 
-static void put_pointer(fl_kwriter *w, const fl_kstmt *s) {
-  fl_text_puts(w->t, "&");
+/* Writes the call for s and those made with it, which number 'held' holds (0: none). */
+static void put_adds(fl_kwriter *w, const fl_kstmt *s, int held) {
+  int all;
+  const int n = n_joined(s, &all);
+  fl_text_printf(w->t, "fl_warp_adds<%s>(%d, ", held ? "true" : "false", ++w->calls);
+  fl_kput_var(w, s->var);
+  fl_text_puts(w->t, ", ");
+  put_distances(w, s, n, all);
+  fl_text_printf(w->t, ", fl_h%d);", held);
+}
+
+static void put_late(fl_kwriter *w, const fl_kstmt *s) {
+  if (is_step(w, s)) return;
+  put_adds(w, s, s->held);
+  fl_text_puts(w->t, "\n");
+}
+
+static void put_ended(fl_kwriter *w, const fl_kstmt *s) {
+  fl_text_printf(w->t, "%s(fl_h%d);\n", is_step(w, s) ? "fl_step_end" : "fl_warp_end", s->held);
+}
+
+void fl_kput_held(fl_kwriter *w, const fl_kstmt *loop, fl_kput_when when) {
+  void (*const see[])(fl_kwriter *, const fl_kstmt *) = { put_declared, put_begun, put_late,
+                                                          put_ended };
+  if (w->check || w->saved) return;
+  const int rounds = each_held(w, loop->body, see[when]);
+  if (when == FL_KPUT_BEFORE && rounds > 1) fl_text_printf(w->t, "#pragma unroll %d\n", rounds);
+}
+
+static void put_index(fl_kwriter *w, const fl_kstmt *s) {
+  fl_text_puts(w->t, "(long long)(");
+  fl_kput_expr(w, s->x[0]);
+  fl_text_puts(w->t, ")");
+}
+
+static void put_values(fl_kwriter *w, const fl_kstmt *s, int n) {
+  fl_text_puts(w->t, "{ ");
+  for (int i = 0; i < n; i++, s = s->next) {
+    fl_text_puts(w->t, i ? ", " : "");
+    fl_kput_expr(w, s->x[1]);
+  }
+  fl_text_puts(w->t, " }");
+}
+
+/* Sums in step: a call where they are. */
+static void put_in_step(fl_kwriter *w, const fl_kstmt *s, int n, int all) {
+  const int held = is_held(w, s) ? s->held : 0;
+  fl_text_printf(w->t, "{ %s fl_v[%d] = ", fl_kput_value_type(s->x[1]->type), all);
+  put_values(w, s, n);
+  fl_text_puts(w->t, "; ");
+  if (!held) {
+    put_keeper(w, s);
+    fl_text_puts(w->t, "{}; ");
+  }
+  fl_text_puts(w->t, "fl_step_adds(&");
   fl_kput_element(w, s);
+  fl_text_puts(w->t, ", ");
+  put_distances(w, s, n, all);
+  fl_text_printf(w->t, ", fl_v, fl_h%d);%s }\n", held, held ? "" : " fl_step_end(fl_h0);");
+}
+
+/* Sums that lanes make if they meet. */
+static void put_once(fl_kwriter *w, const fl_kstmt *s, int n) {
+  fl_text_puts(w->t, "{ ");
+  put_keeper(w, s);
+  fl_text_puts(w->t, "{ ");
+  put_index(w, s);
+  fl_text_puts(w->t, ", ");
+  put_values(w, s, n);
+  fl_text_puts(w->t, " }; ");
+  put_adds(w, s, 0);
+  fl_text_puts(w->t, " }\n");
+}
+
+/* Sums that lanes hold: what is added at the end of the round. */
+static void put_noted(fl_kwriter *w, const fl_kstmt *s, int n) {
+  const int held = s->held;
+  fl_text_printf(w->t, "fl_h%d.to = ", held);
+  put_index(w, s);
+  fl_text_puts(w->t, ";");
+  for (int i = 0; i < n; i++, s = s->next) {
+    fl_text_printf(w->t, " fl_h%d.v[%d] = ", held, i);
+    fl_kput_expr(w, s->x[1]);
+    fl_text_puts(w->t, ";");
+  }
+  fl_text_puts(w->t, "\n");
+}
+
+/* Writes 'put' for whole warps and for others. */
+static void put_both(fl_kwriter *w, const fl_kstmt *s, void (*put)(fl_kwriter *, const fl_kstmt *)) {
+  fl_text_puts(w->t, "if (fl_step_whole()) {\n");
+  w->warps = FL_KPUT_WHOLE;
+  put(w, s);
+  fl_text_puts(w->t, "} else {\n");
+  w->warps = FL_KPUT_PARTS;
+  put(w, s);
+  fl_text_puts(w->t, "}\n");
+  w->warps = FL_KPUT_ANY;
+}
+
+static void put_sum(fl_kwriter *w, const fl_kstmt *s) {
+  int all;
+  const int n = n_joined(s, &all);
+  if (is_step(w, s)) put_in_step(w, s, n, all);
+  else if (is_held(w, s)) put_noted(w, s, n);
+  else put_once(w, s, n);
+}
+
+/* Is a sum in step held in b, outside of loops in it? */
+static int holds_steps(fl_kblock b) {
+  for (const fl_kstmt *s = b.first; s; s = s->next) {
+    if (fl_kput_is_joint(s) && s->in_step && s->held) return 1;
+    if (s->kind != FL_KS_LOOP && (holds_steps(s->body) || holds_steps(s->other))) return 1;
+  }
+  return 0;
+}
+
+int fl_kput_twice(fl_kwriter *w, const fl_kstmt *loop,
+                  void (*put)(fl_kwriter *, const fl_kstmt *)) {
+  if (w->check || w->saved || w->warps || !holds_steps(loop->body)) return 0;
+  put_both(w, loop, put);
+  return 1;
 }
 
 const fl_kstmt *fl_kput_joined(fl_kwriter *w, const fl_kstmt *s) {
-  int n = 1, all = 1;
-  const fl_kstmt *last = s;
-  for (; follows(last, last->next); last = last->next) n++;
-  while (all < n) all *= 2;                      /* a power of two; the others are sums of 0 */
-  fl_text_printf(w->t, "{ %s *const fl_p[%d] = { ", fl_kput_memory_type(s->x[1]->type), all);
-  const fl_kstmt *x = s;
-  for (int i = 0; i < n; i++, x = x->next) {
-    fl_text_puts(w->t, i ? ", " : "");
-    put_pointer(w, x);
-  }
-  for (int i = n; i < all; i++) {
-    fl_text_puts(w->t, ", ");
-    put_pointer(w, s);
-  }
-  fl_text_printf(w->t, " }; %s fl_v[%d] = { ", fl_kput_value_type(s->x[1]->type), all);
-  x = s;
-  for (int i = 0; i < n; i++, x = x->next) {
-    fl_text_puts(w->t, i ? ", " : "");
-    fl_kput_expr(w, x->x[1]);
-  }
-  if (s->held) fl_text_printf(w->t, " }; fl_warp_adds<true>(fl_p, fl_v, fl_h%d); }\n", s->held);
-  else
-    fl_text_printf(w->t, " }; fl_held<%s> fl_h = {}; fl_warp_adds<false>(fl_p, fl_v, fl_h); }\n",
-                   fl_kput_value_type(s->x[1]->type));
-  return last;
+  int all;
+  const int n = n_joined(s, &all);
+  if (s->in_step && !w->warps) put_both(w, s, put_sum);
+  else put_sum(w, s);
+  for (int i = 1; i < n; i++) s = s->next;
+  return s;
 }

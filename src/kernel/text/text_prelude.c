@@ -4,6 +4,8 @@
 */
 #include "kernel/text/text.h"
 
+extern const char fl_kwarp_text[];                  /* warp.cu */
+
 /* The atomic addition to a half of type t, "f16" or "bf16". */
 #define HALF_ATOMIC(t) \
   "FL_FN float fl_atomic_" t "(unsigned short *p, float v) {\n" \
@@ -108,89 +110,6 @@ static const char ordered[] =
   "  }\n"
   "}\n";
 
-/* fl_warp_adds: adds v[k] to *p[k], for K (1, 2, 4, 8) sums. If the lanes that are there have the
-** same p (p[0], and the distances from it, as a compiler may merge calls) and the same 'turn', they
-** are summed first. If the warp is complete and more than 4 lanes do not add 0, by halves: each
-** lane gives its partner half of the sums it still has and takes the partner's part of the others,
-** until each has one, then the 32 / K lanes with the same sum add theirs. With HOLD one of these
-** lanes, each time the next one ('turn'), keeps the sum in h, and when all 32 lanes have one,
-** fl_warp_end adds them at once. Otherwise, of the lanes that do not add 0, each first one takes
-** the values of the next one, then each second one of those left, and so on.
-** fl_warp_most: the greatest k of the lanes that are there; before compute capability 8.0, k. */
-static const char warp[] =
-  "template <class T> struct fl_held { T *p, v; unsigned n; };\n"
-  "template <class T> FL_FN void fl_warp_end(fl_held<T> &h) {\n"
-  "  if (h.p && h.v != 0) atomicAdd(h.p, h.v);\n"
-  "  h.p = 0;\n"
-  "}\n"
-  "template <bool HOLD, int K, class T> FL_FN void fl_warp_adds(T *const (&p)[K], T (&v)[K],"
-  " fl_held<T> &h) {\n"
-  "  const unsigned n = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;\n"
-  "  const unsigned lane = n % 32, each = 32 / K, here = __activemask();\n"
-  "  const unsigned turn = HOLD ? h.n % each : 0;\n"
-  "  unsigned apart = 0;\n"
-  "  bool any = false;\n"
-  "  int same, at[K];\n"
-  "  #pragma unroll\n"
-  "  for (int k = 0; k < K; k++) {\n"
-  "    any |= v[k] != 0;\n"
-  "    at[k] = (int)(p[k] - p[0]);\n"
-  "    apart = (apart + at[k]) * 0x9E3779B1u;\n"
-  "  }\n"
-  "  const unsigned some = __ballot_sync(here, any);\n"
-  "  if (!some) return;\n"
-  "  __match_all_sync(here, (unsigned long long)p[0] * 32 + turn +"
-  " ((unsigned long long)apart << 40), &same);\n"
-  "  if (same && here == ~0u && __popc(some) > 4) {\n"
-  "    #pragma unroll\n"
-  "    for (int m = K / 2, d = 16; m > 0; m /= 2, d /= 2) {\n"
-  "      #pragma unroll\n"
-  "      for (int k = 0; k < m; k++) {\n"
-  "        const bool up = lane & d;\n"
-  "        const T give = up ? v[k] : v[k + m];\n"
-  "        v[k] = (up ? v[k + m] : v[k]) + __shfl_xor_sync(~0u, give, d);\n"
-  "        at[k] = up ? at[k + m] : at[k];\n"
-  "      }\n"
-  "    }\n"
-  "    #pragma unroll\n"
-  "    for (int d = 16 / K; d > 0; d /= 2) v[0] += __shfl_xor_sync(~0u, v[0], d);\n"
-  "    if (HOLD) h.n++;\n"
-  "    if (lane % each == turn) { h.p = p[0] + at[0]; h.v = v[0]; }\n"
-  "    if (!HOLD || turn == each - 1) fl_warp_end(h);\n"
-  "    return;\n"
-  "  }\n"
-  "  if (!any) return;\n"
-  "  unsigned rest = same ? some & (~1u << lane) : 0, rank = __popc(some & ((1u << lane) - 1));\n"
-  "  while (__any_sync(some, rest)) {\n"
-  "    const int next = __ffs(rest);\n"
-  "    #pragma unroll\n"
-  "    for (int k = 0; k < K; k++) {\n"
-  "      const T w = __shfl_sync(some, v[k], next ? next - 1 : lane);\n"
-  "      if (next) v[k] += w;\n"
-  "    }\n"
-  "    rest &= __ballot_sync(some, !(rank & 1));\n"
-  "    rank >>= 1;\n"
-  "  }\n"
-  "  if (same && lane != __ffs(some) - 1) return;\n"
-  "  #pragma unroll\n"
-  "  for (int k = 0; k < K; k++) if (v[k] != 0) atomicAdd(p[k], v[k]);\n"
-  "}\n"
-  "FL_FN int fl_warp_most(int k) {\n"
-  "#if __CUDA_ARCH__ >= 800\n"
-  "  k = __reduce_max_sync(__activemask(), k);\n"
-  "#endif\n"
-  "  return k;\n"
-  "}\n"
-  "FL_FN long long fl_warp_most(long long k) {\n"
-  "#if __CUDA_ARCH__ >= 800\n"
-  "  const unsigned here = __activemask();\n"
-  "  const int high = __reduce_max_sync(here, (int)(k >> 32));\n"
-  "  const unsigned low = (int)(k >> 32) == high ? (unsigned)k : 0;\n"
-  "  k = (long long)high << 32 | __reduce_max_sync(here, low);\n"
-  "#endif\n"
-  "  return k;\n"
-  "}\n";
-
 /* The barrier of a grid whose blocks run at the same time. Each block adds 1 to the word, but the
 ** first one adds 2^31 minus the number of the others: when all have arrived the highest bit has
 ** changed, and the other bits are 0 again for the next barrier or launch. */
@@ -210,7 +129,7 @@ static const char grid[] =
   "}\n";
 
 void fl_ktext_prelude(fl_text *t) { fl_text_puts(t, prelude); }
-void fl_ktext_warp(fl_text *t) { fl_text_puts(t, warp); }
+void fl_ktext_warp(fl_text *t) { fl_text_puts(t, fl_kwarp_text); }
 void fl_ktext_grid(fl_text *t) { fl_text_puts(t, grid); }
 
 void fl_ktext_ordered(fl_text *t) { fl_text_puts(t, ordered); }

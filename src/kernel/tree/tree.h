@@ -248,7 +248,12 @@ struct fl_kstmt {
   uint8_t held;              /* ATOMIC of mode WARP, the first of those made together: > 0, and
                              ** unique in the function, if lanes may hold these sums until the end
                              ** of the innermost loop; 0: they may not */
+  uint8_t in_step;           /* ATOMIC of mode WARP: all threads of a block make it together, at
+                             ** one element. LOOP: they reach it together and make as many rounds.
+                             ** 0: not known */
   uint8_t post;              /* LOOP: 1 = do-while: the condition is evaluated after 'other' */
+  int32_t apart;             /* ATOMIC of mode WARP: its index minus that of the first of those that
+                             ** are joined */
   int32_t line;
   int32_t var;               /* DECL, ASSIGN, STORE, ATOMIC; else -1 */
   int32_t result;            /* ATOMIC, SHUFFLE, VOTE: LOCAL that receives the result; -1: unused */
