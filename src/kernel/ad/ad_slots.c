@@ -492,13 +492,13 @@ static int is_at_least(const fl_kexpr *x, int64_t least) {
   return fl_kexpr_is_int(x) && x->value.i >= least && x->value.i <= INT32_MAX;
 }
 
-/* Is the loop one for (v = first; v < bound; v += by), for an int v from 0 or more, with a constant
-** by > 0? Then it has less than 2^31 iterations. */
+/* Is the loop one for (v = first; v < bound && …; v += by), for an int v from 0 or more, with a
+** constant by > 0? Then it has less than 2^31 iterations. */
 static int has_few_rounds(const fl_kloop *l) {
   const fl_kfunc *f = l->d->f;
   const fl_kstmt *before = before_loop(l, &l->d->body);
   fl_kcount c;
-  return before && before->kind == FL_KS_ASSIGN && fl_kcount_of(f, l->s, &c) && c.step.exact &&
+  return before && before->kind == FL_KS_ASSIGN && fl_kcount_most(f, l->s, &c) && c.step.exact &&
          c.direct && c.step.var == before->var && f->vars[before->var].type == FL_KT_I32 &&
          is_at_least(before->x[0], 0) && c.step.op == FL_KO_ADD && is_at_least(c.step.by, 1) &&
          c.op == FL_KO_LT && !fl_kassigned(&l->s->body, c.step.var, NULL);

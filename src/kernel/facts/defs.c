@@ -190,8 +190,8 @@ int fl_kop_negated(int op) {
   return other[op];
 }
 
-int fl_kcount_of(const fl_kfunc *f, const fl_kstmt *loop, fl_kcount *out) {
-  const fl_kexpr *c = loop->x[0];
+/* fl_kcount_of, with c as the condition. */
+static int count_by(const fl_kfunc *f, const fl_kstmt *loop, const fl_kexpr *c, fl_kcount *out) {
   const fl_kstmt *step = loop->other.first;
   if (loop->post || !c || !step || step->next || !fl_kstep_of(f, step, &out->step)) return 0;
   if (c->kind != FL_KX_BINARY || c->op < FL_KO_LT || c->op > FL_KO_NE) return 0;
@@ -205,6 +205,20 @@ int fl_kcount_of(const fl_kfunc *f, const fl_kstmt *loop, fl_kcount *out) {
     return 1;
   }
   return 0;
+}
+
+int fl_kcount_of(const fl_kfunc *f, const fl_kstmt *loop, fl_kcount *out) {
+  return count_by(f, loop, loop->x[0], out);
+}
+
+static int count_most(const fl_kfunc *f, const fl_kstmt *loop, const fl_kexpr *c, fl_kcount *out) {
+  if (c && c->kind == FL_KX_BINARY && c->op == FL_KO_LAND)
+    return count_most(f, loop, c->x[0], out) || count_most(f, loop, c->x[1], out);
+  return count_by(f, loop, c, out);
+}
+
+int fl_kcount_most(const fl_kfunc *f, const fl_kstmt *loop, fl_kcount *out) {
+  return count_most(f, loop, loop->x[0], out);
 }
 
 /* ---- numbers of rounds ---------------------------------------------------------------------- */

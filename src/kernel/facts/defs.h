@@ -92,6 +92,8 @@ typedef struct fl_kcount {
   const fl_kexpr *bound;
 } fl_kcount;
 int fl_kcount_of(const fl_kfunc *f, const fl_kstmt *loop, fl_kcount *out);
+/* The same for a part of the condition, a && part: the loop makes at most the rounds of this one. */
+int fl_kcount_most(const fl_kfunc *f, const fl_kstmt *loop, fl_kcount *out);
 int fl_kop_mirrored(int op);      /* a < b is b > a */
 
 /* A loop for (v = first; v op bound; v += step) whose three values are numbers. */

@@ -124,7 +124,9 @@ static void put_begun(fl_kwriter *w, const fl_kstmt *s) {
 static void put_adds(fl_kwriter *w, const fl_kstmt *s, int held) {
   int all;
   const int n = n_joined(s, &all);
-  fl_text_printf(w->t, "fl_warp_adds<%s>(%d, ", held ? "true" : "false", ++w->calls);
+  const int shared = w->f->vars[s->var].kind == FL_KV_SHARED;
+  fl_text_printf(w->t, "fl_warp_adds<%s, %s>(%d, ", shared ? "int" : "long long",
+                 held ? "true" : "false", ++w->calls);
   fl_kput_var(w, s->var);
   fl_text_puts(w->t, ", ");
   put_distances(w, s, n, all);

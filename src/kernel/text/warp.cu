@@ -37,8 +37,9 @@ template <class T, int K> FL_FN void fl_warp_end(fl_held<T, K> &h) {
 ** (in different rounds of an outer loop) do not add so. Otherwise, of the lanes that do not add 0,
 ** each first one takes the values of the next one, then each second one of those left, and so on, if
 ** they have the same element.
-** id: a number for the call; a compiler may merge calls with different 'at'. */
-template <bool HOLD, int K, class T>
+** id: a number for the call; a compiler may merge calls with different 'at'. S: int if the array is
+** in shared memory, which has less than 2^16 elements, else long long. */
+template <class S, bool HOLD, int K, class T>
 FL_FN void fl_warp_adds(unsigned id, T *base, const int (&at)[K], fl_held<T, K> &h) {
   const unsigned n = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
   const unsigned lane = n % 32, each = 32 / K, here = __activemask();
@@ -48,12 +49,12 @@ FL_FN void fl_warp_adds(unsigned id, T *base, const int (&at)[K], fl_held<T, K> 
   for (int k = 0; k < K; k++) any |= h.v[k] != 0;
   const unsigned some = __ballot_sync(here, any);
   if (!some) return;
-  const unsigned long long what = (unsigned long long)h.to << 15 | id % 1024 << 5 | turn;
-  unsigned long long first = what;
+  const S what = (S)((unsigned long long)h.to << 15 | id % 1024 << 5 | turn);
+  S first = what;
   int same;
   if (HOLD) {
     first = __shfl_sync(here, what, __ffs(some) - 1);
-    same = __all_sync(here, any ? what == first : (what ^ first) % 32768 == 0);
+    same = __all_sync(here, any ? what == first : ((what ^ first) & 32767) == 0);
   } else __match_all_sync(here, what, &same);
   if (same && here == ~0u && __popc(some) > 4) {
     #pragma unroll
@@ -69,7 +70,7 @@ FL_FN void fl_warp_adds(unsigned id, T *base, const int (&at)[K], fl_held<T, K> 
     for (int d = 16 / K; d > 0; d /= 2) h.v[0] += __shfl_xor_sync(~0u, h.v[0], d);
     if (HOLD) h.n++;
     if (lane % each == turn) {
-      h.p = base + ((long long)first >> 15) + fl_pick(at, lane / each);
+      h.p = base + (first >> 15) + fl_pick(at, lane / each);
       h.kept = h.v[0];
     }
     if (!HOLD || turn == each - 1) fl_warp_end(h);
