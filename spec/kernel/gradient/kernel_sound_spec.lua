@@ -50,6 +50,13 @@ local cases = {
     "int j = blockIdx.x * m + threadIdx.x; y[j] = x[j] * x[j];", 3, 4, 2 },
   { "a product and a shift by its factor", "int t = threadIdx.x, b = blockIdx.x; " ..
     "if (t < m) y[b * m + t] = x[b * m + t] * x[(b << m) + t];", 3, 4, 2 },
+  { "blocks that overlap by another number than the bound of their threads",
+    "int t = threadIdx.x, b = blockIdx.x; if (t < at[0]) y[b * at[1] + t] = x[t] * x[t];", 3, 4, nil,
+    { 4, 0 } },
+  { "a quotient by a number of the thread",
+    "int u = threadIdx.x; if (u > 0) y[u + 6 / u] = x[0] * x[1];", 1, 4 },
+  { "a remainder by a number of the thread",
+    "int u = threadIdx.x; if (u > 0) { if (i / u == 1) y[i % u] = x[0] * x[1]; }", 1, 8 },
   { "rows that overlap", "int j = threadIdx.y * m + threadIdx.x; y[j] = x[j] * x[j];", 1,
     { 4, 3 }, 3 },
   { "an unsigned comparison with a negative number", "unsigned c = threadIdx.x; if (c < m) " ..
@@ -201,6 +208,23 @@ describe("what a launch decides", function()
     assert.same({ 2, 4, 6, 0 }, gradient(k, x, 1))
     assert.same({ 2, 4, 0, 0 }, gradient(k, x, 0))
     assert.same(squares, gradient(k, x, 2))
+  end)
+
+  it("compares numbers that all threads have by their expressions", function()
+    for body, exchanged in pairs {
+      ["int w = at[0]; if (t < w) y[b * w + t] = x[t];"] = false,
+      ["if (t < at[n]) y[b * at[n] + t] = x[t];"] = false,
+      ["int w = __popc(n); if (t < w) y[b * w + t] = x[t];"] = false,
+      ["int w = at[0], v = at[1]; if (t < w) y[b * v + t] = x[t];"] = true,
+      ["int w = __popc(n), v = __popc(n + 1); if (t < w) y[b * v + t] = x[t];"] = true,
+      ["int w = at[0]; int u = w; if (n > 3) w = at[1]; if (t < u) y[b * w + t] = x[t];"] = true,
+      ["int w = at[0]; if (n > 3) w = at[1]; int p = t < w; w = at[2]; if (p) y[b * w + t] = x[t];"] = true,
+    } do
+      local k = flame.kernel { source = "__global__ void k(const int *at, const float *x, float *y, int n) {\n" ..
+        "  int t = threadIdx.x, b = blockIdx.x;\n  " .. body .. "\n}", block = { 12 }, grid = { 2 },
+        shape = { 64 } }
+      assert(exchanged == (k:source("adjoint"):find("atomicExch", 1, true) ~= nil), body)
+    end
   end)
 
   it("keeps stores plain whose elements are one thread's own", function()

@@ -107,7 +107,7 @@ int fl_kpoly_all(const fl_kpoly *p, fl_kis_known *is, const void *arg) {
 
 static int is_of_threads(const void *none, int32_t s) { return (void)none, s < FL_KSYM_SAME; }
 
-/* Has p only positive coefficients, and only indices of the thread and sizes of the launch as
+/* Has p no negative coefficients, and only indices of the thread and sizes of the launch as
 ** symbols? Then it is not negative. */
 int fl_kpoly_is_natural(const fl_kpoly *p) {
   return !p->bad && !fl_kpoly_has_negative(p) && fl_kpoly_all(p, is_of_threads, NULL);
@@ -221,13 +221,14 @@ int fl_kpolys_number(fl_kpolys *all, const fl_kpoly *p) {
 
 static fl_kpoly bad(void) { return (fl_kpoly){ .bad = 1 }; }
 
-/* The quotient that a is (a = b / m); NULL: a is not a single quotient. */
+/* The quotient that a is; NULL: a is not a single quotient. */
 static const fl_kquotient *quotient_of(const fl_kquotients *all, const fl_kpoly *a) {
   const int32_t s = fl_kpoly_single(a);
   return s >= FL_KSYM_QUOTIENT ? &all->at[s - FL_KSYM_QUOTIENT] : NULL;
 }
 
-/* The polynomial of a / m, with a symbol for the quotient; (b / m) / n becomes b / (m * n). */
+/* The symbol of the quotient a / by, where 'by' has one term, which is positive if its symbols are;
+** (b / m) / n becomes b / (m * n) if both have one type. */
 static fl_kpoly quotient(fl_kquotients *all, fl_kpoly a, const fl_kpoly *by, int type) {
   fl_kquotient q = { .a = a, .m = by->t[0], .type = type };
   if (!all || by->bad || a.bad || by->n != 1 || q.m.c <= 0) return bad();
@@ -287,7 +288,8 @@ static fl_kpoly divide(const fl_kreader *r, const fl_kexpr *x, const fl_kpoly *a
   return left;
 }
 
-/* The polynomials of a & (m - 1) and a >> n where a is not negative: a % m and a / m. */
+/* The polynomials of a & (m - 1) and a >> n where a is not negative: a % m, and a / m for m = 1 << n;
+** m is a power of two. */
 static fl_kpoly bits(const fl_kreader *r, const fl_kexpr *x, const fl_kpoly *a,
                      const fl_kpoly *b) {
   const int64_t c = b->n == 1 && b->t[0].n == 0 ? b->t[0].c : -1, most = (int64_t)1 << 30;
@@ -299,8 +301,8 @@ static fl_kpoly bits(const fl_kreader *r, const fl_kexpr *x, const fl_kpoly *a,
 
 /* ---- expressions ------------------------------------------------------------------------ */
 
-/* Is p a constant factor of the unsigned product x that is so large that the product wraps, as in a
-** hash? */
+/* Is p a constant factor of the unsigned 32-bit product x that is so large that the product is taken
+** to wrap, as in a hash? */
 static int wraps(const fl_kexpr *x, const fl_kpoly *p) {
   const int64_t large = 1 << 20, c = p->n == 1 && p->t[0].n == 0 ? p->t[0].c : 0;
   return x->type == FL_KT_U32 && (c >= large || c <= -large);
@@ -341,9 +343,9 @@ static fl_kpoly read_const(const fl_kexpr *x) {
   return p;
 }
 
-/* Is symbol s, or each symbol of a quotient, bounded by the launch? */
+/* Is symbol s an index of the thread or a size of the launch, or a quotient of such? */
 static int is_launched(const void *quotients, int32_t s) {
-  if (s < FL_KSYM_QUOTIENT || s >= FL_KSYM_UNKNOWN || !quotients) return s < FL_KSYM_VAR;
+  if (s < FL_KSYM_QUOTIENT || s >= FL_KSYM_UNKNOWN || !quotients) return s < FL_KSYM_SAME;
   const fl_kquotient *q = &((const fl_kquotients *)quotients)->at[s - FL_KSYM_QUOTIENT];
   return fl_kpoly_all(&q->a, is_launched, quotients) && fl_kterm_all(&q->m, is_launched, quotients);
 }

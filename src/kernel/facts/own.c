@@ -41,8 +41,11 @@ static void add_known(search *w, int32_t s) {
 
 static int is_known(const void *search_, int32_t s) {
   const search *w = search_;
-  if (s == FL_KSYM_SAME || fl_kpoly_is_uniform(w->r.k, s) || has(w, s)) return 1;
-  if (s >= FL_KSYM_QUOTIENT) return fl_kpoly_all(&fl_kquotient_of(w->r.k, s)->a, is_known, w);
+  if (fl_ksym_is_same(s) || fl_kpoly_is_uniform(w->r.k, s) || has(w, s)) return 1;
+  if (s >= FL_KSYM_QUOTIENT) {
+    const fl_kquotient *q = fl_kquotient_of(w->r.k, s);
+    return fl_kpoly_all(&q->a, is_known, w) && fl_kterm_all(&q->m, is_known, w);
+  }
   const fl_kexpr x = { .kind = FL_KX_VAR, .var = s - FL_KSYM_VAR };
   return s >= FL_KSYM_VAR && fl_kplace_agrees(w->r.k, &w->r.at, &x);
 }
@@ -148,7 +151,8 @@ static int32_t next_quotient(const search *w, const fl_kpoly *p, const fl_kpoly 
 }
 
 /* Finds the digits of p that are remainders and quotients of one unit (the integer that is
-** divided), and removes them from p. 0: impossible. */
+** divided), and removes them from p. 0: impossible, as where the two threads may divide by
+** different numbers. */
 static int split_unit(const search *w, fl_kpoly *p, const fl_kpoly *unit, fl_kdigit *d, int *n) {
   fl_kpoly stride, more;
   fl_kterm low = ONE, by;
@@ -157,6 +161,7 @@ static int split_unit(const search *w, fl_kpoly *p, const fl_kpoly *unit, fl_kdi
   while ((s = next_quotient(w, p, unit, &low, &by)) >= 0) {
     fl_kdigit x = { .s = -1, .kind = FL_KDIGIT_REM, .unit = unit, .low = low, .bound = by };
     x.high = fl_kquotient_of(w->r.k, s)->m;
+    if (!fl_kterm_all(&x.high, is_known, w)) return 0;
     if (!has_rest(w, unit, &low, &x.high) && !add_digit(d, n, x, &stride)) return 0;
     if (!take_factor(p, s, &more)) return 0;
     for (int i = 0; i < stride.n; i++) {                  /* q' = by * q + rest */
@@ -273,6 +278,7 @@ static void use_counter(search *w, int32_t var) {
   fl_kterm m;
   if (!fl_kroute_counts(&w->r, FL_KSYM_VAR + var, &first, &step) || step.n != 1) return;
   const fl_kterm move = step.t[0];
+  if (!fl_kterm_all(&move, is_known, w)) return;
   const fl_kpoly own = unknown_part(w, &first);
   const int32_t base = own.n == 1 && own.t[0].n == 1 ? own.t[0].s[0] : -1;
   if (base >= 0 && fl_ksym_is_number(base)) {

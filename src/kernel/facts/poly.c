@@ -17,8 +17,8 @@ int fl_kpoly_is_uniform(const void *indices, int32_t s) {
   return s >= FL_KSPECIAL_BDIM_X && s < FL_KSPECIAL_COUNT;
 }
 
-/* here: number of the statement that holds the expression, if parts that are no polynomials get
-** symbols; -1: such parts make it 'bad'. */
+/* What is read. here: for fl_kpoly_guess the place of the statement that holds the expression; -1:
+** for fl_kpoly_of. */
 typedef struct asked { const fl_kindices *k; fl_kplace at; int32_t here; } asked;
 
 static fl_kpoly expand(const asked *q, const fl_kexpr *x, int depth);
@@ -46,16 +46,28 @@ static fl_kpoly expand_var(const fl_kreader *r, int32_t var, int depth) {
   return (fl_kpoly){ .bad = 1 };
 }
 
-static fl_kpoly unknown(const asked *q, const fl_kexpr *x) {
-  const int32_t order = q->at.order == q->here ? 0 : q->at.order;
-  fl_kunknown **const all = q->k->unknown;
+/* The symbol of x in list 'all', of which the symbols are first to last; one that is new is added. */
+static fl_kpoly symbol_of(const asked *q, const fl_kexpr *x, int32_t order, fl_kunknown **all,
+                          int32_t first, int32_t last) {
   for (const fl_kunknown *u = *all; u; u = u->next)
     if (u->order == order && fl_kexpr_same(u->x, x)) return fl_kpoly_symbol(u->symbol);
-  fl_kunknown *u = fl_karena_new(q->k->quotients->a, sizeof *u);
+  const int32_t symbol = *all ? (*all)->symbol + 1 : first;
+  fl_kunknown *u = symbol <= last ? fl_karena_new(q->k->quotients->a, sizeof *u) : NULL;
   if (!u) return (fl_kpoly){ .bad = 1 };
-  *u = (fl_kunknown){ x, order, *all ? (*all)->symbol + 1 : FL_KSYM_UNKNOWN, *all };
+  *u = (fl_kunknown){ x, order, symbol, *all };
   *all = u;
-  return fl_kpoly_symbol(u->symbol);
+  return fl_kpoly_symbol(symbol);
+}
+
+/* Do the variables of x have fixed values at the place, in one iteration of the loops around it? */
+static int is_fixed(const asked *q, const fl_kexpr *x) {
+  const fl_kdefs *defs = q->k->defs;
+  if (x->kind == FL_KX_VAR && !fl_kdef_is_given(defs, x->var) &&
+      !fl_kdef_at(defs, x->var, q->at.order) &&
+      !(fl_kdef_is_counter(defs, x->var) && in_loop(q, defs->var[x->var].step_loop))) return 0;
+  for (int i = 0; i < x->n; i++)
+    if (!is_fixed(q, x->x[i])) return 0;
+  return 1;
 }
 
 int fl_kplace_agrees(const fl_kindices *k, const fl_kplace *at, const fl_kexpr *x) {
@@ -63,13 +75,17 @@ int fl_kplace_agrees(const fl_kindices *k, const fl_kplace *at, const fl_kexpr *
        : at->same == FL_KSAME_IN_BLOCK && fl_kuniform_in_block(k, x);
 }
 
-/* The polynomial of an expression that is not a sum or product: for fl_kpoly_guess a separate
-** symbol; else FL_KSYM_SAME if its value is the same in the threads that are compared, or 'bad'. */
+/* The polynomial of an expression that fl_kform_read does not read: for fl_kpoly_guess a symbol
+** UNKNOWN; else a symbol SAME if its value is equal in the threads that are compared, or 'bad'. */
 static fl_kpoly expand_other(const fl_kreader *r, const fl_kexpr *x) {
   const asked *q = r->arg;
-  if (q->here >= 0 && fl_kt_is_int(x->type)) return unknown(q, x);
-  const int agrees = fl_kt_is_int(x->type) && fl_kplace_agrees(q->k, &q->at, x);
-  return agrees ? fl_kpoly_symbol(FL_KSYM_SAME) : (fl_kpoly){ .bad = 1 };
+  if (!fl_kt_is_int(x->type)) return (fl_kpoly){ .bad = 1 };
+  if (q->here >= 0)
+    return symbol_of(q, x, q->at.order == q->here ? 0 : q->at.order, q->k->unknown,
+                     FL_KSYM_UNKNOWN, INT32_MAX);
+  if (!fl_kplace_agrees(q->k, &q->at, x)) return (fl_kpoly){ .bad = 1 };
+  return symbol_of(q, x, is_fixed(q, x) ? 0 : q->at.order, q->k->equal, FL_KSYM_SAME,
+                   FL_KSYM_VAR - 1);
 }
 
 static fl_kpoly expand(const asked *q, const fl_kexpr *x, int depth) {

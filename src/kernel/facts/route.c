@@ -248,14 +248,14 @@ int fl_kroute_counts(const route *r, int32_t s, fl_kpoly *first, fl_kpoly *step)
 int fl_kroute_not_negative(const route *r, int32_t s) {
   fl_kpoly p, step, a;
   fl_kterm m;
-  if (s < FL_KSYM_VAR) return 1;
+  if (s < FL_KSYM_SAME) return 1;
   if (s >= FL_KSYM_QUOTIENT || !fl_kroute_counts(r, s, &p, &step)) return 0;
   for (int i = 0; i < r->n; i++)
     if (says_natural(r, i, s)) return 1;
   if (!fl_kpoly_is_natural(&step)) return 0;
   if (p.n > 1) return fl_kroute_is_remainder(r, &p, &a, &m);
   return p.n == 0 || (p.t[0].c >= 0 &&
-                      (p.t[0].n == 0 || (p.t[0].n == 1 && p.t[0].s[0] < FL_KSYM_VAR)));
+                      (p.t[0].n == 0 || (p.t[0].n == 1 && p.t[0].s[0] < FL_KSYM_SAME)));
 }
 
 /* Is s a counter that starts below m and steps downwards? */
@@ -426,5 +426,7 @@ int32_t fl_kroute_counter(const route *r, int32_t var) {
       return base;
   }
   /* the counter j makes j % step known, which is the index at which it began */
-  return fl_ksym_is_number(base) && fl_kroute_stays_below(r, base, &step.t[0]) ? base : -2;
+  const int one_step = fl_kterm_all(&step.t[0], fl_kpoly_is_uniform, r->k);
+  return fl_ksym_is_number(base) && one_step && fl_kroute_stays_below(r, base, &step.t[0])
+         ? base : -2;
 }
