@@ -8,6 +8,7 @@
 #include "kernel/facts/defs.h"
 #include <string.h>
 
+/* depth: of the construct in which the store was found; it is dropped at the end of that. */
 typedef struct fact { int32_t var, depth; const fl_kexpr *index; } fact;
 
 typedef struct walk {
@@ -29,7 +30,7 @@ static void forget(walk *w, int32_t var) {
 }
 
 /* A visitor: forgets the facts with an index that reads a variable which s assigns. It runs over a
-** loop before the body is entered, since an earlier iteration may have assigned them. */
+** loop before the loop is entered, since an earlier iteration may have assigned them. */
 static int forget_stmt(void *arg, fl_kstmt *s) {
   if (s->kind == FL_KS_ASSIGN || s->kind == FL_KS_DECL) forget(arg, s->var);
   if (s->result >= 0) forget(arg, s->result);

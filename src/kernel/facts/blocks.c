@@ -6,13 +6,14 @@
 typedef struct finder {
   fl_kindices *k;
   fl_kblocks *out;
-  uint8_t asks[3];           /* it reads blockDim */
-  int32_t line[3];           /* of the first threadIdx */
-  int64_t room[3];           /* most threads that an array has room for; 0: unknown */
+  uint8_t asks[3];           /* by axis: it reads blockDim */
+  int32_t line[3];           /* of the first threadIdx, by axis */
+  int64_t room[3];           /* by axis: most threads that all arrays have room for; 0: unknown */
   const fl_kstmt *at;        /* the statement that is looked at */
 } finder;
 
-/* Whether an expression reads threadIdx or blockIdx, also through variables that have one value. */
+/* Whether an expression reads threadIdx or blockIdx, also through variables that have one value.
+** depth: of the expressions and values around. */
 typedef struct reading { const fl_kdefs *defs; uint8_t thread, block; int depth; } reading;
 
 static void read_from(reading *r, const fl_kexpr *x) {
@@ -27,8 +28,8 @@ static void read_from(reading *r, const fl_kexpr *x) {
   r->depth--;
 }
 
-/* Does a condition hold at s that depends on the thread's index in its block, and not on its index
-** in the grid? */
+/* Does s stand under a condition that depends on threadIdx and not on blockIdx? (Then the size of
+** the array may be that of the threads that pass.) */
 static int is_guarded(const finder *f, const fl_kstmt *s) {
   fl_kroute r = { .k = f->k, .goal = s };
   if (!fl_kroute_find(&r)) return 1;
@@ -41,7 +42,7 @@ static int is_guarded(const finder *f, const fl_kstmt *s) {
 }
 
 /* The number of threads along an axis for which array v has room, if its index is 'c' times
-** threadIdx plus 'rest': counted in the first dimension whose stride is at most c. */
+** threadIdx plus 'rest': counted in the outermost dimension whose stride is at most c. */
 static int64_t threads_in(const fl_kvar *v, int64_t c, int64_t rest) {
   int64_t extent = v->count;               /* of that dimension, in elements */
   for (int d = 0; d + 1 < v->rank && v->dims[d] > 0 && extent / v->dims[d] > c; d++)

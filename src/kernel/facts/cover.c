@@ -3,8 +3,8 @@
 ** thread reaches. Integers are followed as polynomials in facts of the launch (form.h), conditions
 ** as lists of inequalities; all else is unknown. A store under known conditions is kept with them;
 ** one under an unknown condition counts only if the other branch stores to the same element. After
-** a jump nothing is sure until the end of the construct that it, or a later jump, leaves; after a
-** return under a known condition the opposite of the condition guards all that follows.
+** a jump nothing is sure until the end of the outermost construct that it, or a later jump, leaves;
+** after a return under a known condition the opposite of the condition guards all that follows.
 */
 #include "kernel/facts/access.h"
 #include "kernel/facts/cover_form.h"
@@ -14,27 +14,34 @@
 
 typedef fl_kpoly poly;
 typedef struct guards { int n; fl_kc_guard at[FL_KC_GUARDS]; } guards;
-typedef struct cond { uint8_t known[2]; guards when[2]; } cond;       /* [1]: where it is true */
+/* A BOOL: under which guards it is false ([0]) and true ([1]), where that is known. */
+typedef struct cond { uint8_t known[2]; guards when[2]; } cond;
 typedef struct value { const poly *p; const cond *c; } value;         /* both NULL: unknown */
 
+/* Constructs are loops and blocks around the statement that is walked, counted from the outermost,
+** 1; 0 is the function. NOWHERE: no jump. */
 enum { NOWHERE = 1 << 20, MAX_CONSTRUCTS = 64 };
 
 typedef struct walk {
   fl_karena *a;
   const fl_kfunc *f;
   fl_kcover *out;
-  const uint8_t *fit;        /* by variable: an output that is only stored to */
-  value *env;
-  guards now;
+  const uint8_t *fit;        /* by variable: an output that is only stored to, and read where the
+                             ** thread has stored (find_fit) */
+  value *env;                /* by variable: its value now */
+  guards now;                /* which all threads pass that reach this statement */
   fl_kc_store *list;         /* newest first */
-  int32_t label[MAX_CONSTRUCTS];   /* labels of the loops and blocks around; [0]: the function */
+  int32_t label[MAX_CONSTRUCTS];   /* by construct: its label */
   uint8_t is_loop[MAX_CONSTRUCTS];
-  int depth, branches, off;  /* off: not 0 inside a loop whose iterations are not known */
+  int depth;                 /* the innermost construct */
+  int branches;              /* branches and loops around */
+  int off;                   /* not 0 inside a loop whose iterations are not known */
   int32_t n_loops;           /* counters given so far */
 } walk;
 
 /* ---- forms --------------------------------------------------------------------------- */
 
+/* A copy of p that stays; NULL: p is unknown or 'unsure', or memory is out. */
 static const poly *kept(walk *w, const poly *p) {
   if (p->bad || p->unsure) return NULL;
   poly *r = fl_karena_new(w->a, sizeof *r);
@@ -58,7 +65,7 @@ static poly of_variable(const fl_kreader *r, int32_t var, int depth) {
   return w->env[var].p ? *w->env[var].p : (poly){ .bad = 1 };
 }
 
-/* NULL: unknown. */
+/* The polynomial of x; NULL: unknown. */
 static const poly *poly_of(walk *w, const fl_kexpr *x) {
   const fl_kreader r = { .var = of_variable, .arg = w };
   if (!x || !is_index_type(x->type)) return NULL;
@@ -81,8 +88,7 @@ static int add_guards(guards *g, const guards *more) {
   return 1;
 }
 
-/* p + 1 as an exact sum: the kernel does not compute it, so it does not overflow, and the 1 may
-** cancel a constant of p. */
+/* p + 1 as an exact sum (see FL_KC_ROOM); NULL: p is NULL or a constant of it is too large. */
 static const poly *next_of(walk *w, const poly *p) {
   if (!p) return NULL;
   poly r = *p;
@@ -101,15 +107,15 @@ static int add_comparison(walk *w, const fl_kexpr *x, int truth, guards *g) {
     case FL_KO_LE: return add_guard(g, a, next_of(w, b));
     case FL_KO_GT: return add_guard(g, b, a);
     case FL_KO_GE: return add_guard(g, b, next_of(w, a));
-    case FL_KO_EQ:                                                         /* a == 0 */
+    case FL_KO_EQ:                                                         /* a == 0: a < 1 */
       if (!a || !b || b->n || fl_kpoly_has_negative(a)) return 0;
       return add_guard(g, a, next_of(w, b));
     default: return 0;
   }
 }
 
-/* Adds to *g the guards (inequalities a < b) under which x is true ('truth' 0: is false). Returns 0
-** if they are not known. */
+/* Adds to *g guards (inequalities a < b) under which x is true (is false, if 'truth' is 0). Returns
+** 0 if they are not known; *g may then hold some of them. */
 static int guards_of(walk *w, const fl_kexpr *x, int truth, guards *g) {
   if (!x || x->type != FL_KT_BOOL) return 0;
   switch (x->kind) {
@@ -148,7 +154,7 @@ static void forget(walk *w, fl_kstmt *s) {
   for (; s; s = s->next) fl_kwalk_stmt(&v, s);
 }
 
-/* ---- statements: each function returns the outermost construct that a jump may leave --- */
+/* statements: functions that walk return the outermost construct that a jump leaves --- */
 
 static int block(walk *w, fl_kstmt *s);
 
@@ -161,8 +167,9 @@ static void add_store(walk *w, int32_t var, const poly *at, const guards *g) {
   w->list = s;
 }
 
-/* Joins stores of both branches to one element: they happen whatever the branches' condition is.
-** The guards that each has inside its branch, from 'na' and 'nb' on, must be the same. */
+/* Joins stores a and b of the two branches to one element: they happen whatever the branches'
+** condition is. The guards that each has inside its branch, from 'na' and 'nb' on, must be the
+** same. */
 static void join(walk *w, const fl_kc_store *a, const fl_kc_store *b, int na, int nb) {
   if (a->var != b->var || a->n_guards - na != b->n_guards - nb || !fl_kpoly_same(a->at, b->at))
     return;
@@ -175,9 +182,12 @@ static void join(walk *w, const fl_kc_store *a, const fl_kc_store *b, int na, in
   add_store(w, a->var, a->at, &g);
 }
 
+/* A branch. known: whether its condition is known as guards; n: how many guards held at its start;
+** left: see above. */
 typedef struct arm { fl_kc_store *list; int known, n, left; } arm;
 
-/* Walks one branch under its condition; its stores are moved from the list into the result. */
+/* Walks one branch, where c is true (is false, if 'truth' is 0); its stores are in the result and
+** not in w->list. */
 static arm branch(walk *w, const fl_kexpr *c, int truth, fl_kstmt *first) {
   const guards before = w->now;
   fl_kc_store *const list = w->list;
@@ -195,6 +205,7 @@ static arm branch(walk *w, const fl_kexpr *c, int truth, fl_kstmt *first) {
   return r;
 }
 
+/* Keeps the stores of a branch whose condition is known. */
 static void keep_known(walk *w, const arm *r) {
   if (!r->known) return;
   for (const fl_kc_store *s = r->list; s; s = s->next) {
@@ -204,7 +215,9 @@ static void keep_known(walk *w, const arm *r) {
   }
 }
 
-/* Walks both branches; the second may be the code that follows a return. */
+/* Walks both branches; the second may be the code that follows a return. Where some threads return
+** and it is known which, w->now gets the guards that hold for the others, and the result is
+** NOWHERE, or -1 inside a branch or loop. */
 static int either(walk *w, const fl_kexpr *c, fl_kstmt *body, fl_kstmt *other) {
   const size_t bytes = (size_t)w->f->n_vars * sizeof *w->env;
   value *const env = fl_karena_new(w->a, bytes);
@@ -221,7 +234,7 @@ static int either(walk *w, const fl_kexpr *c, fl_kstmt *body, fl_kstmt *other) {
   keep_known(w, &a);
   keep_known(w, &b);
   if (a.left == NOWHERE && b.left == NOWHERE) return NOWHERE;
-  /* it is known which threads return: the guards hold for the others */
+  /* it is known which threads return: the opposite guards hold for the others */
   guards stay = { 0 };
   const int left = a.left < b.left ? a.left : b.left;
   if (left == 0 && (a.left == NOWHERE || b.left == NOWHERE) &&
@@ -246,11 +259,12 @@ static int is_size(const void *none, int32_t s) {
   return s > FL_KSPECIAL_BID_Z && is_no_counter(none, s);
 }
 
+/* Is p made of sizes of the launch and parameters? NULL: no. */
 static int is_uniform(const poly *p) { return p && fl_kpoly_all(p, is_size, NULL); }
 
 /* The counter v of the loop for (v = …; v < to; v += by), and the loop in *l; -1: it has another
-** form. The start may not depend on the counter of another loop, since v would then take different
-** values in each iteration of that loop. */
+** form. before: the values before the loop. The start may not depend on the counter of another
+** loop, since v would then take different values in each iteration of that loop. */
 static int32_t counter_of(walk *w, const fl_kstmt *s, const value *before, fl_kc_loop *l) {
   fl_kcount c;
   if (!fl_kcount_of(w->f, s, &c) || c.step.op != FL_KO_ADD || c.op != FL_KO_LT) return -1;
@@ -259,7 +273,7 @@ static int32_t counter_of(walk *w, const fl_kstmt *s, const value *before, fl_kc
          is_uniform(l->to) && !fl_kassigned(&s->body, c.step.var, NULL) ? c.step.var : -1;
 }
 
-/* Keeps the stores inside the loop, down to 'end' of the list, whose index moves with the counter;
+/* Keeps the stores inside the loop (w->list down to 'end') whose index moves with the counter;
 ** others are dropped, since a loop may have no iterations. */
 static void keep_moving(walk *w, fl_kc_store *end, int32_t counter) {
   fl_kc_store **at = &w->list;
@@ -301,6 +315,7 @@ static int loop(walk *w, fl_kstmt *s) {
   return left > w->depth ? NOWHERE : left;
 }
 
+/* The construct that jump s leaves or continues; 0: it is not around the statement being walked. */
 static int construct(const walk *w, const fl_kstmt *s) {
   for (int d = w->depth; d > 0; d--)
     if (s->kind == FL_KS_LEAVE ? !w->is_loop[d] && w->label[d] == s->label : w->is_loop[d])
@@ -339,15 +354,14 @@ static int see_jump(void *arg, fl_kstmt *s) {
   if (s->kind == FL_KS_RETURN) d = 0;
   else if (s->kind == FL_KS_BREAK || s->kind == FL_KS_CONTINUE || s->kind == FL_KS_LEAVE) {
     d = construct(r->w, s);
-    if (d == 0) d = NOWHERE;             /* the jump leaves a construct that is itself among these
-                                         ** statements */
+    if (d == 0) d = NOWHERE;             /* the jump stays inside these statements */
   }
   if (d < r->left) r->left = d;
   return 1;
 }
 
-/* The outermost construct that some thread may have left so far: some threads have jumped out of
-** construct 'left', and others may leave more. */
+/* The outermost construct that a thread may leave in the statements from s on, or 'left' if that is
+** further out. */
 static int outermost_jump(const walk *w, fl_kstmt *s, int left) {
   reach r = { w, left };
   const fl_kvisitor see = { see_jump, NULL, &r };
@@ -355,8 +369,8 @@ static int outermost_jump(const walk *w, fl_kstmt *s, int left) {
   return r.left;
 }
 
-/* Is s "if (…) { …; return; }" with the rest of the kernel after it? Then the rest counts as the
-** other branch of s. */
+/* Is s "if (…) { …; return; }", outside of all constructs and branches? Then the rest of the kernel
+** counts as the other branch of s. */
 static int ends_in_return(const walk *w, const fl_kstmt *s) {
   return s->kind == FL_KS_IF && !s->other.first && s->body.last && s->body.first != s->body.last &&
          s->body.last->kind == FL_KS_RETURN && !w->depth && !w->branches;
@@ -370,7 +384,7 @@ static int block(walk *w, fl_kstmt *s) {
       return 0;
     }
     const int l = statement(w, s);
-    if (l == -1) left = 0;           /* some threads returned; the guards w->now hold for others */
+    if (l == -1) left = 0;           /* some threads returned; w->now is of the others */
     else if (l != NOWHERE) {
       forget(w, s->next);
       return outermost_jump(w, s->next, l < left ? l : left);
@@ -404,8 +418,8 @@ static void find_used(fl_kcover *c, int32_t n_loops) {
 
 /* ---- the whole ----------------------------------------------------------------------- */
 
-/* Finds the outputs that are written by plain stores alone and of which a thread reads only what it
-** has stored. Returns whether there are any. */
+/* Marks the outputs that are written by plain stores alone and of which a thread reads only what it
+** has stored. Returns whether there are any; 0 also if memory is out. */
 static int find_fit(fl_mem *m, const fl_kfunc *f, uint8_t *fit) {
   const size_t bytes = ((size_t)f->n_vars + 1) * sizeof(fl_kaccess);
   fl_kaccess *access = fl_zalloc(m, bytes);

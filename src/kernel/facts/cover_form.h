@@ -8,18 +8,18 @@
 #include "kernel/facts/form.h"
 
 enum { FL_KC_GUARDS = 12 };
-/* The symbols of the polynomials here are those of the launch (GLOBAL + axis for blockIdx *
-** blockDim + threadIdx), COUNTER + k for the counter of loops[k], and VAR + v for variable v, an
-** integer parameter with the value that was given. Polynomials of which terms have cancelled, or
-** with an unsigned step that may be below 0 ('unsure'), are not kept. So no step of computing one
-** exceeds the sum of the magnitudes of its terms, which must fit the type: 32 bits if it is
-** 'narrow', less FL_KC_ROOM for the one exception: */
-enum { FL_KC_ROOM = 1 << 15 };   /* in a guard p + 1 a constant of p may have cancelled that the
-                                 ** kernel computes with; it is at most this large */
+/* The symbols of the polynomials here are indices of the thread and sizes of the launch (form.h),
+** COUNTER + k for the counter of loops[k], and VAR + v for variable v, an integer parameter with
+** the value that was given. Polynomials of which terms have cancelled, or with an unsigned step
+** that may be below 0 ('unsure'), are not kept. So no step of computing one exceeds the sum of the
+** magnitudes of its terms, which must fit the type: 32 bits if it is 'narrow', less FL_KC_ROOM. The
+** room is for a guard's p + 1, which the kernel does not compute: in it a constant of p, which the
+** kernel does compute with, may have cancelled; its magnitude is at most FL_KC_ROOM. */
+enum { FL_KC_ROOM = 1 << 15 };
 typedef struct fl_kc_guard { const fl_kpoly *a, *b; } fl_kc_guard;      /* a < b */
 
-/* Threads for which all guards hold store to element 'at' of the variable, whatever else they do;
-** if 'at' has counters, they do so for all values that the loops give these. */
+/* All threads for which the guards hold store to element 'at' of the variable; if 'at' has
+** counters, they do so for all values that the loops give these. */
 typedef struct fl_kc_store {
   int32_t var, n_guards;
   const fl_kpoly *at;
@@ -27,13 +27,14 @@ typedef struct fl_kc_store {
   struct fl_kc_store *next;
 } fl_kc_store;
 
-/* A loop for (v = from; v < to; v += by) that runs to its end. */
+/* A loop for (v = from; v < to; v += by) that no thread leaves early. */
 typedef struct fl_kc_loop { const fl_kpoly *from, *by, *to; } fl_kc_loop;
 
-/* The last answer for one parameter is kept, since most launches ask the same question. */
+/* An answer of fl_kcover_all, kept since most launches ask the same question. value: of the
+** parameters in fl_kcover.used. */
 enum { FL_KC_USED = 8, FL_KC_MEMOS = 4 };
 typedef struct fl_kc_memo {
-  int32_t param, answer;     /* param + 1; 0: none yet */
+  int32_t param, answer;     /* param: 1 + the number of the parameter; 0: no answer yet */
   int64_t n, grid[3], block[3], value[FL_KC_USED];
 } fl_kc_memo;
 
@@ -42,9 +43,9 @@ struct fl_kcover {
   const fl_kfunc *f;
   fl_kc_store *stores;
   fl_kc_loop *loops;         /* by counter */
-  int32_t n_used, used[FL_KC_USED];     /* the integer parameters that occur in any of the
-                                        ** stores; n_used > FL_KC_USED: too many to list */
-  fl_kc_memo memo[FL_KC_MEMOS];         /* by parameter, modulo */
+  int32_t n_used, used[FL_KC_USED];     /* variables of the integer parameters in any store or loop;
+                                        ** n_used > FL_KC_USED: too many to list */
+  fl_kc_memo memo[FL_KC_MEMOS];         /* by the number of the parameter modulo FL_KC_MEMOS */
 };
 
 #endif

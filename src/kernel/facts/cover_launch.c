@@ -12,14 +12,15 @@
 
 typedef struct digit { int32_t symbol; int64_t weight, range; } digit;
 enum { MAX_DIGITS = FL_KPOLY_TERMS };
-/* A polynomial for this launch: constant + digits. */
+/* A polynomial for this launch: c + the sum of weight * digit. range: the digit takes the values 0
+** to range - 1. */
 typedef struct number { int64_t c; int n; digit d[MAX_DIGITS]; } number;
 
 typedef struct ask {
   const fl_kcover *c;
   const fl_kcover_launch *l;
-  const fl_kc_store *s;      /* its guards hold */
-  int nest;
+  const fl_kc_store *s;      /* the store that is looked at */
+  int nest;                  /* counters whose start is being looked at */
 } ask;
 
 static int is_axis(int32_t s) { return s >= FL_KSYM_GLOBAL && s < FL_KSYM_GLOBAL + 3; }
@@ -59,8 +60,8 @@ static int uniform_symbol(const ask *q, int32_t s, int64_t *out) {
   return 1;
 }
 
-/* value_of: finds the value of a term that has only sizes of the launch and parameters in it;
-** constant: that of a polynomial of such terms. Both return 0 if it is unknown or overflows. */
+/* value_of: the value of a term that has only sizes of the launch and parameters in it. constant:
+** that of a polynomial of such terms. Both return 0 if it is unknown or overflows. */
 static int value_of(const ask *q, const fl_kterm *t, int64_t *v) {
   int64_t x;
   *v = t->c;
@@ -77,7 +78,7 @@ static int constant(const ask *q, const fl_kpoly *p, int64_t *out) {
   return 1;
 }
 
-/* A bound that no value of symbol s exceeds; 0: it is not known. */
+/* Sets *out to a bound that no value of symbol s exceeds. Returns 0 if none is known. */
 static int largest(const ask *q, int32_t s, int64_t *out) {
   if (s <= FL_KSPECIAL_TID_Z) *out = q->l->block[s - FL_KSPECIAL_TID_X] - 1;
   else if (s <= FL_KSPECIAL_BID_Z) *out = q->l->grid[s - FL_KSPECIAL_BID_X] - 1;
@@ -86,7 +87,7 @@ static int largest(const ask *q, int32_t s, int64_t *out) {
   return 1;
 }
 
-/* Does each step of computing p fit its type? */
+/* Does each step of computing p certainly fit its type? */
 static int is_exact(const ask *q, const fl_kpoly *p) {
   int64_t r = 0;
   for (int i = 0; i < p->n; i++) {
@@ -100,6 +101,7 @@ static int is_exact(const ask *q, const fl_kpoly *p) {
 
 /* ---- digits -------------------------------------------------------------------------- */
 
+/* Writes p as a constant and digits; the ranges are not set. Returns 0 if it has another form. */
 static int numbers(const ask *q, const fl_kpoly *p, number *out) {
   fl_kpoly joined = *p;
   *out = (number){ 0 };
@@ -119,6 +121,8 @@ static int numbers(const ask *q, const fl_kpoly *p, number *out) {
 
 static int64_t covered(ask *q, const fl_kpoly *p);
 
+/* Sets the range of a digit. Returns 0 if it is unknown, or if a counter does not take all values
+** of it: those from 0 on must be starts of some thread, at least as many as one step is long. */
 static int range_of(ask *q, digit *d) {
   const int a = d->symbol % 3;
   int64_t by, to;
@@ -134,7 +138,7 @@ static int range_of(ask *q, digit *d) {
   if (q->nest > 4 || !is_exact(q, l->by) || !is_exact(q, l->to) || !constant(q, l->by, &by) ||
       !constant(q, l->to, &to) || by < 1 || to > INT32_MAX - by) return 0;
   q->nest++;
-  const int64_t begins = covered(q, l->from);            /* at all of 0 … begins - 1 */
+  const int64_t begins = covered(q, l->from);            /* threads start at 0 … begins - 1 */
   q->nest--;
   d->range = to;
   return begins >= by;
@@ -142,15 +146,14 @@ static int range_of(ask *q, digit *d) {
 
 /* Applies the guards to the n digits d of the index: a guard on one digit limits its range, and a
 ** guard on no digit must hold. For a digit that is not in the index it is enough that some value
-** passes: if any does, 0 does. Returns 0 if a guard is not understood, or never true. */
+** passes: if any does, 0 does. Returns 0 if a guard is not understood or is never true. */
 static int limit(ask *q, digit *d, int n) {
   for (int g = 0; g < q->s->n_guards; g++) {
     const fl_kc_guard *x = &q->s->guard[g];
     number a;
     int64_t b;
     if (!is_exact(q, x->b) || !constant(q, x->b, &b) || !numbers(q, x->a, &a)) return 0;
-    if (a.n > 1) continue;                               /* a bound on the index itself: see
-                                                         ** limit_flat */
+    if (a.n > 1) continue;                               /* see limit_flat */
     if (a.n == 0) {
       if (a.c >= b) return 0;
       continue;
@@ -173,7 +176,8 @@ static int same_digits(const number *a, const number *b) {
 }
 
 /* A guard on several digits must be a bound on the index itself, as in "if (i < n) y[i] = …".
-** Lowers *most to the least such bound on the sum of the digits. 0: a guard has another form. */
+** Lowers *most to the least such bound on the sum of weights times digits. 0: a guard has another
+** form. */
 static int limit_flat(ask *q, const number *at, int64_t *most) {
   for (int g = 0; g < q->s->n_guards; g++) {
     number a;
@@ -186,9 +190,9 @@ static int limit_flat(ask *q, const number *at, int64_t *most) {
   return 1;
 }
 
-/* The set of the threads' digits that p depends on, including those at which its counters begin.
-** Bits 0 to 2: the index in the block along an axis, 3 to 5: that of the block, 6 to 8: that in the
-** launch. Sets *apart to 0 if one occurs twice. */
+/* The set of indices that p depends on, also through the starts of its counters. Bits 0 to 2:
+** threadIdx along an axis, 3 to 5: blockIdx, 6 to 8: the index in the launch. Sets *apart to 0 if
+** one occurs twice, or if a start is not understood. */
 static unsigned threads_of(const ask *q, const number *p, int nest, int *apart) {
   unsigned all = 0;
   for (int i = 0; i < p->n; i++) {
@@ -205,8 +209,8 @@ static unsigned threads_of(const ask *q, const number *p, int nest, int *apart) 
   return all;
 }
 
-/* Are all digits of the index and of the guards independent? Each axis must appear everywhere as
-** the index in the launch, or everywhere as the indices of thread and block. */
+/* Are all digits of the index and of the guards independent? An axis must appear everywhere as the
+** index in the launch, or everywhere as threadIdx and blockIdx. */
 static int independent(const ask *q, const number *at) {
   int apart = 1, ignored = 1;
   unsigned all = threads_of(q, at, 0, &apart);
@@ -218,8 +222,8 @@ static int independent(const ask *q, const number *at) {
   return apart && ignored && !((all >> 6) & (all | all >> 3) & 7);
 }
 
-/* How many of the values 0, unit, 2 * unit, … the digits certainly take; *unit: their lowest
-** weight. */
+/* How many of the values 0, unit, 2 * unit, … (without a gap) the digits certainly take; *unit:
+** their lowest weight. *unit may be unchanged if the answer is 0. */
 static int64_t covered_by(ask *q, const number *at, int64_t *unit) {
   digit d[MAX_DIGITS];
   int64_t all = 1, most = INT64_MAX / 4;
@@ -227,7 +231,7 @@ static int64_t covered_by(ask *q, const number *at, int64_t *unit) {
   for (int i = 0; i < at->n; i++)
     if (d[i].weight < 1 || !range_of(q, &d[i]) || d[i].range < 1) return 0;
   if (!limit(q, d, at->n) || !limit_flat(q, at, &most)) return 0;
-  for (int i = 0; i < at->n; i++)                        /* by weight */
+  for (int i = 0; i < at->n; i++)                        /* by weight and range */
     for (int k = i + 1; k < at->n; k++)
       if (d[k].weight < d[i].weight || (d[k].weight == d[i].weight && d[k].range < d[i].range)) {
         const digit t = d[i];
@@ -244,10 +248,10 @@ static int64_t covered_by(ask *q, const number *at, int64_t *unit) {
   return all < room ? all : room;
 }
 
-/* How many of the values 0, 1, … p certainly takes. */
+/* How many of the values 0, 1, … (without a gap) p certainly takes. */
 static int64_t covered(ask *q, const fl_kpoly *p) {
   number at;
-  int64_t unit;
+  int64_t unit = 0;
   if (!numbers(q, p, &at) || at.c) return 0;
   const int64_t n = covered_by(q, &at, &unit);
   return unit == 1 ? n : 0;
@@ -255,8 +259,8 @@ static int64_t covered(ask *q, const fl_kpoly *p) {
 
 /* ---- the answer ---------------------------------------------------------------------- */
 
-/* Does store s, with the other stores of its vector, write n elements? A vector of k elements is k
-** stores at k * (digits) + 0 … k - 1; for a scalar k is 1. */
+/* Does store s, with the other stores of its vector, write elements 0 to n - 1? A vector of k
+** elements is k stores at k * (digits) + 0 … k - 1; for a scalar k is 1. */
 static int store_covers(const fl_kcover *c, const fl_kc_store *s, int64_t n,
                         const fl_kcover_launch *l) {
   ask q = { c, l, s, 0 };

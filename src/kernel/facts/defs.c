@@ -63,9 +63,9 @@ int fl_kjumps(fl_kblock b) { return fl_kblock_any(b, is_jump, NULL); }
 typedef struct finder { fl_kdefs *d; int32_t order; int changed; } finder;
 
 /* Sets fl_kdef.until, the last place (statement number) at which a variable that is assigned once,
-** in b, surely has that value. In the body of a loop that is 'end', the body's last statement:
-** after it the next iteration begins. An assignment in a labelled block inside b holds up to 'end'
-** too, unless a jump before it may skip it. Outside of loops it holds to the kernel's end. */
+** in b, surely has that value. Inside a loop that is 'end', the last statement of b: the next
+** iteration may begin after it. An assignment in a labelled block inside b holds up to 'end' too,
+** unless a jump before it may skip it. Outside of loops it holds to the kernel's end. */
 static void extend(fl_kdefs *d, fl_kblock b, int32_t end, int nested) {
   for (const fl_kstmt *s = b.first; s; s = s->next) {
     fl_kdef *v = s->kind == FL_KS_ASSIGN ? &d->var[s->var] : NULL;
@@ -115,8 +115,8 @@ static int see_nonzero(void *arg, fl_kstmt *s) {
   return 1;
 }
 
-/* Finds variables that are assigned only 0 or one another: such as the indices of pointers that are
-** exchanged. */
+/* Finds variables that are assigned only 0 or one another (fl_kdef.zero), such as the indices of
+** pointers that are exchanged. */
 static void find_zeros(finder *x) {
   const fl_kvisitor see = { see_nonzero, NULL, x };
   const fl_kvar *of = x->d->f->vars;
@@ -153,8 +153,8 @@ int fl_kdef_is_counter(const fl_kdefs *d, int32_t var) {
 
 static int is_wide(int type) { return type >= FL_KT_I32 && type <= FL_KT_U64; }
 
-/* x without its outer conversions between integers of 32 bits and more. *exact: set to 0 if they
-** lose bits of a number of 'type'. */
+/* x without its outer conversions to integers of 32 bits and more. *exact: set to 0 if they lose
+** bits of a number of 'type'. */
 static const fl_kexpr *uncast(const fl_kexpr *x, int type, int *exact) {
   for (; x->kind == FL_KX_CAST && is_wide(x->type); x = x->x[0])
     *exact &= fl_kt_size(x->type) >= fl_kt_size(type);

@@ -16,13 +16,13 @@ typedef struct classify {
   uint8_t *inside;
 } classify;
 
-/* The threads among which an element of the array must have one owner: those that share it. */
+/* The FL_KI_OWNED_… that one owner of an element among the threads that share the array means. */
 static int needed(const fl_kfacts *x, int var) {
   return x->f->vars[var].kind == FL_KV_SHARED ? FL_KI_OWNED_IN_BLOCK : FL_KI_OWNED_IN_GRID;
 }
 
-/* Fills in the facts about the index of an access (site). An index that is computed before the loop
-** and used in it may differ between threads, and is the same in all iterations of one thread
+/* Fills in the facts about the index of an access (site). An index that no variable of the loop is
+** in may have been different in all threads before the loop: then each thread keeps its own
 ** ('own'). */
 static void classify_index(classify *c, int var, int site, const fl_kexpr *index) {
   assert(c->x);
@@ -50,7 +50,7 @@ static void classify_block(classify *c, const fl_kblock *b) {
   for (fl_kstmt *s = b->first; s; s = s->next) {
     const int outermost = s->kind == FL_KS_LOOP && !c->loop;
     c->s = s;
-    if (outermost) {                                      /* its condition counts as in it */
+    if (outermost) {                                      /* its condition is inside */
       memset(c->inside, 0, (size_t)c->x->f->n_vars);
       fl_kassigned_by(s, c->inside);
       c->loop = s;
@@ -69,8 +69,8 @@ static void classify_block(classify *c, const fl_kblock *b) {
 
 /* A store may write the element of another thread's store, unless its element is proven to belong
 ** to one thread (in shared memory: to one thread of the block). If all threads write the same value
-** ("m = x[0];" in every thread) that is not a race. Two stores may write one element although each
-** writes only what its thread owns. */
+** ("m = x[0];" in every thread) that is not a race. That each of two stores writes only what its
+** thread owns does not tell whether they write one element: pairs are looked at. */
 
 enum { MOST_STORES = 64 };
 
@@ -121,7 +121,7 @@ int fl_kfacts_are_paired(const fl_kfacts *x, int32_t site, int32_t other) {
 
 /* ---- two accesses ----------------------------------------------------------------------- */
 
-/* Is one strip of a one of b's as well (and, with 'apart', do they reach different v in it)? */
+/* Is there a strip that both a and b have (and, with 'apart', do they reach different v in it)? */
 static int share_strip(const fl_kfact *a, const fl_kfact *b, int apart) {
   for (int i = 0; i < FL_KSTRIPS && a->strip[i].number; i++)
     for (int j = 0; j < FL_KSTRIPS && b->strip[j].number; j++) {

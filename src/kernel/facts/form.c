@@ -288,8 +288,8 @@ static fl_kpoly divide(const fl_kreader *r, const fl_kexpr *x, const fl_kpoly *a
   return left;
 }
 
-/* The polynomials of a & (m - 1) and a >> n where a is not negative: a % m, and a / m for m = 1 << n;
-** m is a power of two. */
+/* The polynomials of a & (m - 1) and a >> n where a is not negative and m a power of two: a % m,
+** and a / m with m = 1 << n. */
 static fl_kpoly bits(const fl_kreader *r, const fl_kexpr *x, const fl_kpoly *a,
                      const fl_kpoly *b) {
   const int64_t c = b->n == 1 && b->t[0].n == 0 ? b->t[0].c : -1, most = (int64_t)1 << 30;
@@ -301,8 +301,8 @@ static fl_kpoly bits(const fl_kreader *r, const fl_kexpr *x, const fl_kpoly *a,
 
 /* ---- expressions ------------------------------------------------------------------------ */
 
-/* Is p a constant factor of the unsigned 32-bit product x that is so large that the product is taken
-** to wrap, as in a hash? */
+/* Is p a constant factor of the unsigned 32-bit product x that is so large that the product is
+** taken to wrap, as in a hash? */
 static int wraps(const fl_kexpr *x, const fl_kpoly *p) {
   const int64_t large = 1 << 20, c = p->n == 1 && p->t[0].n == 0 ? p->t[0].c : 0;
   return x->type == FL_KT_U32 && (c >= large || c <= -large);

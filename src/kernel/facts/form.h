@@ -70,7 +70,7 @@ void fl_kterm_drop(fl_kterm *t, int32_t s);                  /* one factor s, if
 enum { FL_KDIGIT_SEVERAL = -2 };
 typedef int fl_kis_known(const void *arg, int32_t s);
 int32_t fl_kterm_digit(fl_kterm *t, fl_kis_known *known, const void *arg);
-int fl_kterm_all(const fl_kterm *t, fl_kis_known *is, const void *arg);   /* 'is' for all symbols? */
+int fl_kterm_all(const fl_kterm *t, fl_kis_known *is, const void *arg);  /* is 'is' true for all? */
 /* Is s threadIdx or blockIdx along an axis, or GLOBAL? */
 static inline int fl_ksym_is_number(int32_t s) {
   return (s >= 0 && s <= FL_KSPECIAL_BID_Z) || (s >= FL_KSYM_GLOBAL && s < FL_KSYM_GLOBAL + 3);
@@ -94,12 +94,12 @@ int fl_kpolys_number(fl_kpolys *all, const fl_kpoly *p);
 int64_t fl_kpoly_take_constant(fl_kpoly *p);
 int fl_kpoly_has_negative(const fl_kpoly *p);                /* has it a coefficient below 0? */
 int fl_kpoly_is_natural(const fl_kpoly *p);                  /* is it certainly not negative? */
-int fl_kpoly_all(const fl_kpoly *p, fl_kis_known *is, const void *arg);   /* 'is' for all symbols? */
+int fl_kpoly_all(const fl_kpoly *p, fl_kis_known *is, const void *arg);  /* is 'is' true for all? */
 /* blockIdx.a * blockDim.a * P + threadIdx.a * P, for a term P, becomes P times the index in the
 ** launch along axis a (GLOBAL + a). */
 void fl_kpoly_join(fl_kpoly *p);
-/* If p is a remainder a - m * (a / m) where a has one term: sets *a and *m, and returns the quotient
-** a / m; if a is x / w, that is x / (w * m). NULL: p is no such remainder. */
+/* If p is a remainder a - m * (a / m) where a has one term: sets *a and *m, and returns the
+** quotient a / m; if a is x / w, that is x / (w * m). NULL: p is no such remainder. */
 const fl_kquotient *fl_kpoly_remainder(const fl_kquotients *all, const fl_kpoly *p, fl_kpoly *a,
                                        fl_kterm *m);
 /* The symbol that p is; -1: p is not a single symbol. */

@@ -1,11 +1,13 @@
-/* Finds the values that an atomicCAS compares with, through copies and casts, back to the loads. */
+/* Goes from the values that each atomicCAS compares with, through copies and casts, back to loads
+** (guess.h). */
 #include "kernel/facts/guess.h"
 #include "kernel/tree/builtins.h"
 
 typedef struct search {
   const fl_kfunc *f;
-  uint8_t *guess, *compared;     /* guess[site]: the load gives what an atomicCAS expects;
-                                 ** compared[variable]: an atomicCAS expects its value */
+  uint8_t *guess, *compared;     /* guess[site]: the load gives what an atomicCAS of the same
+                                 ** element expects; compared[variable]: an atomicCAS expects its
+                                 ** value */
   int changed;
 } search;
 

@@ -10,8 +10,8 @@
 #define FL_KERNEL_GUESS_H
 #include "kernel/tree/tree.h"
 
-/* One byte per site of the function (n_sites + 1 of them, to be freed): 1 where the load only
-** guesses what an atomicCAS will find. NULL: no memory. */
+/* One byte per site of the function: 1 where the load only guesses what an atomicCAS will find.
+** Freed by fl_kguess_free. NULL: no memory. */
 uint8_t *fl_kguess_find(fl_mem *m, const fl_kfunc *f);
 void fl_kguess_free(fl_mem *m, const fl_kfunc *f, uint8_t *guess);
 #endif

@@ -1,10 +1,10 @@
 /*
 ** Index classes: in which threads of a launch an index is equal (uniform.h), and whether it is a
 ** mixed-radix number made of indices of the thread (and loop counters): a sum of stride * digit,
-** where the smallest stride is a nonzero constant, and each next stride is the previous one times a
-** bound below which the previous digit is known to stay. Bounds come from the conditions around the
-** access and from the launch (threadIdx.x < blockDim.x). Sums are taken as exact: an index that
-** overflows its type is not a valid index anyway.
+** where the smallest stride is a nonzero constant, and each next stride is at least the previous
+** one times a bound below which the previous digit is known to stay. Bounds come from the
+** conditions around the access and from the launch (threadIdx.x < blockDim.x). Sums are taken as
+** exact: an index that overflows its type is not a valid index anyway.
 */
 #include "kernel/facts/route.h"
 #include "kernel/tree/builtins.h"
@@ -58,12 +58,15 @@ int fl_kuniform_in_block(const fl_kindices *k, const fl_kexpr *x) {
 
 /* ---- the answer ------------------------------------------------------------------------------ */
 
+/* What an index determines: threadIdx and blockIdx by axis, and iterations of n_loops loops
+** (labels). */
 typedef struct coverage {
   uint8_t thread[3], block[3];
   int32_t loops[FL_KPOLY_TERMS];
   int n_loops;
 } coverage;
 
+/* Adds to c what digit s determines. 0: s is a counter of which the start is not known. */
 static int cover(const route *r, int32_t s, coverage *c) {
   int32_t base = s;
   if (s >= FL_KSYM_VAR) {
@@ -78,21 +81,23 @@ static int cover(const route *r, int32_t s, coverage *c) {
   return 1;
 }
 
-/* The index of the thread of which symbol s is the quotient by a small number; else -1. */
+/* The index of the thread of which symbol s is the quotient by at most FL_KSHARERS; -1: s is
+** none. */
 static int32_t shared_of(const fl_kindices *k, int32_t s) {
   const fl_kquotient *q = s < FL_KSYM_QUOTIENT ? NULL : fl_kquotient_of(k, s);
   const int32_t of = q && !q->m.n && q->m.c <= FL_KSHARERS ? fl_kpoly_single(&q->a) : -1;
   return fl_ksym_is_number(of) ? of : -1;
 }
 
-/* The index of the thread, or the counter, that is digit d or is divided in it. */
+/* The symbol that is digit d or is divided in it. */
 static int32_t base_of(const digit *d) {
   return d->kind == FL_KDIGIT_LAST ? fl_kpoly_single(d->unit) : d->s;
 }
 
-/* Splits p into digits (indices of the thread and counters, each with a stride; with 'quotients'
-** also their quotients by small numbers) and a shift that is the same in all threads. Returns 0 if
-** a term has two digits, or one that is neither, or none has one. */
+/* Splits p into n digits d (indices of the thread and counters, each with a stride; with
+** 'quotients' also quotients of these indices by small numbers, as LAST) and a shift that is the
+** same in all threads. *c gets what the digits determine. Returns 0 if a term has two digits, or
+** one that is neither, or none has one. */
 static int split(const route *r, const fl_kpoly *p, int quotients, digit *d, int *n, coverage *c,
                  fl_kpoly *shift) {
   *n = 0;
@@ -115,6 +120,7 @@ static int split(const route *r, const fl_kpoly *p, int quotients, digit *d, int
   return *n > 0;
 }
 
+/* The class of an index that determines c. */
 static fl_kindex judge(const route *r, const coverage *c) {
   const int g = r->k->geometry;
   const int thread = c->thread[0] && (c->thread[1] || g & FL_KONE_BLOCK_Y) &&
@@ -160,7 +166,7 @@ int64_t fl_kdivisor(int64_t a, int64_t b) {
   return a < 0 ? -a : a;
 }
 
-/* Is x independent of all indices of the thread, except through variable v? */
+/* Is x made of constants, parameters that are never assigned and variable v alone? */
 static int is_thread_free(const fl_kindices *k, const fl_kexpr *x, int32_t v) {
   if (x->kind == FL_KX_SPECIAL || x->kind == FL_KX_LOAD) return 0;
   if (x->var >= 0 && x->var != v && !fl_kdef_is_given(k->defs, x->var)) return 0;
@@ -169,15 +175,15 @@ static int is_thread_free(const fl_kindices *k, const fl_kexpr *x, int32_t v) {
   return 1;
 }
 
-/* Is s a counter that is equal in all threads that are in the same iteration of its loop? */
+/* Is s a free counter: one that is equal in all threads that are in the same iteration of its
+** loop? */
 static int is_free_counter(const fl_kindices *k, int32_t s) {
   const int32_t v = s - FL_KSYM_VAR;
   if (s < FL_KSYM_VAR || s >= FL_KSYM_COUNTER || !fl_kdef_is_counter(k->defs, v)) return 0;
   return is_thread_free(k, k->defs->var[v].value, v) && is_thread_free(k, k->defs->var[v].step, v);
 }
 
-/* Orders terms by their coefficients, then by their factors that are not free counters
-** (is_free_counter). */
+/* Orders terms by their coefficients, then by their factors without the free counters. */
 static int compare_fixed(const fl_kindices *k, const fl_kterm *a, const fl_kterm *b) {
   if (a->c != b->c) return a->c < b->c ? -1 : 1;
   for (int i = 0, j = 0;; i++, j++) {
@@ -188,7 +194,7 @@ static int compare_fixed(const fl_kindices *k, const fl_kterm *a, const fl_kterm
   }
 }
 
-/* p with its free counters (is_free_counter) numbered in the order of compare_fixed. */
+/* p with its free counters replaced by COUNTER + 0, 1, … in the order of compare_fixed. */
 static fl_kpoly renamed(const fl_kindices *k, fl_kpoly p) {
   int32_t met[FL_KPOLY_TERMS * FL_KPOLY_FACTORS];
   int n = 0;
@@ -241,7 +247,7 @@ int fl_kindex_place(const fl_kindices *k, const fl_kstmt *s, fl_kplace *at) {
 
 /* Finds the next digit of the index: the position in d of the unused digit whose stride is a
 ** multiple of 'unit', but of no other unused stride; *q: the stride divided by unit. -1: there is
-** none. */
+** none. Strides are positive. */
 static int next_digit(const digit *d, int n, const uint8_t *used, const fl_kterm *unit,
                       fl_kterm *q) {
   for (int i = 0; i < n; i++) {
@@ -270,7 +276,7 @@ static int are_all(const route *r, const digit *d, int n, const coverage *c) {
   return class == FL_KI_INJECTIVE || class == FL_KI_OWN;
 }
 
-/* Do all digits but the last stay below their moduli / scale? */
+/* Are all digits but the last indices themselves, not quotients, and below modulus / scale? */
 static int is_tight(const route *r, const fl_kdigits *x) {
   for (int i = 0; i + 1 < x->n; i++) {
     fl_kterm m = x->modulus[i];
@@ -314,8 +320,9 @@ int fl_kindex_digits(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *in
 
 /* ---- numbers with bounds --------------------------------------------------------------------- */
 
-/* Marks in 'need' the parameters that must be positive for the product t to be positive. Returns 0
-** if t has factors other than parameters, sizes and indices. */
+/* Marks in 'need' the parameters that must be positive for the product t not to be negative.
+** Returns 0 if t has factors other than parameters, sizes and indices of the thread, or its
+** coefficient is not positive. */
 static int need_positive(const fl_kindices *k, const fl_kterm *t, uint8_t *need) {
   for (int i = 0; i < t->n; i++) {
     if (t->s[i] < FL_KSYM_VAR) continue;
@@ -325,10 +332,11 @@ static int need_positive(const fl_kindices *k, const fl_kterm *t, uint8_t *need)
   return t->c > 0;
 }
 
-/* Is p an index of the thread? */
+/* Is p an index of the thread (fl_ksym_is_number)? */
 static int is_one_number(const fl_kpoly *p) { return fl_ksym_is_number(fl_kpoly_single(p)); }
 
-/* Is d = a % m, where a is an index of the thread or a quotient of one? */
+/* Is d = a % m (which sets *m), where a is an index of the thread or its quotient by a product for
+** need_positive? */
 static int is_remainder(const fl_kindices *k, const fl_kpoly *d, fl_kterm *m, uint8_t *need) {
   fl_kpoly a;
   const fl_kquotient *q = fl_kpoly_remainder(k->quotients, d, &a, m);

@@ -23,14 +23,14 @@ typedef struct last {
   const fl_kstmt *s;                /* the statement being read */
   int32_t var;
   access store[MOST_ACCESSES], load[MOST_ACCESSES];
-  int n_stores, n_loads, bad;
+  int n_stores, n_loads, bad;       /* bad: nothing is proven of the array */
 } last;
 
 static void add(last *l, access *to, int *n, const fl_kexpr *index, int32_t site) {
   access a = { { l->s, index }, { 0 }, site };
   if (*n == MOST_ACCESSES || site < 0 || site >= l->x->n ||
       !fl_kindex_place(l->k, l->s, &a.place) || a.place.n_loops == FL_KPOLY_LOOPS) l->bad = 1;
-  for (int i = 0; i < a.place.n_loops; i++) l->bad |= a.place.loops[i] < 0;      /* in a step */
+  for (int i = 0; i < a.place.n_loops; i++) l->bad |= a.place.loops[i] < 0;      /* in a loop's step */
   if (!l->bad) to[(*n)++] = a;
 }
 
@@ -66,7 +66,8 @@ static int have_one_thread(const last *l, const access *p, const access *q) {
          a->shape.rest == b->shape.rest;
 }
 
-/* Does the store never write an element after the access 'of' has reached it? */
+/* Does the store never write an element after the access 'of' has reached it? is_load: 'of' is a
+** load. */
 static int stays(const last *l, const access *of, const access *store, int is_load) {
   if (fl_kfact_is_apart(fl_kfact_of(l->x, of->site), fl_kfact_of(l->x, store->site))) return 1;
   const int n = common(&of->place, &store->place);

@@ -97,8 +97,8 @@ static int take_factor(fl_kpoly *p, int32_t s, fl_kpoly *r) {
   return 1;
 }
 
-/* Finds the multiple *r * unit that p holds, by the terms of p that are multiples of the unit's
-** first term, and removes it from p. Returns 0 if *r or the rest of p is no polynomial. */
+/* Finds the multiple *r * unit that is a part of p, by the terms of p that are multiples of the
+** unit's first term, and subtracts it from p. Returns 0 if that fails. */
 static int take_unit(fl_kpoly *p, const fl_kpoly *unit, fl_kpoly *r) {
   const int32_t one = fl_kpoly_single(unit);
   *r = (fl_kpoly){ 0 };
@@ -129,8 +129,8 @@ static int add_digit(fl_kdigit *d, int *n, fl_kdigit x, const fl_kpoly *stride) 
   return 1;
 }
 
-/* The symbol of the quotient unit / m in p with the smallest divisor that 'low' divides; -1:
-** none. */
+/* The symbol of the quotient unit / m in p whose m is the least multiple of 'low', and *by = m /
+** low; -1: there is none. */
 static int32_t next_quotient(const search *w, const fl_kpoly *p, const fl_kpoly *unit,
                              const fl_kterm *low, fl_kterm *by) {
   int32_t best = -1;
@@ -179,8 +179,8 @@ static int split_unit(const search *w, fl_kpoly *p, const fl_kpoly *unit, fl_kdi
   return add_digit(d, n, x, &stride);
 }
 
-/* Is a a unit (an integer whose quotients and remainders may be digits)? It must not be negative,
-** and must be a sum of indices of the thread, or a counter that is never negative. */
+/* Can quotients and remainders of a be digits? It must be a sum of indices of the thread and sizes
+** of the launch that is not negative, or a positive multiple of a symbol that is never negative. */
 static int is_unit(const search *w, const fl_kpoly *a) {
   if (fl_kpoly_is_natural(a)) return 1;
   return a->n == 1 && a->t[0].n == 1 && a->t[0].c > 0 &&
@@ -224,8 +224,8 @@ static void know_digits(search *w, const fl_kdigit *d, int n) {
   }
 }
 
-/* The two threads that are compared agree in sum i: adds its digits to what is known (equal in both
-** threads). */
+/* Adds the digits of sum i to what is known (equal in the two threads that are compared), if they
+** follow from the sum. */
 static void use_sum(search *w, int i) {
   fl_kdigit d[FL_KPOLY_TERMS];
   int n;
@@ -249,8 +249,9 @@ static int move_alike(const search *w, const fl_kpoly *a, const fl_kpoly *b) {
   return 0;
 }
 
-/* If a / m and b % n are known (equal in both threads), where b - a is known and m <= n, then a and
-** all its quotients are known. */
+/* If a / m and b % n are known (equal in both threads), where b - a is known, m <= n, and both have
+** the same symbols, then a is known. If a / high and (a / low) % (high / low) are known, a / low
+** is. */
 static void join_rests(search *w) {
   for (int i = 0; i < w->n_rests; i++) {
     const rest *x = &w->rests[i];
@@ -270,9 +271,9 @@ static void join_rests(search *w) {
 }
 
 /* A counter that is known (equal in both threads) makes known where it began, if its start is less
-** than its step. In for (v = b + c * n; …; v += c * m) with an index n < m of the thread and a
-** known b, v is b + c * (n + k * m) and makes n known; in for (v = a % m; …; v += m) v makes a % m
-** known. */
+** than its step, which is known too. In for (v = b + c * n; …; v += c * m) with an index n < m of
+** the thread and a known b, v is b + c * (n + k * m) and makes n known; in for (v = a % m; …; v +=
+** m) v makes a % m known. */
 static void use_counter(search *w, int32_t var) {
   fl_kpoly first, step, a;
   fl_kterm m;
@@ -318,8 +319,8 @@ static int is_one_thread(const search *w) {
 
 /* ---- equalities ------------------------------------------------------------------------- */
 
-/* Does x (as 'truth' says: true or false) mean e < 1 or e <= 0 for an e that is not negative, so
-** that e == 0? */
+/* Does the condition x (negated if 'truth' is 0) say e < 1 or e <= 0 of its left side e, so that e
+** == 0 if e is not negative? */
 static int is_first(const fl_kexpr *x, int truth) {
   if (x->x[1]->kind != FL_KX_CONST) return 0;
   const int64_t v = x->x[1]->value.i;
@@ -352,7 +353,8 @@ static void know_launch(search *w, int in_block) {
     if ((w->r.k->geometry & flat[s]) || (s >= FL_KSPECIAL_BID_X && one)) add_known(w, s);
 }
 
-/* d: n digits that are known. */
+/* Is it proven that the two threads are one? in_block: they are of one block. d: n digits that are
+** known at the start. used: the limits to add to; NULL: the proof may use none. */
 static int prove(search *w, int in_block, const fl_kdigit *d, int n, fl_klimits *used) {
   w->n_known = w->n_rests = 0;
   w->n_sums = w->n_given;
@@ -374,8 +376,8 @@ static int is_continue(const void *none, const fl_kstmt *s) {
   return s->kind == FL_KS_CONTINUE || s->kind == FL_KS_LEAVE;
 }
 
-/* Does every iteration of the loop pass a barrier of the block? Then threads that run one store in
-** it, with no barrier in between, are in the same iteration. */
+/* Does every iteration of the loop pass a barrier of the block, unless it leaves the loop for good?
+** Then threads that run one store in it, with no barrier in between, are in the same iteration. */
 static int is_in_step(const fl_kstmt *loop) {
   return fl_kwaits(loop->body) && !fl_kblock_any(loop->body, is_continue, NULL);
 }
@@ -400,7 +402,8 @@ static void gather_sums(search *w, const fl_kexpr *index, fl_ksame same) {
   w->n_given = w->n_sums;
 }
 
-/* FL_KI_OWNED_… by the sums that are given, or 0. */
+/* FL_KI_OWNED_… by the sums that are given, or 0. Limits of the launch are used only if there is no
+** proof without them. */
 static int prove_given(search *w, int in_block) {
   const fl_kindices *k = w->r.k;
   const int bits = in_block ? FL_KI_OWNED_IN_BLOCK : FL_KI_OWNED_IN_BLOCK | FL_KI_OWNED_IN_GRID;
@@ -412,10 +415,10 @@ static int prove_given(search *w, int in_block) {
   return bits;
 }
 
-int fl_kown_prove(search *w, const fl_kexpr *index, const fl_ksame step[2]) {
+int fl_kown_prove(search *w, const fl_kexpr *index, const fl_ksame same[2]) {
   int bits = 0;
   for (int in_block = 0; in_block < 2 && !bits; in_block++) {
-    gather_sums(w, index, step[in_block]);
+    gather_sums(w, index, same[in_block]);
     bits = prove_given(w, in_block);
   }
   return bits;
@@ -437,14 +440,15 @@ int fl_kown_prove_digits(const search *w, const fl_kdigit *d, int n, fl_klimits 
 int fl_kindex_owned(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *index) {
   search w = { .r = { .k = k, .goal = s } };
   if (!fl_kroute_is_place(&w.r)) return 0;
-  const fl_ksame step[2] = { w.r.at.n_loops ? FL_KSAME_NONE : FL_KSAME_IN_GRID,
+  const fl_ksame same[2] = { w.r.at.n_loops ? FL_KSAME_NONE : FL_KSAME_IN_GRID,
                              all_in_step(s, k->f->body) > 0 ? FL_KSAME_IN_BLOCK : FL_KSAME_NONE };
-  return fl_kown_prove(&w, index, step);
+  return fl_kown_prove(&w, index, same);
 }
 
 /* ---- rounds of loops -------------------------------------------------------------------- */
 
-/* The loop of which s is the counter, if s changes in each of its iterations; -1: none. */
+/* The loop of which s is the counter, if s changes in each of its iterations; -1: none, or
+** unknown. */
 static int32_t loop_of(const search *w, int32_t s) {
   if (s < FL_KSYM_VAR || s >= FL_KSYM_QUOTIENT ||
       !fl_kdef_is_counter(w->r.k->defs, s - FL_KSYM_VAR))
@@ -461,8 +465,9 @@ static int has_round(const search *w, int32_t loop) {
   return 0;
 }
 
-/* Assumes that the accesses are by one thread, in one iteration of each of the 'first' outermost
-** loops: all indices of the thread are known, and the counters of these loops. */
+/* Sets what is known to this: the two accesses are by one thread, in one iteration of each of the
+** 'first' outermost loops. So all indices of the thread are known, and the counters of these
+** loops. */
 static void know_round(search *w, int first) {
   w->n_known = w->n_rests = 0;
   memset(w->used, 0, sizeof w->used);

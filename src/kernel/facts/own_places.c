@@ -18,7 +18,7 @@ static int is_around(const search *w, int32_t loop) {
   return 0;
 }
 
-/* Do counter u at a's place and counter v at b's have the same first value and step? */
+/* Do counter u at a's place and counter v at b's have the same type, first value and step? */
 static int are_alike(const search *a, int32_t u, const search *b, int32_t v) {
   const fl_kvar *vars = a->r.k->f->vars;
   fl_kpoly first, step, other, by;
@@ -28,7 +28,7 @@ static int are_alike(const search *a, int32_t u, const search *b, int32_t v) {
          fl_kpoly_same(&first, &other) && fl_kpoly_same(&step, &by);
 }
 
-/* Is symbol s an index of the thread, a size of the launch or a parameter? */
+/* Is symbol s no counter: an index of the thread, a size of the launch or a parameter? */
 static int is_no_counter(const void *f, int32_t s) {
   return s < FL_KSYM_VAR ||
          (s < FL_KSYM_QUOTIENT && ((const fl_kfunc *)f)->vars[s - FL_KSYM_VAR].param >= 0);
@@ -51,7 +51,8 @@ static int32_t twin(const search *a, const search *b, int32_t s) {
   return -1;
 }
 
-/* The polynomial of x at b's place, in the symbols (counters) of a's place. */
+/* The polynomial of x, as evaluated at place 'order' before b's access, in the symbols (counters)
+** of a's place. */
 static fl_kpoly seen_from(const search *a, const search *b, const fl_kexpr *x, int32_t order) {
   fl_kplace at = b->r.at;
   at.order = order;
@@ -71,6 +72,8 @@ static fl_kpoly seen_from(const search *a, const search *b, const fl_kexpr *x, i
   return r;
 }
 
+/* Is x, evaluated at place 'order' before a's access, the same polynomial as y at 'then' before
+** b's? */
 static int same_from(const search *a, const fl_kexpr *x, int32_t order, const search *b,
                      const fl_kexpr *y, int32_t then) {
   const fl_kpoly p = seen_from(a, a, x, order), q = seen_from(a, b, y, then);
@@ -110,7 +113,7 @@ int fl_kindex_owned_by_one(const fl_kindices *k, const fl_kaccess_at *p, const f
 
 /* ---- strips ----------------------------------------------------------------------------- */
 
-/* Is s an index of the thread, or made of one: a quotient, a counter that begins at one? */
+/* Is s an index of the thread, or made of one: a quotient of it, or a counter that begins at it? */
 static int is_of_thread(const search *w, int32_t s) {
   if (s < FL_KSYM_VAR) return fl_ksym_is_number(s);
   if (s < FL_KSYM_QUOTIENT) return fl_kroute_counter(&w->r, s - FL_KSYM_VAR) >= 0;
@@ -133,8 +136,8 @@ static void take_core(const search *w, fl_kpoly *p, fl_kpoly *core) {
     }
 }
 
-/* Divides each term of p by the term 'by'; those that are no multiples of it are moved to *core.
-** Returns 0 if one of these is not the same in all threads, always. */
+/* Divides each term of p by the term 'by'; those that are not multiples of it are moved to *core.
+** Returns 0 if one of these may differ between threads or iterations, or if p is 'bad'. */
 static int divide_all(const fl_kindices *k, fl_kpoly *p, const fl_kterm *by, fl_kpoly *core) {
   for (int i = p->n - 1; i >= 0; i--) {
     int ok;
@@ -152,7 +155,8 @@ static int is_constant(const fl_kpoly *p, int64_t *c) {
   return !p->bad && (!p->n || (p->n == 1 && !p->t[0].n));
 }
 
-/* Sets the bounds of v: a number, or the sum of a number and a counter that begins at a number. */
+/* Sets the bounds of v where it is a number, or the sum of a number and a counter that begins and
+** steps by numbers; else there are none. */
 static void find_bounds(const search *w, fl_kpoly v, fl_kstrip *strip) {
   fl_kpoly first, step;
   int64_t from, by;
@@ -166,7 +170,8 @@ static void find_bounds(const search *w, fl_kpoly v, fl_kstrip *strip) {
   if (by < 0) strip->most = c + from;
 }
 
-/* An index: the digits that determine the thread, their sum, and the rest. */
+/* An index core + rest: n digits of the core, which determine the thread (owned: FL_KI_OWNED_…),
+** with room for one more, and the strips that are found. */
 typedef struct numeral {
   search *w;
   fl_kdigit d[FL_KPOLY_TERMS + 1];
@@ -175,7 +180,8 @@ typedef struct numeral {
   fl_kstrip *out;
 } numeral;
 
-/* Do the digits and the rest / unit, as one more digit, form a chain? A rest of 0 is none. */
+/* Do the digits and the rest / unit (v), as one more digit, form a chain? Where v is 0 and unit 1,
+** the digits alone may. */
 static int is_strip(numeral *x, const fl_kterm *unit, const fl_kpoly *v, fl_klimits *used) {
   x->w->r.used = used;
   x->d[x->n] = (fl_kdigit){ .s = -1, .kind = FL_KDIGIT_OFFSET, .stride = *unit, .unit = v };
@@ -183,7 +189,8 @@ static int is_strip(numeral *x, const fl_kterm *unit, const fl_kpoly *v, fl_klim
          (!v->n && unit->c == 1 && !unit->n && fl_kroute_is_chain(&x->w->r, x->d, x->n));
 }
 
-/* Notes the strip of the elements core + v * unit if the index is of it. */
+/* Adds the strip of the elements core + v * unit to the list, if the index is of it and there is
+** room. */
 static void add_strip(numeral *x, const fl_kterm *unit) {
   const fl_kindices *k = x->w->r.k;
   const fl_kterm mark = { 1, 1, { FL_KSYM_SAME } };         /* tells the unit from the core */
@@ -206,8 +213,8 @@ static void add_strip(numeral *x, const fl_kterm *unit) {
   x->out[at].number = fl_kpolys_number(k->seen, &key);
 }
 
-/* Strips whose unit is the least number that digit i does not reach: the divisor of a remainder, or
-** a parameter that it stays below. */
+/* Adds strips whose unit is above digit i: its stride times a bound that it does not reach, the
+** divisor of a remainder or a parameter. */
 static void add_above(numeral *x, int i) {
   const fl_kindices *k = x->w->r.k;
   int ok;
@@ -225,8 +232,9 @@ static void add_above(numeral *x, int i) {
   }
 }
 
-/* Do the digits stand for the same numbers of the thread always? A divisor or a stride that changes
-** from round to round of a loop would make another index of them. */
+/* Are strides, divisors and divided units made of indices of the thread and of numbers that are the
+** same in all threads and iterations? A divisor or a stride that changes from round to round of a
+** loop would make another index of the digits. */
 static int are_steady(const numeral *x) {
   const fl_kindices *k = x->w->r.k;
   for (int i = 0; i < x->n; i++) {
@@ -242,7 +250,8 @@ static int are_steady(const numeral *x) {
   return 1;
 }
 
-/* Finds the digits of the index, and which threads they determine. */
+/* Splits index p into core and rest, and finds the digits of the core. Returns whether they
+** determine the thread as 'needed' (FL_KI_OWNED_…) says. */
 static int find_digits(numeral *x, const fl_kpoly *p, int needed) {
   const fl_kindices *k = x->w->r.k;
   x->rest = *p;

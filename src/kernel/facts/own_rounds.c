@@ -1,6 +1,7 @@
 /*
 ** Two accesses in one loop: which iterations reach one element (access.h: is_behind, is_next,
-** in_one_round). Both indices are polynomials in one counter of the loop, which steps by one term.
+** is_first, in_one_round). The indices are polynomials in one counter of the loop, which steps by
+** one term.
 */
 #include "kernel/facts/own.h"
 #include <stdlib.h>
@@ -9,8 +10,8 @@ typedef fl_kown_search search;
 
 /* ---- reads of later elements than writes ----------------------------------------------- */
 
-/* Is |m| at least 1? It is if m is a constant other than 0, or an index of the thread is known to
-** be below |m|. */
+/* Is |m| certainly at least 1? It is if m is a constant other than 0, or an index of the thread is
+** known to be below |m|. */
 static int is_positive(const fl_kroute *r, fl_kterm m) {
   if (!m.n) return m.c != 0;
   if (m.c < 0) m.c = -m.c;
@@ -38,8 +39,8 @@ static int changes(const fl_kindices *k, int32_t s, int32_t loop) {
 ** counter. */
 typedef struct moving { int32_t counter; fl_kterm times, step; } moving;
 
-/* Is p an index that changes with the loop ('moving')? The loop is directly around the place of the
-** access, w->r.at. */
+/* Is p an index that changes with the loop ('moving')? The loop must be the innermost around the
+** place of the access, w->r.at. */
 static int is_moving(const search *w, const fl_kpoly *p, int32_t loop, moving *m) {
   int n = 0;
   for (int i = 0; i < p->n; i++)
@@ -55,7 +56,8 @@ static int is_moving(const search *w, const fl_kpoly *p, int32_t loop, moving *m
   return n && w->r.at.n_loops && w->r.at.loops[w->r.at.n_loops - 1] == loop;
 }
 
-/* Is p an index that moves with the loop by one term? *move: what each iteration adds to it. */
+/* Is p an index that moves with the loop, of a counter with a constant step? *move: what each
+** iteration adds to p. */
 static int moving_term(const search *w, const fl_kpoly *p, int32_t loop, fl_kterm *move) {
   moving m;
   if (!is_moving(w, p, loop, &m) || m.step.n) return 0;
@@ -63,8 +65,9 @@ static int moving_term(const search *w, const fl_kpoly *p, int32_t loop, fl_kter
   return !__builtin_mul_overflow(move->c, m.step.c, &move->c);
 }
 
-/* Two accesses whose indices move with a loop: *apart is index 'read' less index 'write', *move
-** what each iteration adds to both. 0: they are not such, or differ by more than one term. */
+/* Two accesses whose indices move with a loop: *apart is the index of 'read' less that of 'write',
+** *move what each iteration adds to the latter. 0: they are not such, or differ by more than one
+** term. */
 static int move_along(const fl_kindices *k, search *a, search *b, const fl_kaccess_at *read,
                       const fl_kaccess_at *write, int32_t loop, fl_kpoly *apart, fl_kterm *move) {
   fl_kterm other;
@@ -118,9 +121,9 @@ int fl_kindex_is_first(const fl_kindices *k, const fl_kaccess_at *read, const fl
 
 /* ---- elements of one round -------------------------------------------------------------- */
 
-/* Is rest + times * a different from rest + times * b + e for any values a, b of the loop's
-** counter? It is if e is smaller than the change of one iteration, or if the counter stays below e
-** / times. */
+/* Are rest + times * a and rest + times * b + e different for any two different values a, b of the
+** loop's counter? They are if |e| is smaller than the change of one iteration, or if the counter is
+** not negative and below e / times at both accesses. */
 static int keeps_off(const search *w, const search *other, const moving *m, const fl_kterm *e) {
   int ok;
   int64_t move;

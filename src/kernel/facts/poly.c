@@ -46,7 +46,8 @@ static fl_kpoly expand_var(const fl_kreader *r, int32_t var, int depth) {
   return (fl_kpoly){ .bad = 1 };
 }
 
-/* The symbol of x in list 'all', of which the symbols are first to last; one that is new is added. */
+/* The symbol of x in list 'all', whose symbols are first to last; a new one is added. 'bad': there
+** are too many. */
 static fl_kpoly symbol_of(const asked *q, const fl_kexpr *x, int32_t order, fl_kunknown **all,
                           int32_t first, int32_t last) {
   for (const fl_kunknown *u = *all; u; u = u->next)

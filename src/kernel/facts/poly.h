@@ -1,7 +1,7 @@
 /*
 ** What is known of the variables of one function (fl_kindices of access.h), and its index
-** expressions as polynomials at a place. Its clients are index.c (classes, digits), own.c (which thread owns an
-** element) and ad/gather*.c (which thread accessed an element).
+** expressions as polynomials at a place. Its clients are index.c (classes, digits), own.c (which
+** thread owns an element) and ad/gather*.c (which thread accessed an element).
 */
 #ifndef FL_KERNEL_POLY_H
 #define FL_KERNEL_POLY_H
@@ -50,12 +50,12 @@ typedef struct fl_kplace {
 
 /* The polynomial of integer expression x at the place; 'bad' if it has none. */
 fl_kpoly fl_kpoly_of(const fl_kindices *k, const fl_kplace *at, const fl_kexpr *x);
-/* fl_kpoly_of with symbols UNKNOWN for the parts that are not polynomials: one symbol for equal
-** expressions at one place. Quotients are among these parts. */
+/* fl_kpoly_of with symbols UNKNOWN for the parts that are not polynomials, quotients among them:
+** one symbol for equal expressions at one place. */
 fl_kpoly fl_kpoly_guess(const fl_kindices *k, const fl_kplace *at, const fl_kexpr *x);
 int64_t fl_kdivisor(int64_t a, int64_t b);      /* the greatest common divisor, not negative */
-/* Is symbol s (not an UNKNOWN) equal in all threads of the launch and in all
-** iterations? k: a fl_kindices. */
+/* Is symbol s (not an UNKNOWN) equal in all threads of the launch and in all iterations? k: a
+** fl_kindices. */
 int fl_kpoly_is_uniform(const void *k, int32_t s);
 /* The quotient that symbol s >= FL_KSYM_QUOTIENT is. */
 static inline const fl_kquotient *fl_kquotient_of(const fl_kindices *k, int32_t s) {
@@ -65,20 +65,20 @@ static inline const fl_kquotient *fl_kquotient_of(const fl_kindices *k, int32_t 
 int fl_kplace_agrees(const fl_kindices *k, const fl_kplace *at, const fl_kexpr *x);
 
 /* An index made of digits of the thread: shift + scale * (d0 + m0 * (d1 + m1 * d2)). A digit is an
-** index of the thread, or its quotient by a number; all digits together determine the thread, or, of
-** a quotient, the group of threads with that quotient. */
+** index of the thread, or its quotient by a number. All digits together determine the thread; where
+** one is a quotient, the group of threads that have that quotient. */
 enum { FL_KDIGITS = 3, FL_KSHARERS = 8 };
 typedef struct fl_kdigits {
   int n;
   int32_t symbol[FL_KDIGITS];               /* threadIdx, blockIdx or GLOBAL + axis */
   int64_t by[FL_KDIGITS];                   /* the digit is symbol / by, 1 <= by <= FL_KSHARERS */
-  fl_kterm modulus[FL_KDIGITS - 1];         /* m0, m1: a positive number times symbols that are the
-                                            ** same in all threads */
+  fl_kterm modulus[FL_KDIGITS - 1];         /* a positive number times symbols that are equal in all
+                                            ** threads */
   int64_t scale;                            /* positive */
   fl_kpoly whole, shift;             /* the index; the part of it that is the same in all threads */
   uint8_t unique;                           /* d0 < m0, d1 < m1 wherever the place is reached */
-  uint8_t tight;                            /* scale * d0 < m0, scale * d1 < m1 as well, and all 'by'
-                                            ** but the last are 1 */
+  uint8_t tight;                            /* scale * d0 < m0, scale * d1 < m1 as well, and 'by' is
+                                            ** 1 for all digits but the last */
 } fl_kdigits;
 /* Finds the digits of the index of statement s; 0: it does not have this form, or s is a loop or in
 ** one. */

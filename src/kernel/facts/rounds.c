@@ -1,12 +1,12 @@
 /*
 ** Which iterations of a loop share elements (facts.h).
-** - Loops in which each iteration accesses several elements of an array, but none that another
-**   iteration accesses: a pair of neighbours, two halves of a row that are exchanged. Only for
-**   arrays that the loop writes and whose accesses are directly in it, not in an inner loop.
+** - Loops in which each iteration accesses several elements of an array in global memory, but none
+** that another iteration accesses: a pair of neighbours, two halves of a row that are exchanged.
+** Only for arrays that the loop writes and whose accesses are directly in it, not in an inner loop.
 ** - Loops that write an array in global or shared memory and read it, but never read an element
-**   before they write it: y[j] = f(y[j - 1]). Each read finds what the element holds after the
-**   loop, so the reverse code needs no older values of it. Only for loops without barriers whose
-**   accesses of the array are directly in them.
+** before they write it: y[j] = f(y[j - 1]). Each read finds what the element holds after the loop,
+** so the reverse code needs no older values of it. Only for loops without barriers whose accesses
+** of the array are directly in them.
 */
 #include "kernel/facts/facts.h"
 
@@ -38,7 +38,7 @@ static void look(rounds *r, const fl_kblock *b) {
   const fl_kvisitor loads = {NULL, see_element, r};
   for (const fl_kstmt *s = b->first; s && !r->bad; s = s->next) {
     r->s = s;                                         /* for an access in an inner loop
-                                                      ** fl_kindex_in_one_round gives 0 */
+                                                      ** fl_kindex_in_one_round says no */
     for (int i = 0; i < 4; i++) fl_kwalk_expr(&loads, s->x[i]);
     if (s->kind == FL_KS_STORE && s->var == r->var) add(r, s, s->x[0]), r->writes = 1;
     if (s->kind == FL_KS_ATOMIC && s->var == r->var) r->bad = 1;
@@ -75,7 +75,8 @@ static void walk(fl_kfacts *x, const fl_kindices *k, const fl_kblock *b) {
 typedef struct behind {
   fl_kfacts *x;
   const fl_kindices *k;
-  const fl_kstmt *loop, *s, *around;         /* around: the first statement of the loop's block */
+  const fl_kstmt *loop, *s, *around;         /* around: the first statement of the block that the
+                                             ** loop is in */
   fl_kaccess_at write[16];
   int n_writes, var, bad;
 } behind;
@@ -85,7 +86,7 @@ static int see_write(void *arg, fl_kstmt *s) {
   if (s->kind == FL_KS_BARRIER) b->bad = 1;
   if (!fl_kwrites(s)) return 1;
   const fl_kvar *x = &b->x->f->vars[s->var], *y = &b->x->f->vars[b->var];
-  /* dynamic shared memory is one array */
+  /* dynamic arrays overlap */
   if (s->var != b->var && !(x->dynamic && y->dynamic)) return 1;
   if (x->type != y->type) b->bad = 1;
   if (s->kind == FL_KS_ATOMIC || s->accumulate || b->n_writes == 16) b->bad = 1;
@@ -93,7 +94,8 @@ static int see_write(void *arg, fl_kstmt *s) {
   return 1;
 }
 
-/* Finds the store before the loop whose element the loop reads first. */
+/* 1 + site of the store before the loop, in its block, whose element the loop reads in the first
+** round; 0: none is known. */
 static int32_t first_of(const behind *b, const fl_kaccess_at *read) {
   for (const fl_kstmt *s = b->around; s != b->loop; s = s->next) {
     const fl_kaccess_at write = { s, s->x[0] };

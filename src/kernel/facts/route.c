@@ -34,10 +34,10 @@ static int find(route *r, fl_kblock b);
 static int enter(route *r, const fl_kstmt *s, int other) {
   const int n = r->n, loops = r->at.n_loops;
   if (s->kind == FL_KS_IF) learn(r, s->x[0], !other, r->at.order + 1);
-  if (s->kind == FL_KS_LOOP) {                      /* the loop's own condition holds in the loop */
+  if (s->kind == FL_KS_LOOP) {                      /* the loop's own condition holds in its body */
     if (s->x[0] && !s->post && !other) learn(r, s->x[0], 1, r->at.order + 1);
     if (r->at.n_loops < FL_KPOLY_LOOPS)
-      r->at.loops[r->at.n_loops++] = other ? -1 : s->label; /* stepping: no digit */
+      r->at.loops[r->at.n_loops++] = other ? -1 : s->label; /* -1: in the loop's step */
   }
   if (find(r, other ? s->other : s->body)) return 1;
   r->n = n;
@@ -58,7 +58,7 @@ static int find(route *r, fl_kblock b) {
 }
 
 int fl_kroute_find(fl_kroute *r) {
-  fl_kindices *k = (fl_kindices *)(uintptr_t)r->k;          /* what is remembered is no fact */
+  fl_kindices *k = (fl_kindices *)(uintptr_t)r->k;          /* a cache: the answers stay the same */
   if (k->last->goal == r->goal) {
     *r = *k->last;
     return k->last_is_found;
@@ -92,7 +92,7 @@ int fl_kroute_reaches(route *r, const fl_kexpr *index) {
   const int n = r->n;
   int times = 0;
   for (int i = 0; i < 4 && r->goal->x[i]; i++) times += learn_inside(r, r->goal->x[i], index);
-  if (times != 1) r->n = n;                             /* conditions of several places */
+  if (times != 1) r->n = n;                             /* not one place: no conditions of it */
   return 1;
 }
 
@@ -132,7 +132,7 @@ int fl_kroute_launched(const route *r, int which, int32_t param, int64_t m) {
   return l->extent[which] <= most && note_limit(r->used, (fl_klimit){ which, param, m });
 }
 
-/* The parameter that symbol s stands for, if it is a scalar; else NULL. */
+/* The parameter that symbol s stands for, if that is a scalar, not in a struct; else NULL. */
 static const fl_kvar *parameter(const fl_kindices *k, int32_t s) {
   const fl_kvar *v = s >= FL_KSYM_VAR && s < FL_KSYM_QUOTIENT ? &k->f->vars[s - FL_KSYM_VAR] : NULL;
   return v && v->param >= 0 && v->kind == FL_KV_LOCAL && !k->f->params[v->param].is_struct
@@ -155,8 +155,9 @@ int fl_kroute_is_nonzero(const route *r, const fl_kterm *t) {
   return t->c != 0;
 }
 
-/* In a comparison of unsigned numbers a negative bound m is a large number; is m certainly not
-** negative? */
+/* In a comparison of unsigned numbers a negative bound m is a large number. Is the comparison c
+** signed, or m certainly not negative in the launch? If no launch is given the answer is yes:
+** compared() has refused casts that change a sign. */
 static int is_no_less(const route *r, const fl_kexpr *c, const fl_kterm *m) {
   const fl_kindices *k = r->k;
   const fl_klaunched *l = k->launched;
@@ -242,9 +243,9 @@ int fl_kroute_counts(const route *r, int32_t s, fl_kpoly *first, fl_kpoly *step)
   return !first->bad && !step->bad;
 }
 
-/* Is s certainly not negative? Indices of the thread and sizes of the launch are. A counter is if a
-** condition says so, or if it steps upwards from a constant >= 0, an index of the thread or a
-** remainder of it. */
+/* Is s certainly not negative? Indices of the thread and sizes of the launch are not. A counter is
+** not if a condition says so, or if it steps upwards from a constant >= 0, an index of the thread
+** or a remainder of it. */
 int fl_kroute_not_negative(const route *r, int32_t s) {
   fl_kpoly p, step, a;
   fl_kterm m;
@@ -279,7 +280,6 @@ static int is_launched_below(const route *r, int32_t s, const fl_kterm *m) {
   return v && fl_kroute_launched(r, which, v->param, m->c);
 }
 
-/* Do the conditions, or the launch, imply 0 <= s < m? m: a monomial. */
 int fl_kroute_stays_below(const route *r, int32_t s, const fl_kterm *m) {
   if (!fl_kroute_not_negative(r, s)) return 0;
   for (int axis = 0; axis < 3; axis++) {
@@ -296,7 +296,8 @@ int fl_kroute_stays_below(const route *r, int32_t s, const fl_kterm *m) {
   return begins_below(r, s, m) || is_launched_below(r, s, m);
 }
 
-/* Is |a| <= |b|? The signs do not matter: a remainder is less than its divisor in magnitude. */
+/* Is |a| <= |b|, where the coefficients are positive? The signs of the symbols do not matter: a
+** remainder is less than its divisor in magnitude. */
 static int is_at_most(const fl_kterm *a, const fl_kterm *b) {
   return fl_kterm_same(a, b) && a->c <= b->c;
 }
@@ -343,9 +344,10 @@ static int sum_below(const route *r, const fl_kpoly *p, const fl_kterm *m) {
   return 0;
 }
 
-/* Is what the digits of the chain add up to less than 'stride'? The last digit is below its part of
-** it, or the sum of the last few is, which differ by constant factors: with others, one index could
-** be read as digits in two ways. */
+/* Is the sum of the chain's digits, each times its stride, less than 'stride'? It is if the last
+** digit is below stride / its stride, or if a condition says so of the sum of the last few digits.
+** The strides of these may differ by constant factors only: with others, one index could be read as
+** digits in two ways. */
 static int chain_below(const route *r, const chain *c, const fl_kterm *stride) {
   const digit *last = c->at[c->n - 1];
   fl_kpoly sum = { 0 };

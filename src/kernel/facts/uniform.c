@@ -4,7 +4,8 @@
 
 static int worse(int a, int b) { return a > b ? a : b; }
 
-/* Is var an array or table that is not written, or that the caller takes to be constant? */
+/* Does array var have the same contents for all threads, since the kernel does not write it or
+** since the caller says so ('shared')? */
 static int is_steady(const fl_kuniform *u, int32_t var) {
   const fl_kvar *v = &u->f->vars[var];
   switch (v->kind) {
@@ -28,7 +29,9 @@ int fl_kuniform_level(const fl_kuniform *u, const fl_kexpr *x) {
 
 /* ---- the way to a statement -------------------------------------------------------------- */
 
-/* An enclosing construct. all: the lowest level (uniform.h) of its condition and of those of the
+/* A construct around a statement. enter, leave: the places of itself and of the last statement in
+** it (leave is 0 if no 'place' is given). jump: the lowest level of the conditions of jumps in it,
+** if it can be left. all: the lowest of 'jump', the level of its condition, and 'all' of the
 ** constructs around it. */
 typedef struct way {
   const struct way *up;
@@ -37,7 +40,8 @@ typedef struct way {
   int jump, all;
 } way;
 
-/* The lowest level (uniform.h) of a condition in the block that decides whether a jump is taken. */
+/* The lowest level of a condition in the block that decides whether a BREAK, CONTINUE or LEAVE is
+** reached. */
 static int jump_level(const fl_kuniform *u, fl_kblock b) {
   int l = FL_KEQUAL_GRID;
   for (const fl_kstmt *s = b.first; s; s = s->next) {
@@ -56,9 +60,9 @@ static int condition_level(const fl_kuniform *u, const fl_kstmt *s) {
 
 static int is_around(const way *w, int32_t order) { return order > w->enter && order <= w->leave; }
 
-/* For an assignment to a variable declared at 'decl': the level of the conditions that decide
-** whether all threads at u->place have run it. *again: there is a loop around the assignment that
-** is not around the declaration. */
+/* For an assignment in construct w (NULL: none) to a variable declared at 'decl': the level of the
+** conditions that decide whether all threads at u->place have run it. *again: there is a loop
+** around the assignment that is not around the declaration. */
 static int way_level(const fl_kuniform *u, const way *w, int32_t decl, int *again) {
   if (!w) return FL_KEQUAL_GRID;
   int l = way_level(u, w->up, decl, again);

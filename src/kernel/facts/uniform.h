@@ -1,8 +1,8 @@
 /*
 ** In which threads of a launch a value is the same. The levels are "the same in the grid", "the
-** same in a block" and unknown. All variables start at the highest, and fall until nothing changes:
-** a variable's level is at most that of each value assigned to it and of the conditions that decide
-** whether a thread reaches the assignment.
+** same in a block" and unknown, from the highest to the lowest. All variables start at the highest,
+** and fall until nothing changes: a variable's level is at most that of each value assigned to it
+** and of the conditions that decide whether a thread reaches the assignment.
 **
 ** For any two threads, wherever they are: in
 **   int n = m / blockDim.x;  if (threadIdx.x < 4) n++;  for (int j = 0; j < m; j++) s += x[j];
@@ -16,23 +16,26 @@
 #define FL_KERNEL_UNIFORM_H
 #include "kernel/tree/tree.h"
 
-enum { FL_KEQUAL_GRID, FL_KEQUAL_BLOCK, FL_KEQUAL_NONE };            /* falling */
+enum { FL_KEQUAL_GRID, FL_KEQUAL_BLOCK, FL_KEQUAL_NONE };            /* the levels, from the highest
+                                                                     ** to the lowest */
 
 typedef struct fl_kuniform {
   const fl_kfunc *f;
   uint8_t *level;            /* by variable: FL_KEQUAL_… */
-  int32_t *decl;             /* by variable: place of its DECL; 0: none */
-  int32_t place, order;      /* number of 'place' (0: any place); number of the current statement */
+  int32_t *decl;             /* by variable: place (defs.h) of its DECL; 0: none, or no 'place' is
+                             ** given */
+  int32_t place, order;      /* place of the statement 'place' (0: none is given); place of the
+                             ** statement being looked at, while the table is made */
   uint8_t shared;            /* elements of shared memory count as equal if their indices are
                              ** equal */
   uint8_t lost;              /* 'place' is not in the body: nothing is known */
-  uint8_t changed;
+  uint8_t changed;           /* in this round of the search a level has fallen */
 } fl_kuniform;
 
-/* For each variable, how many threads have the same value (FL_KEQUAL_…), of the threads that reach
-** statement 'place' (NULL: of all). shared: elements of shared memory with equal indices count as
-** equal. The result is in 'a'; NULL: no memory. */
+/* The level of each variable: equality in the threads that reach statement 'place' (NULL: in all
+** threads, wherever they are). shared: elements of shared memory with equal indices count as equal.
+** The result is in 'a'; NULL: no memory. */
 fl_kuniform *fl_kuniform_new(fl_karena *a, const fl_kfunc *f, fl_kblock body,
                              const fl_kstmt *place, int shared);
-int fl_kuniform_level(const fl_kuniform *u, const fl_kexpr *x);      /* FL_KEQUAL_… */
+int fl_kuniform_level(const fl_kuniform *u, const fl_kexpr *x);      /* of x: FL_KEQUAL_… */
 #endif
