@@ -220,9 +220,9 @@ describe("what a launch decides", function()
       ["int w = at[0]; int u = w; if (n > 3) w = at[1]; if (t < u) y[b * w + t] = x[t];"] = true,
       ["int w = at[0]; if (n > 3) w = at[1]; int p = t < w; w = at[2]; if (p) y[b * w + t] = x[t];"] = true,
     } do
-      local k = flame.kernel { source = "__global__ void k(const int *at, const float *x, float *y, int n) {\n" ..
-        "  int t = threadIdx.x, b = blockIdx.x;\n  " .. body .. "\n}", block = { 12 }, grid = { 2 },
-        shape = { 64 } }
+      local k = flame.kernel { source = "__global__ void k(const int *at, const float *x, " ..
+        "float *y, int n) {\n  int t = threadIdx.x, b = blockIdx.x;\n  " .. body .. "\n}",
+        block = { 12 }, grid = { 2 }, shape = { 64 } }
       assert(exchanged == (k:source("adjoint"):find("atomicExch", 1, true) ~= nil), body)
     end
   end)

@@ -30,7 +30,7 @@ static void add(last *l, access *to, int *n, const fl_kexpr *index, int32_t site
   access a = { { l->s, index }, { 0 }, site };
   if (*n == MOST_ACCESSES || site < 0 || site >= l->x->n ||
       !fl_kindex_place(l->k, l->s, &a.place) || a.place.n_loops == FL_KPOLY_LOOPS) l->bad = 1;
-  for (int i = 0; i < a.place.n_loops; i++) l->bad |= a.place.loops[i] < 0;      /* in a loop's step */
+  for (int i = 0; i < a.place.n_loops; i++) l->bad |= a.place.loops[i] < 0;      /* a step */
   if (!l->bad) to[(*n)++] = a;
 }
 

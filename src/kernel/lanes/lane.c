@@ -31,6 +31,7 @@ static void block(fl_lane_builder *b, const fl_kblock *body);
 
 static int64_t here(const fl_lane_builder *b) { return b->code->ins.n; }
 
+/* Emits a jump that is added to a list; land() lets those of the list jump to here. */
 static fl_lane_ins *jump(fl_lane_builder *b, int op, int32_t *chain) {
   fl_lane_ins *p = fl_lane_emit(b, op);
   p->x = *chain;
@@ -47,12 +48,13 @@ static void land(fl_lane_builder *b, int32_t *chain) {
   *chain = -1;
 }
 
-/* The list of jumps of the nearest construct that restores a mask. */
+/* The list of jumps to where the nearest construct restores a mask, or to the end of the code. */
 static int32_t *restore_of(around *a) {
   while (a->outer && !(a->flags & (FL_SHAPE_MASKED | FL_SHAPE_CONTINUE))) a = a->outer;
   return &a->restore;
 }
 
+/* Restores a mask; if it is empty, it is a jump of the list. */
 static void back(fl_lane_builder *b, int mask, int32_t *chain) {
   jump(b, FL_LI_BACK, chain)->m = mask;
 }
@@ -70,6 +72,7 @@ static void remove_lanes(fl_lane_builder *b, const around *end) {
 
 /* ---- what statements change ---------------------------------------------------------- */
 
+/* The contents of var may have changed, and those of arrays that may overlap it. */
 static void touch(fl_lane_builder *b, int var) {
   const fl_kvar *v = b->f->vars;
   for (int k = 0; k < b->f->n_vars; k++)
@@ -88,7 +91,8 @@ static void change(fl_lane_builder *b, int var) {
   if (reg >= 0) b->version.at[reg] = ++b->clock;
 }
 
-/* Forgets values that a loop's body changes: they are unknown at its head. */
+/* Forgets values that a statement changes. Run over a loop's body before it and after it, and over
+** blocks that lanes may have left. */
 static int change_stmt(void *arg, fl_kstmt *s) {
   fl_lane_builder *b = arg;
   if (s->kind == FL_KS_ASSIGN) change(b, s->var);
@@ -274,7 +278,7 @@ static void branch(fl_lane_builder *b, const fl_kstmt *s, int flags) {
 }
 
 /* Emits the test of a loop: lanes for which the condition holds continue; if there are none, it
-** jumps to the end. */
+** jumps to the loop's end. */
 static void loop_test(fl_lane_builder *b, around *a, const fl_kstmt *s) {
   if (!s->x[0]) return;
   const int32_t cond = fl_lane_expr(b, s->x[0]);
@@ -328,7 +332,7 @@ static void labelled(fl_lane_builder *b, const fl_kstmt *s, int flags) {
   if (flags & FL_SHAPE_MASKED) back(b, a.mask, restore_of(b->around));
 }
 
-/* Emits BREAK, CONTINUE and LEAVE: a jump if all lanes of the construct are active; otherwise the
+/* Emits BREAK, CONTINUE and LEAVE: a jump if all lanes of the construct do the same; otherwise the
 ** active lanes are removed from the masks. */
 static void part(fl_lane_builder *b, const fl_kstmt *s) {
   around *a = b->around;
@@ -356,8 +360,8 @@ static void declare(fl_lane_builder *b, const fl_kstmt *s, int flags) {
   if (kind == FL_KV_LOCAL && (flags & FL_SHAPE_TRACK)) {
     if (b->var_track[s->var] < 0) b->var_track[s->var] = b->code->n_tracks++;
   } else if (kind != FL_KV_ARRAY) {
-    is_set(b, s->var);           /* if another DECL of the variable has flags that tell whether it
-                                 ** has a value, it has one from here on */
+    is_set(b, s->var);           /* another DECL may have given the variable flags that tell whether
+                                 ** it is set; it counts as set from here on */
     return;
   }
   fl_lane_ins *p = fl_lane_emit(b, FL_LI_BEGIN);

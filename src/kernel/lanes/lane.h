@@ -32,7 +32,7 @@ enum {
   FL_LANE_BOUNDS = 1,   /* integer division by zero, masks with absent lanes (indices and the
                         ** lanes that shuffles read are always checked) */
   FL_LANE_RACE = 2,     /* two threads access one element, one of them writing, with no barrier in
-                        ** between */
+                        ** between (lane_check.c says which pairs are no race) */
   FL_LANE_UNINIT = 4    /* variables, local arrays and shared memory read before they are written */
 };
 
@@ -57,11 +57,11 @@ typedef struct fl_lane_launch {
   int32_t n_args;
   unsigned checks;
   const atomic_int *stop;         /* not 0: stop soon (kind STOPPED); may be NULL */
-  int64_t max_steps;              /* most instructions of one block in iterations of loops (kind
+  int64_t max_steps;              /* most instructions of one block in the iterations of loops (kind
                                   ** STEPS); 0: no limit */
-  atomic_llong *used;        /* counts the instructions of all blocks (all of the kernel once, and
-                             ** those of a loop again for each iteration); NULL: they are not
-                             ** counted */
+  atomic_llong *used;        /* counts the instructions of all blocks (for each block those of the
+                             ** kernel once, and those of a loop again for each iteration); NULL:
+                             ** they are not counted */
   int64_t most;                   /* with 'used': most instructions of all blocks (kind STOPPED) */
   void (*print)(void *arg, const char *text, size_t n);   /* printf; NULL: dropped */
   void *print_arg;
@@ -69,6 +69,10 @@ typedef struct fl_lane_launch {
                                  ** (fl_lane_shadow_new) */
 } fl_lane_launch;
 
+/* Faults: an index out of range; a race; a value that was never set; a barrier that not all
+** threads reach; a division by zero; a failed assert; a lane that a shuffle or mask asks for and
+** that is not active; too many steps of a block; stopped from outside, or by 'most'; a misaligned
+** address. */
 typedef enum {
   FL_LANE_OK, FL_LANE_INDEX, FL_LANE_RACED, FL_LANE_UNSET, FL_LANE_BARRIER, FL_LANE_DIVISION,
   FL_LANE_ASSERT, FL_LANE_LANE, FL_LANE_STEPS, FL_LANE_STOPPED, FL_LANE_ALIGN
@@ -78,17 +82,19 @@ typedef struct fl_lane_place {
   int64_t block;                  /* x + grid.x * (y + grid.y * z) */
   int32_t thread, line;           /* thread: its number in the block, likewise; line: of the
                                   ** source */
-  uint8_t write, atomic;
+  uint8_t write, atomic;          /* RACED: what the access was; neither: a read */
 } fl_lane_place;
 
 typedef struct fl_lane_report {
   uint8_t kind;                   /* fl_lane_kind; 0: no fault */
-  const char *kernel, *name;      /* name of the array or variable, as the source writes it; the
-                                  ** text of the assert; the barrier (NULL: __syncthreads) */
+  const char *kernel, *name;      /* name: of the array or variable, as the source writes it;
+                                  ** ASSERT, ALIGN: the text of the assert; BARRIER: the barrier
+                                  ** (NULL: __syncthreads) */
   int32_t rank;                   /* rank of the array ('index' is flat, 'dims' are as declared); 0:
                                   ** of a parameter or of dynamic size */
   int64_t dims[FL_K_MAX_RANK];
-  int64_t index, size;            /* elements; index -1: UNSET of a variable; ALIGN: a byte */
+  int64_t index, size;            /* in elements; index -1: UNSET of a variable; ALIGN: index is a
+                                  ** byte */
   fl_lane_place at, other;   /* RACED: the place of the other thread. BARRIER: of a thread that does
                              ** not reach it. LANE: of a lane that is needed but not active, or 'at'
                              ** itself if its mask lacks it */
@@ -104,8 +110,8 @@ fl_lane_code *fl_lane_compile(fl_mem *m, const fl_kfunc *f, fl_error *e);
 void fl_lane_free(fl_lane_code *c);                 /* NULL is fine */
 
 /* 1: the blocks must run in order, on one thread, because of global atomics, arrays that are read
-** and written (unless each thread accesses only its own element), arrays that overlap, one of which
-** is written, printf, or the race check. */
+** and written (unless all these accesses are at blockIdx.x * blockDim.x + threadIdx.x), arrays that
+** overlap, one of which is written, printf, or the race check. */
 int fl_lane_serial(const fl_lane_code *c, const fl_lane_launch *l);
 /* 0 with an error: the geometry or the arguments can not be run. Called once per launch. */
 int fl_lane_launch_ok(const fl_lane_code *c, const fl_lane_launch *l, fl_error *e);
@@ -123,14 +129,16 @@ int fl_lane_block(const fl_lane_code *c, const fl_lane_launch *l, int64_t block,
 enum { FL_LANE_GRID_MB = 256 };
 int fl_lane_meets(const fl_lane_code *c);
 int64_t fl_lane_copies(const fl_lane_code *c, const fl_lane_launch *l);     /* blocks of the grid if
-                                                                            ** they meet, else 1 */
+                                                                            ** they meet and fit,
+                                                                            ** else 1 */
 int fl_lane_grid(const fl_lane_code *c, const fl_lane_launch *l, void *scratch,
                  fl_lane_report *report);
+/* Keeps in *r the fault of the lower block; no fault is the highest. */
 void fl_lane_report_join(fl_lane_report *r, const fl_lane_report *other);
 
-/* Records which thread accessed which element of global memory: only for FL_LANE_RACE. It may be
-** kept from launch to launch; fl_lane_shadow_begin is called once per launch (0 with an error: no
-** memory), fl_lane_shadow_end frees its tables if they have more than 'most' bytes. */
+/* Records which thread accessed which element of global memory, for FL_LANE_RACE. It may be kept
+** from launch to launch. fl_lane_shadow_begin is called once per launch (0 with an error: no
+** memory), fl_lane_shadow_end after it: it frees the tables if they have more than 'most' bytes. */
 fl_lane_shadow *fl_lane_shadow_new(fl_mem *m);                         /* NULL: no memory */
 int fl_lane_shadow_begin(fl_lane_shadow *w, const fl_lane_code *c, const fl_lane_launch *l,
                          fl_error *e);

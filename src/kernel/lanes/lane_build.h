@@ -7,10 +7,11 @@
 /* A value that is in the register 'reg'. An expression with an equal key uses that register as long
 ** as the versions are current, that is, neither 'reg' nor an operand has been assigned since. */
 typedef struct fl_lane_known {
-  int32_t key[4], version[3];   /* key[0]: the function, or ~ of FL_LI_INDEX with the class, of
-                                ** FL_LI_LOAD with the variable; then the registers of up to three
-                                ** operands (-1: none; for FL_LI_LOAD key[2] tells the version of
-                                ** the variable's contents). version: of these registers, or 0 */
+  int32_t key[4], version[3];   /* key[0]: the function (FL_LANE_FN), or ~ of FL_LI_INDEX with the
+                                ** class, of FL_LI_LOAD with the variable; then the registers of up
+                                ** to three operands (-1: none; for FL_LI_LOAD key[2] tells the
+                                ** version of the variable's contents). version: of these registers,
+                                ** or 0 */
   int32_t reg, reg_version;
 } fl_lane_known;
 
@@ -23,12 +24,14 @@ typedef struct fl_lane_builder {
   struct { int32_t *at; int64_t n, cap; } version;    /* by register: time of its last assignment;
                                                       ** 0: it is computed once */
   struct { int32_t *at; int64_t n, cap; } info;       /* by register: info of an index, or -1 */
-  int32_t *var_reg;           /* by variable */
-  int32_t *var_track;         /* by variable; -1 */
+  int32_t *var_reg;           /* by variable: its register; -1: an array */
+  int32_t *var_track;         /* by variable: number of its flags (FL_LI_BEGIN); -1: none */
   int32_t *var_memory;        /* by variable: version of its contents (arrays) */
   uint8_t *guess;             /* by site: is the load only a guess? (facts/guess.h) */
-  int32_t special[FL_KSPECIAL_COUNT];
-  int32_t clock, stmt, line, mask_depth;
+  int32_t special[FL_KSPECIAL_COUNT];       /* its register, or -1 */
+  int32_t clock;              /* counts versions */
+  int32_t stmt, line;         /* statement (number in pre-order) and line that are compiled */
+  int32_t mask_depth;         /* masks in use */
   int failed;
   struct fl_lane_place_ctx *around;
 } fl_lane_builder;
@@ -39,16 +42,18 @@ fl_lane_ins *fl_lane_emit(fl_lane_builder *b, int op);     /* never NULL: if mem
 /* Emits an instruction with the result dst and the operands x, y, z: registers, or -1: none. */
 fl_lane_ins *fl_lane_emit_on(fl_lane_builder *b, int op, int32_t dst, int32_t x, int32_t y,
                              int32_t z);
+/* temporary: it holds a value of an expression, not a variable. */
 int32_t fl_lane_reg_new(fl_lane_builder *b, int uniform, int wide, int temporary);
 /* The register that holds x. It is valid until a value that x reads changes. */
 int32_t fl_lane_expr(fl_lane_builder *b, const fl_kexpr *x);
 /* The value of x as a vector: one that is uniform is copied to all lanes. */
 int32_t fl_lane_vector(fl_lane_builder *b, const fl_kexpr *x);
-int32_t fl_lane_splat(fl_lane_builder *b, int32_t reg);
+int32_t fl_lane_splat(fl_lane_builder *b, int32_t reg);      /* reg as such a vector */
 /* The register of an index. *info: number of its fl_lane_info, which FL_LI_INDEX computes; -1: the
 ** register is a uniform I64. */
 int32_t fl_lane_index(fl_lane_builder *b, const fl_kexpr *x, int32_t *info);
-/* site: number of the access; -1: none */
+/* The register of var[index], with 'info' from fl_lane_index. site: number of the access; -1:
+** none. */
 int32_t fl_lane_load(fl_lane_builder *b, int var, int32_t index, int32_t info, int line,
                      int32_t site);
 /* dst = reg, with or without blending under the mask. start: the first instruction that computes
@@ -61,7 +66,7 @@ int fl_lane_give_slots(fl_lane_builder *b);
 static inline int fl_lane_uniform(const fl_lane_builder *b, int32_t reg) {
   return b->code->regs.at[reg].uniform;
 }
-static inline int fl_lane_masks_new(fl_lane_builder *b) {           /* two of them */
+static inline int fl_lane_masks_new(fl_lane_builder *b) {           /* the first of two numbers */
   const int m = b->mask_depth;
   b->mask_depth += 2;
   if (b->mask_depth > b->code->n_masks) b->code->n_masks = b->mask_depth;

@@ -18,10 +18,11 @@
 #include <string.h>
 
 enum { SAME = FL_LANE_LANES + 1, INS_SHIFT = 11 };
-enum { NO_LANE = -2 * FL_LANE_MAX_BLOCK };                      /* no access is its own */
+enum { NO_LANE = -2 * FL_LANE_MAX_BLOCK };                      /* a lane that no thread has */
 
 /* ---- races --------------------------------------------------------------------------- */
 
+/* The stamp of an access by p now, without the lane. */
 static int64_t stamp_of(const fl_lane_state *s, const fl_lane_ins *p) {
   return s->clock | (int64_t)(p - s->code->ins.at) << INS_SHIFT;
 }
@@ -34,7 +35,8 @@ static fl_lane_order order_of(const fl_lane_state *s, const fl_lane_ins *p) {
   return o;
 }
 
-/* May the recorded access 'old' and an access of this lane now happen at the same time? */
+/* May the recorded access 'old' (0: none) and an access of this lane now happen at the same
+** time? */
 static int unordered(const fl_lane_state *s, const fl_lane_order *o, int64_t old, int64_t lane) {
   if (old < o->from) return 0;
   if (old < o->block) return 1;
@@ -59,14 +61,15 @@ static int race(fl_lane_state *s, const fl_lane_ins *p, int64_t lane, int64_t in
   return 0;
 }
 
-/* Of two recorded accesses, the later one that is by another thread and may race with this one; 0:
-** none. */
+/* The later of two recorded accesses (*last, by one thread, and *other, the last by others) that
+** may race with one of this lane; 0: none. last NULL: they are not recorded. */
 static int64_t met(const fl_lane_state *s, const fl_lane_order *o, const int64_t *last,
                    const int64_t *other, int64_t lane) {
   if (!last) return 0;
   return unordered(s, o, *last, lane) ? *last : unordered(s, o, *other, lane) ? *other : 0;
 }
 
+/* Records an access in *last; that of another thread moves to *other. */
 static void note(const fl_lane_order *o, int64_t *last, int64_t *other, int64_t now) {
   if (*last < o->block || ((*last ^ now) & FL_LANE_LANES)) *other = *last;
   *last = now;
@@ -81,6 +84,7 @@ static fl_lane_marks marks_of(const fl_lane_view *v, int64_t index) {
                           m->reader ? m->reader + k : NULL };
 }
 
+/* Compares an access with those recorded, and records it. 0: a race, which is reported. */
 static int meet(fl_lane_state *s, const fl_lane_ins *p, int64_t lane, int64_t index, int how) {
   const int atomic = (how & FL_LANE_ATOMIC) != 0, writes = (how & FL_LANE_WRITE) != 0,
             guess = (how & FL_LANE_GUESS) != 0, same = (how & FL_LANE_SAME) != 0;
@@ -105,6 +109,8 @@ static int meet(fl_lane_state *s, const fl_lane_ins *p, int64_t lane, int64_t in
 
 /* ---- values that were never set ------------------------------------------------------ */
 
+/* set: the flags of an element, 'bytes' of them. Checks that it is set before it is read, and notes
+** that it is written. 0: a fault. */
 static int is_set(fl_lane_state *s, const fl_lane_ins *p, int64_t lane, int64_t index, int how,
                   uint8_t *set, int64_t bytes) {
   if (!(how & FL_LANE_WRITE) || (how & FL_LANE_ATOMIC)) {
@@ -138,8 +144,8 @@ int fl_lane_touched(fl_lane_state *s, const fl_lane_ins *p, int64_t lane, int64_
 
 /* Of the n elements from 'first' on: are all recorded accesses that could race with one of kind
 ** 'how' certainly before the present ones, and are all shared elements set that are read? Now lane
-** 'lane' accesses the first element, the next lane the next one, and so on; NO_LANE: no lane has an
-** element to itself. */
+** 'lane' accesses the first element, the next lane the next one, and so on; NO_LANE: several lanes
+** access each. */
 static int all_ordered(const fl_lane_state *s, const fl_lane_ins *p, int64_t first, int64_t n,
                        int64_t lane, int how) {
   const fl_lane_view *v = &s->views[p->var];
@@ -173,8 +179,9 @@ static void record_all(fl_lane_state *s, const fl_lane_ins *p, int64_t first, in
   else s->table->stamp_read(m.read, m.reader, n, now, s->order.block);
 }
 
-/* Records accesses whose indices rise by 1 in each row of the block. 0: nothing was recorded, since
-** an access may be a fault, or rows of a write are not in order and apart. */
+/* Records accesses whose indices rise by 1 in each row of the block; of rows that read the same
+** elements only the last two. 0: nothing was recorded, since an access may be a fault, or rows of a
+** write are not in order and apart. */
 static int all_rows(fl_lane_state *s, const fl_lane_ins *p, int how) {
   const int64_t *at = fl_lane_starts(s, p), w = s->width, rows = s->rows;
   int same = 1, apart = 1;
@@ -229,7 +236,7 @@ int fl_lane_touched_all(fl_lane_state *s, const fl_lane_ins *p, int how) {
     if (how == FL_LANE_WRITE || !all_ordered(s, p, index, 1, NO_LANE, how)) return 0;
     int64_t k = i < j ? j - 1 : j;
     while (!s->now.at[k]) k--;
-    record_all(s, p, index, 1, k, how);               /* of all its readers the last two */
+    record_all(s, p, index, 1, k, how);               /* of all readers the last two */
     if (k < j) record_all(s, p, index, 1, j, how);
     return 1;
   }

@@ -28,7 +28,8 @@ int fl_lane_class_of(int type);                 /* class of a type; BOOL and nar
 static inline int fl_lane_wide(int cls) { return cls >= FL_LC_I64; }
 
 /* y = f(a, b, c) for n lanes. 'uni': bits 0, 1, 2 mark a, b, c as one value for all lanes; of
-** fl_lane_table, op, select, mul_add, all and any support that. y may be an operand. */
+** fl_lane_table, op (of two operands), select, mul_add, all and any support that. If all operands
+** are uniform, n is 1. y may be an operand. */
 typedef void (*fl_lane_fn)(void *y, const void *a, const void *b, const void *c, int64_t n,
                            int uni);
 
@@ -49,11 +50,12 @@ typedef struct fl_lane_table {
   fl_lane_fn cast[FL_LC_COUNT][FL_LANE_CASTS];      /* casts to a type, in the format of its slot */
   fl_lane_fn round[FL_KT_COUNT];                    /* rounds floats to F16, BF16 */
   fl_lane_fn select[2];                             /* by wide; a: BOOL */
-  fl_lane_fn copy[2], splat[2];
+  fl_lane_fn copy[2], splat[2];                     /* by wide; splat: a is one value */
   fl_lane_fn all, any;                              /* eager && and || */
-  fl_lane_fn mul_add[2];                            /* f32: c + a b and c - a b, both rounded */
+  fl_lane_fn mul_add[2];                            /* f32: c + a b and c - a b; product and sum are
+                                                    ** rounded */
   void (*mul_add_rows)(float *y, const float *c, const fl_lane_rows *a, const fl_lane_rows *b,
-                       int64_t rows, int64_t w);    /* b: on 1; of one plane */
+                       int64_t rows, int64_t w);    /* c + a b of one plane; b: on 1 */
   void (*by_rows[2])(float *y, const fl_lane_rows *a, const fl_lane_rows *b, int64_t rows,
                      int64_t w);                    /* a + b, a - b of rows (on = 1), one plane */
   fl_lane_fn blend[2];                              /* y where the mask c is 0, a elsewhere */
@@ -66,11 +68,13 @@ typedef struct fl_lane_table {
                                int64_t n);
   /* 1 when a[i] == a[0] + i in 64 bits, by class (integers). */
   int (*in_a_row[FL_LC_COUNT])(const void *a, int64_t n);
-  void (*ramp[2])(void *y, int64_t n, int64_t first, int64_t step);     /* by wide */
+  /* y[i] = first + i * step; by 'wide'. */
+  void (*ramp[2])(void *y, int64_t n, int64_t first, int64_t step);
   /* load_rows: for each row of w lanes, the w elements from at[row] on. load_flat: the element
   ** at[row] in all w lanes. Indexed by 'wide'. */
   void (*load_rows[2])(void *y, const void *p, const int64_t *at, int64_t rows, int64_t w);
   void (*load_flat[2])(void *y, const void *p, const int64_t *at, int64_t rows, int64_t w);
+  /* The least and the greatest element. */
   void (*range)(const int64_t *a, int64_t n, int64_t *low, int64_t *high);
   /* Masks hold 0 or -1 per lane; the result is the number of active lanes. and: lanes of m where c
   ** is true; and_not: where it is false; without: x & ~m. Values of c other than 0 and 1 do no
@@ -89,19 +93,19 @@ extern const fl_lane_table fl_lane_base;
 #if defined(__x86_64__)
 extern const fl_lane_table fl_lane_avx2;
 #endif
-const fl_lane_table *fl_lane_choose(void);          /* the best one for this machine; FLAME_ISA sets
-                                                    ** an upper limit */
+const fl_lane_table *fl_lane_choose(void);          /* the best table for this machine; FLAME_ISA
+                                                    ** sets an upper limit */
 
 /* Index of a fl_lane_fn in the table, so that the code is the same for all instruction sets. */
 #define FL_LANE_FN(member) ((int32_t)(offsetof(fl_lane_table, member) / sizeof(fl_lane_fn)))
 
 typedef enum {
   FL_LI_EVAL,        /* dst = fn(a, b, c) */
-  FL_LI_MULADD,      /* EVAL of a product of f32 that the next instruction, an EVAL too, adds to c
-                     ** (sub bit 0: subtracts from c; bit 1: c is its operand b). Both are done in
-                     ** one step, with two roundings, and the next instruction is skipped; or only
-                     ** the product is computed. sub bit 2: the instruction after these stores the
-                     ** result, and nothing else reads it */
+  FL_LI_MULADD,      /* EVAL of a product of f32 that the next instruction, an EVAL too, adds to its
+                     ** other operand c (sub bit 0: subtracts from c; bit 1: c is b, else a). Both
+                     ** are done in one step, with two roundings, and the next instruction is
+                     ** skipped; or only the product is computed. sub bit 2: the instruction after
+                     ** these stores the result, and nothing else reads it */
   FL_LI_EVAL_STORE,  /* EVAL whose result the next instruction stores, and nothing else reads it: it
                      ** may be written to memory at once */
   FL_LI_INDEX,       /* computes fl_lane_info x (what is known of an index over all lanes) of the
@@ -111,9 +115,9 @@ typedef enum {
                      ** what an atomicCAS finds (facts/guess.h); fn: dst need not be copied: 1: dst
                      ** may point to the memory, 2: also to rows of it (fl_lane_rows), 3: to rows,
                      ** but not of one element each */
-  FL_LI_STORE,       /* var[a] = b; b uniform only if a is */
+  FL_LI_STORE,       /* var[a] = b; x: as of LOAD; b uniform only if a is */
   FL_LI_ATOMIC,      /* dst (-1: unused) = atomic 'sub' on var[a] with the vectors b, c */
-  FL_LI_JUMP,        /* x */
+  FL_LI_JUMP,        /* to x */
   FL_LI_LOOP,        /* jumps back to x, after a test of the stop flag and the step limit */
   FL_LI_UNLESS,      /* jumps to x if the uniform a is 0; sub: if it is not 0 */
   FL_LI_IF,          /* masks[m] = current; sub 1: also masks[m + 1] = current & ~a; current &= a
@@ -122,7 +126,7 @@ typedef enum {
   FL_LI_SAVE,        /* masks[m] = current */
   FL_LI_BACK,        /* current = masks[m]; if no lane is in it, jumps to x */
   FL_LI_REMOVE,      /* removes the current lanes from masks[m] */
-  FL_LI_RETURN,      /* the current lanes have returned */
+  FL_LI_RETURN,      /* the current lanes have returned; jumps to x */
   FL_LI_BARRIER,     /* sub: fl_kbarrier; a: mask or -1 */
   FL_LI_GRID,        /* a barrier of the block, which then waits for the other blocks of the grid */
   FL_LI_SHUFFLE,   /* dst = b of another lane; sub: fl_kshuffle; a mask, c lane, m width: vectors */
@@ -131,8 +135,9 @@ typedef enum {
                      ** m in 'operands' */
   FL_LI_ASSERT,      /* a: BOOL; b: -1, or the byte whose alignment a tests; x: statement in
                      ** 'texts' */
-  FL_LI_BEGIN,       /* 'var' has no value yet; m: number of its flags, -1: it is an array */
-  FL_LI_SET,         /* the variable whose flags have number m has a value */
+  FL_LI_BEGIN,       /* with FL_LANE_UNINIT: 'var' has no value yet; m: number of its flags, -1: it
+                     ** is an array */
+  FL_LI_SET,         /* with FL_LANE_UNINIT: the variable whose flags have number m has a value */
   FL_LI_CHECK,       /* with FL_LANE_UNINIT: faults if 'var', whose flags have number m, has no
                      ** value */
   FL_LI_DIVISOR,     /* with FL_LANE_BOUNDS: faults if a, of class 'type', is 0 */
@@ -142,14 +147,15 @@ typedef enum {
 typedef struct fl_lane_ins {
   uint8_t op, type, sub;
   uint8_t uni;             /* EVAL: which operands are uniform */
-  uint8_t once;            /* the result is uniform: only one lane is computed */
+  uint8_t once;            /* the result (of STORE: b) is uniform: only one lane is computed */
   uint8_t masked, wide;    /* masked: see above; wide: dst has slots of 8 bytes */
-  uint8_t lazy;            /* bits 0 to 3: a, b, c, m may be linear values that are not written to
-                           ** registers yet */
+  uint8_t lazy;            /* bits 0 to 3: a, b, c, m (of PRINTF bit 0: any operand) may be linear
+                           ** values that are not written to registers yet */
   uint8_t linear;          /* EVAL: the operator FL_KO_… or FL_LANE_COPY… by which a linear result
                            ** is computed from linear operands (lane_linear.c); 0: none */
   uint8_t hoist;           /* fl_lane_hoist */
-  int32_t fn, dst, a, b, c, x, m;
+  int32_t fn;              /* EVAL: FL_LANE_FN; LOAD: see there */
+  int32_t dst, a, b, c, x, m;      /* see fl_lane_op; -1: none */
   int32_t line, var;
 } fl_lane_ins;
 
@@ -171,22 +177,22 @@ typedef enum { FL_LANE_EACH, FL_LANE_ONCE, FL_LANE_FORM, FL_LANE_TEST } fl_lane_
 enum { FL_LANE_COPY = FL_KO_COUNT, FL_LANE_CAST, FL_LANE_SELECT, FL_LANE_LEAST, FL_LANE_MOST };
 
 typedef struct fl_lane_reg {
-  uint8_t uniform, wide, temporary;
-  uint8_t fixed;           /* uniform, and one value in a launch */
+  uint8_t uniform, wide, temporary;       /* temporary: not a variable, and not uniform */
+  uint8_t fixed;           /* uniform, and the same value in all blocks of a launch */
   uint8_t kept;            /* a linear function of the block's position: set before the block
                            ** runs */
   int32_t slot;            /* index of its cell, or its index among the vectors of its width */
 } fl_lane_reg;
 
-/* A cell or vector that is given a value when the launch starts, and again when each block starts
-** if it is a parameter that the kernel changes or a component of blockIdx. */
+/* A register that is given a value when the launch starts, and again when each block starts if it
+** is a parameter with 'changes' or a component of blockIdx. */
 typedef struct fl_lane_init {
   int32_t reg, special;    /* fl_kspecial, or -1 */
   int32_t param;           /* or -1: constant */
   uint8_t type;
   uint8_t changes;         /* a parameter that the kernel changes, or that is a vector */
-  int64_t offset;
-  fl_kvalue value;
+  int64_t offset;          /* in the parameter, in bytes */
+  fl_kvalue value;         /* of a constant */
 } fl_lane_init;
 
 /* What an access does. SAME: it writes the value that is already there. GUESS: it only guesses what
@@ -198,12 +204,13 @@ enum { FL_LANE_READ = 1, FL_LANE_WRITE = 2, FL_LANE_ATOMIC = 4, FL_LANE_SAME = 8
 typedef struct fl_lane_array {
   int32_t var;
   uint8_t kind, type, wide, dynamic;
-  uint8_t touched;         /* POINTER: 1: read, 2: written, 4: accessed at other elements than each
-                           ** thread's own */
-  uint8_t uses;            /* what the code does to the array: FL_LANE_READ, … */
+  uint8_t touched;         /* POINTER: bits 1: read, 2: written, 4: accessed at other elements than
+                           ** blockIdx.x * blockDim.x + threadIdx.x */
+  uint8_t uses;            /* bits: what the code does to the array: FL_LANE_READ, … */
   int32_t param, leaf;     /* POINTER: the argument, and which of its pointers */
-  int64_t count, offset;   /* offset: SHARED bytes in the block's memory; ARRAY: slots per lane
-                           ** before it, of its width; TABLE: cells of 'tables' */
+  int64_t count, offset;   /* offset: of SHARED the bytes before it in the block's memory; of ARRAY
+                           ** the slots per lane before it, of its width; of TABLE the cells before
+                           ** it in 'tables' */
 } fl_lane_array;
 
 struct fl_lane_code {
@@ -221,7 +228,7 @@ struct fl_lane_code {
   int32_t n_vars, n_cells, n_narrow, n_wide, n_infos, n_masks, n_tracks;
   int64_t local4, local8;  /* slots per lane of ARRAYs */
   int64_t shared_bytes;
-  uint8_t serial, fences;
+  uint8_t serial, fences;  /* fl_lane_is_serial; it has a fence (__threadfence) */
 };
 
 /* The register that operand i is; -1: none. */
@@ -240,20 +247,23 @@ enum {
 };
 typedef struct fl_lane_shape {
   uint8_t *flags;          /* by statement, numbered in pre-order */
-  uint8_t *varying;        /* by variable */
+  uint8_t *varying;        /* by variable: may differ between lanes */
   int32_t n_stmts, n_vars;
 } fl_lane_shape;
 int fl_lane_shape_make(fl_mem *m, const fl_kfunc *f, fl_lane_shape *s);   /* 0: no memory */
 void fl_lane_shape_free(fl_mem *m, fl_lane_shape *s);
-/* first[v]: number of the assignment that acts as DECL of variable v, or -1. 0: no memory. */
+/* first[v]: number (in pre-order) of the assignment that acts as DECL of variable v, or -1. 0: no
+** memory. */
 int fl_lane_scopes(fl_mem *m, const fl_kfunc *f, int32_t n_stmts, int32_t *first);
+/* May x differ between lanes? */
 int fl_lane_varying(const fl_lane_shape *s, const fl_kfunc *f, const fl_kexpr *x);
+/* Passes over finished code: lane_fuse.c, lane_linear.c, lane_hoist.c. */
 int fl_lane_fuse(fl_lane_code *c);                          /* 0: no memory */
 int fl_lane_find_linear(fl_lane_code *c);                   /* 0: no memory */
+int fl_lane_find_hoisted(fl_lane_code *c);                  /* 0: no memory */
 /* What a linear result comes from: an operator, FL_LANE_COPY and so on; 0: nothing. *cls: the class
 ** of its operands; *to: the type of a cast. */
 int fl_lane_linear_kind(const fl_lane_ins *p, int *cls, int *to);
-int fl_lane_find_hoisted(fl_lane_code *c);                  /* 0: no memory */
 /* 1: the result depends on the order of blocks; -1: no memory. Fills 'touched' of the arrays. */
 int fl_lane_is_serial(fl_mem *m, const fl_kfunc *f, fl_lane_array *arrays);
 #endif

@@ -1,8 +1,8 @@
 /*
 ** Expressions to lane code. Pure values are computed for all lanes and reused while their operands
-** keep their values (fl_lane_known); operations that may fault (loads, integer division) to the
-** right of && || ?: are computed under a mask, and values computed there are not reused later,
-** since they may have been skipped.
+** keep their values (fl_lane_known). To the right of && || ?: what may fault (a load, an integer
+** division, a variable that may not be set) is computed under a mask, and values computed there are
+** not reused later, since they may have been skipped.
 */
 #include "kernel/lanes/lane_build.h"
 #include <assert.h>
@@ -112,8 +112,8 @@ static void remember(fl_lane_builder *b, fl_lane_known k, int32_t reg) {
 }
 
 /* Applies fn to registers (-1: none), which must be uniform, or vectors, as fn requires. The result
-** is uniform if all of them are, unless 'spread' is set. The same application is not computed again
-** while its result is known. */
+** is uniform if all of them are, unless 'spread' is set. wide: of the result. The same application
+** is not computed again while its result is known. */
 static int32_t apply(fl_lane_builder *b, int fn, int wide, int spread, int32_t x, int32_t y,
                      int32_t z) {
   if (b->failed) return 0;
@@ -168,7 +168,8 @@ void fl_lane_assign(fl_lane_builder *b, int32_t dst, int32_t reg, int blend, int
     for (int64_t k = b->known.n - 1; k >= 0 && k >= b->known.n - 4; k--) {
       if (b->known.at[k].reg != reg) continue;
       b->known.at[k].reg = dst;                       /* it has the value now */
-      b->known.at[k].reg_version = blend ? -1 : b->version.at[dst];   /* -1: not in all lanes */
+      b->known.at[k].reg_version = blend ? -1 : b->version.at[dst];   /* -1: not in all lanes, so
+                                                                      ** never equal */
     }
     return;
   }
@@ -211,7 +212,7 @@ int32_t fl_lane_cast(fl_lane_builder *b, int32_t reg, int from, int to) {
   return eval(b, FL_LANE_FN(cast[fl_lane_class_of(from)][to]), is_wide(to), reg, -1, -1);
 }
 
-static int divides(const fl_kexpr *x) {               /* integers, by what may be 0 */
+static int divides(const fl_kexpr *x) {               /* an integer, by what may be 0 */
   return x->kind == FL_KX_BINARY && (x->op == FL_KO_DIV || x->op == FL_KO_REM) &&
          fl_kt_is_int(x->type) && !(x->x[1]->kind == FL_KX_CONST && x->x[1]->value.i);
 }
@@ -266,7 +267,7 @@ static void guarded(fl_lane_builder *b, int32_t t, int32_t c, const fl_kexpr *x,
   if (!uniform) {
     p = fl_lane_emit(b, FL_LI_BACK);
     p->m = m;
-    p->x = (int32_t)b->code->ins.n;                   /* never jumps: the mask has lanes */
+    p->x = (int32_t)b->code->ins.n;                   /* never jumps: the mask is not empty */
   }
   b->mask_depth = depth;
 }
@@ -302,8 +303,8 @@ static int32_t choice(fl_lane_builder *b, const fl_kexpr *x) {
 static int32_t shift(fl_lane_builder *b, const fl_kexpr *x, int32_t left) {
   const int type = x->x[1]->type;
   int32_t count = fl_lane_expr(b, x->x[1]);
-  if (is_wide(type) && !is_wide(x->type)) {           /* shift counts of 64 bits are limited to
-                                                      ** 64 */
+  if (is_wide(type) && !is_wide(x->type)) {           /* counts of 64 and more become 64, negative
+                                                      ** ones too */
     const int32_t top = constant(b, FL_KT_U64, (fl_kvalue){ .i = 64 });
     const int32_t in = fl_lane_binary(b, FL_KO_LT, FL_KT_U64, count, top);
     count = eval(b, FL_LANE_FN(select[1]), 1, in, count, top);

@@ -1,17 +1,17 @@
 /*
-** Changes finished code so that it passes over vectors fewer times: a load only read by operators,
-** before anything is stored, need not copy. Its register may be the memory itself (ins.fn 1;
-** lane_memory.c decides at run time). A product of f32, and the sum that is its only use, become
-** one pass, in which both are rounded as before. The loads for such products, and for other sums
-** of f32, may leave out the copy too where each row of threads of the block reads consecutive
-** elements (ins.fn 2 and 3).
+** Changes finished code so that it passes over vectors fewer times. A load whose result only
+** operators read, before anything is stored, need not copy: its register may be the memory itself
+** (ins.fn 1; lane_memory.c decides at run time). A product of f32, and the sum that is its only
+** use, become one pass, in which both are rounded as before. The loads for such products, and for
+** other sums of f32, may leave out the copy too where each row of threads of the block reads
+** consecutive elements, or one element (ins.fn 2 and 3).
 */
 #include "kernel/lanes/lane_build.h"
 
 typedef struct fuser {
   fl_lane_code *code;
-  int32_t *defs, *last, *uses;     /* by register: how many instructions set it; its last use; its
-                                   ** number of uses */
+  int32_t *defs, *last, *uses;     /* by register: how many instructions set it; the last one that
+                                   ** reads it; its number of uses */
   int32_t *by_rows;                /* by register: uses by operators that read rows of memory */
   uint8_t *target;                 /* by instruction: jumped to */
 } fuser;
@@ -39,7 +39,8 @@ static void count(fuser *f) {
   }
 }
 
-/* May the register of the load at k point to the memory, so that nothing is copied? */
+/* May the instruction at k be a load whose register points to the memory, so that nothing is
+** copied? */
 static int may_stay(const fuser *f, int32_t k) {
   const fl_lane_code *c = f->code;
   const fl_lane_ins *p = &c->ins.at[k];
@@ -61,7 +62,8 @@ static int is_f32(const fl_lane_ins *p, int op) {
                                                      op * FL_LC_COUNT;
 }
 
-/* Marks the product at k and the sum after it as a pair (FL_LI_MULADD), if they are one. */
+/* Marks the product at k as one that the next instruction adds or subtracts (FL_LI_MULADD), if
+** so. */
 static void pair(const fuser *f, int32_t k) {
   fl_lane_ins *p = &f->code->ins.at[k];
   const fl_lane_ins *q = p + 1;
@@ -74,8 +76,8 @@ static void pair(const fuser *f, int32_t k) {
   p->sub = (uint8_t)(minus | (q->a == p->dst) << 1);
 }
 
-/* Does the instruction after the one at k store the result of that one, which nothing else
-** reads? */
+/* Does the instruction after the one at k store the result of that one, which nothing else reads,
+** as floats without a conversion? */
 static int is_stored(const fuser *f, int32_t k) {
   const fl_lane_code *c = f->code;
   const fl_lane_ins *p = &c->ins.at[k], *q = p + 1;
@@ -97,8 +99,8 @@ static int reads_rows(const fl_lane_code *c, int32_t k) {
          !(k && c->ins.at[k - 1].op == FL_LI_MULADD);
 }
 
-/* May the result of the load at k stay in memory, as rows? 0: no; 1: one product that is
-** added (FL_LI_MULADD) reads it; 2: other products, sums or differences read it. */
+/* May the result of the load at k stay in memory, as rows? 0: no; 1: one product that is added
+** (FL_LI_MULADD) reads it, once; 2: other products, sums or differences of f32 read it. */
 static int as_rows(const fuser *f, int32_t k) {
   const fl_lane_ins *p = &f->code->ins.at[k];
   if (f->by_rows[p->dst] != f->uses[p->dst] || f->code->arrays[p->var].type != FL_KT_F32) return 0;

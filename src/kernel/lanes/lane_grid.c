@@ -31,8 +31,8 @@ typedef struct meeting {
   char *scratch;
   size_t stride;
   int64_t blocks;
-  int64_t waiting, ended;            /* a block that waits at the barrier; a block that has ended;
-                                     ** -1: none */
+  int64_t waiting, ended;            /* a block that waits at the barrier in this round; a block
+                                     ** that has ended; -1: none */
 } meeting;
 
 static fl_lane_state *state_of(const meeting *m, int64_t block) {

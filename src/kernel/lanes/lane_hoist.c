@@ -34,6 +34,7 @@ static fl_lane_hoist kind_of(const fl_lane_ins *p, const uint8_t *known, int *cl
          kind == FL_LANE_COPY || kind == FL_LANE_CAST ? FL_LANE_FORM : FL_LANE_EACH;
 }
 
+/* Sets the kinds of the registers that have a value before the code runs. */
 static void begin_known(fl_lane_code *c, const int32_t *defs, uint8_t *known) {
   for (int64_t k = 0; k < c->inits.n; k++) {
     fl_lane_init *i = &c->inits.at[k];
@@ -109,6 +110,7 @@ static void add(fl_lane_form *a, const fl_lane_form *b, int64_t sign) {
 
 static int is_constant(const fl_lane_form *f) { return f->low == f->high; }
 
+/* a = a b; a->on = 0: neither is constant, or a number is too large */
 static void multiply(fl_lane_form *a, const fl_lane_form *b) {
   if (!is_constant(b) && is_constant(a)) {
     const fl_lane_form t = *a;
@@ -122,7 +124,7 @@ static void multiply(fl_lane_form *a, const fl_lane_form *b) {
 }
 
 /* Finds the form (linear function of positions) of the result of p, or of the difference that p
-** tests; 0: there is none. */
+** compares with 0, and puts it in s->forms; 0: there is none. */
 static int form_of(fl_lane_state *s, const fl_lane_ins *p) {
   int cls, to;
   const int kind = fl_lane_linear_kind(p, &cls, &to);
@@ -164,7 +166,8 @@ static void need(fl_lane_state *s, int64_t k) {
   }
 }
 
-/* Adds to s->fresh how each block updates the result of p from the block's position. */
+/* Adds to s->fresh how each block updates the result of p from the block's position. hoisted: p is
+** not run in each block. */
 static void renew(fl_lane_state *s, const fl_lane_ins *p, int hoisted) {
   const int is_index = p->op == FL_LI_INDEX, is_test = p->hoist == FL_LANE_TEST;
   if (p->hoist <= FL_LANE_ONCE || hoisted == is_test) return;

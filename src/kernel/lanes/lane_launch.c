@@ -3,7 +3,7 @@
 #include "kernel/lanes/lane_state.h"
 #include <string.h>
 
-/* Do two pointers overlap, one of which is written? */
+/* Do two pointers overlap, one of which a STORE writes? */
 static int overlaps(const fl_lane_code *c, const fl_lane_launch *l) {
   for (int j = 0; j < c->n_vars; j++) {
     const fl_lane_array *a = &c->arrays[j];

@@ -3,10 +3,10 @@
 ** the block. Indices and their conditions mostly are. Such a value is computed in a few
 ** instructions for the whole block, and its register is written only when an operation needs the
 ** lanes one by one; a comparison whose result is the same for all lanes narrows no mask, and the
-** lesser of two values that do not cross is one of them.
+** lesser of two values is one of them if it is so in all lanes.
 **
 ** fl_lane_find_linear finds, at compile time, which registers may hold such values; whether one
-** does is known at run time. Values are exact: where a result does not fit into its type in every
+** does is known at run time. Values are exact: where a result may not fit into its type in every
 ** lane (it would wrap), or is not linear, the loops over lanes compute it.
 */
 #include "kernel/lanes/lane_state.h"
@@ -48,13 +48,14 @@ FL_LANE_RARE int fl_lane_linear_kind(const fl_lane_ins *p, int *cls, int *to) {
   return *cls != FL_LC_F32 && *cls != FL_LC_F64 && fl_kt_is_int(*to) ? FL_LANE_CAST : 0;
 }
 
-/* Can this instruction use a linear value? */
+/* Can this instruction use operands that are linear? wanted: by register, can its reader? */
 static int wants(const fl_lane_ins *p, const uint8_t *wanted) {
   if (p->op == FL_LI_INDEX || p->op == FL_LI_IF || p->op == FL_LI_AND) return 1;
   if (!p->linear) return 0;
   return (p->linear != FL_LANE_COPY && p->linear != FL_LANE_SELECT) || wanted[p->dst];
 }
 
+/* Finds the registers that may be linear, and of which an instruction can use that ('wanted'). */
 FL_LANE_RARE static void mark(fl_lane_code *c, uint8_t *may, uint8_t *wanted) {
   for (int changed = 1; changed;) {
     changed = 0;
@@ -73,7 +74,6 @@ FL_LANE_RARE static void mark(fl_lane_code *c, uint8_t *may, uint8_t *wanted) {
   }
 }
 
-/* 0: no memory. */
 FL_LANE_RARE int fl_lane_find_linear(fl_lane_code *c) {
   const size_t n = (size_t)c->regs.n;
   uint8_t *may = fl_zalloc(c->mem, 2 * n), *wanted = may + n;
@@ -154,8 +154,8 @@ STEP void set(fl_lane_linear *to, const fl_lane_linear *from) {
 
 STEP int is_constant(const fl_lane_linear *l) { return !(l->x | l->y | l->z); }
 
-/* Register r as a linear value of class 'cls', which is put into *constant if r is uniform; NULL: r
-** is not linear, or its values do not fit the class. */
+/* Register r as a linear value of class 'cls' (a uniform one is put into *constant); NULL: r is not
+** linear, or its values do not fit the class. */
 static const fl_lane_linear *operand(const fl_lane_state *s, int32_t r, int uniform, int cls,
                                      fl_lane_linear *constant) {
   const fl_lane_linear *l = &s->linear[r];
@@ -168,7 +168,7 @@ static const fl_lane_linear *operand(const fl_lane_state *s, int32_t r, int unif
   return fits(cls, l->low, l->high) ? l : NULL;
 }
 
-/* out = a + sign b; 0: its numbers are too large */
+/* out = a + sign b; 0: its numbers are too large to be exact */
 static int sum(const fl_lane_state *s, const fl_lane_linear *a, const fl_lane_linear *b,
                int64_t sign, fl_lane_linear *out) {
   const int64_t u = sign * b->u;
@@ -246,7 +246,7 @@ static int of_one(const fl_lane_state *s, int op, const fl_lane_linear *a, fl_la
   return op != FL_KO_NOT || is_constant(a);
 }
 
-/* The lesser or the greater of two values that do not cross; 0: they do. */
+/* The lesser or the greater of two values; 0: they may cross in the block. */
 static int extreme(const fl_lane_state *s, int op, const fl_lane_linear *a, const fl_lane_linear *b,
                    fl_lane_linear *out) {
   int64_t low, high;
@@ -297,7 +297,8 @@ int fl_lane_holds(const fl_lane_ins *p, int kind, int64_t low, int64_t high) {
   return low >= (is_signed ? -(1 << (bits - 1)) : 0) && high < 1 << (bits - is_signed);
 }
 
-/* The common cases: the sum or comparison of a linear and a uniform value. */
+/* The common cases: the sum or comparison of a linear and a uniform value. 0: it is another
+** case. */
 STEP int with_uniform(fl_lane_state *s, const fl_lane_ins *p) {
   const int second = p->uni == 2;
   const fl_lane_linear *a = &s->linear[second ? p->a : p->b];
@@ -320,7 +321,8 @@ STEP int with_uniform(fl_lane_state *s, const fl_lane_ins *p) {
   return 1;
 }
 
-/* The operators && and ||, of which at least one operand is the same for all lanes. */
+/* The operators && and ||, of which at least one operand is the same for all lanes. 0: it is
+** another case. */
 STEP int with_sure(fl_lane_state *s, const fl_lane_ins *p) {
   const fl_lane_linear *a = &s->linear[p->a], *b = &s->linear[p->b], *known = a->on ? a : b;
   if (p->uni || !known->on) return 0;
@@ -415,8 +417,6 @@ int fl_lane_classify(const fl_lane_state *s, int64_t x, int64_t y, int64_t z, fl
   return q->row | q->rows | q->flat;
 }
 
-/* Finds the pattern of a linear index (consecutive in all lanes, in rows …), as fl_lane_do_index
-** does, without reading its lanes; 0: it is not linear. */
 int fl_lane_index_linear(fl_lane_state *s, const fl_lane_ins *p, fl_lane_info *q) {
   const fl_lane_linear *l = &s->linear[p->a];
   if (!l->on || !fits(p->type, l->low, l->high)) return 0;

@@ -1,8 +1,8 @@
 /*
 ** Loads, stores and atomics of a block. An index is classified once (fl_lane_do_index): consecutive
-** elements are one copy, the rows of a 2-D block one copy each, other indices are gathered. Ranges
-** are first checked for all lanes together, and lane by lane only if that check fails (those of
-** atomics always lane by lane).
+** elements are one copy, the rows of a block one copy each, other indices are gathered. Ranges are
+** first checked for all lanes together, and lane by lane only if that check fails (those of atomics
+** always lane by lane).
 */
 #include "kernel/lanes/lane_state.h"
 #include <string.h>
@@ -18,9 +18,9 @@ static int memory_type(const fl_lane_array *a) {
   return a->wide ? FL_KT_I64 : FL_KT_I32;
 }
 
-/* Has the block several rows of threads (equal y and z), of at least 8 each, in which indices rise
-** by 1? Then the register p->dst holds the first index of each row, and *q the range of all
-** indices. */
+/* Has the block several rows of threads (equal y and z), of at least 8 threads each, in which
+** indices rise by 1? Then register p->dst gets the first index of each row, and q->low and q->high
+** the range of all indices. */
 static int find_rows(const fl_lane_state *s, fl_lane_info *q, const fl_lane_ins *p) {
   const char *a = s->reg[p->a];
   int64_t *at = s->reg[p->dst];
@@ -100,6 +100,7 @@ static int check_lanes(fl_lane_state *s, const fl_lane_ins *p, int64_t *at, int6
 
 static int how_read(const fl_lane_ins *p) { return p->sub ? FL_LANE_GUESS : FL_LANE_READ; }
 
+/* Records and checks the accesses of all active lanes. 0: a fault. */
 static int watch(fl_lane_state *s, const fl_lane_ins *p, const int64_t *at, int how) {
   for (int64_t i = 0; i < s->n; i++)
     if (s->now.at[i] && !fl_lane_touched(s, p, i, at[i], how)) return 0;
@@ -137,6 +138,7 @@ void fl_lane_span(const fl_lane_state *s, int64_t *first, int64_t *last) {
   *last = j;
 }
 
+/* Loads consecutive elements, of lane i that of index first + i. 0: a fault. */
 static int load_row(fl_lane_state *s, const fl_lane_ins *p, char *out, int64_t first) {
   const fl_lane_view *v = &s->views[p->var];
   const fl_lane_array *a = &s->code->arrays[p->var];
@@ -215,8 +217,8 @@ int fl_lane_do_load(fl_lane_state *s, const fl_lane_ins *p, void *out) {
 
 /* ---- stores -------------------------------------------------------------------------- */
 
-/* Stores lane by lane. Compares each value with the one that it replaces, since the race check
-** treats a store of the same value differently. */
+/* Stores lane by lane; step: 0 if all lanes store one value, else 1. Compares each value with the
+** one that it replaces, since the race check treats a store of the same value differently. */
 static int store_watched(fl_lane_state *s, const fl_lane_ins *p, const int64_t *at, int64_t step) {
   const fl_lane_array *a = &s->code->arrays[p->var];
   const int64_t size = element_size(a), slot = a->wide ? 8 : 4;

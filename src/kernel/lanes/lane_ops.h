@@ -9,11 +9,11 @@
 #pragma clang diagnostic ignored "-Wpass-failed"
 #pragma clang diagnostic ignored "-Winitializer-overrides"
 #elif defined(__GNUC__)
-#if defined(__AVX2__) || !defined(__x86_64__)        /* the base table of x86-64 goes lane by
-                                                     ** lane */
+#if defined(__AVX2__) || !defined(__x86_64__)        /* the base table of x86-64 is not
+                                                     ** vectorised */
 #pragma GCC optimize("O3")
 #endif
-#pragma GCC diagnostic ignored "-Wtype-limits"      /* abs of unsigned values */
+#pragma GCC diagnostic ignored "-Wtype-limits"      /* the absolute value of an unsigned one */
 #pragma GCC diagnostic ignored "-Woverride-init"    /* sin and cos, below */
 #endif
 #include "kernel/lanes/lane_code.h"
@@ -52,7 +52,7 @@ static inline double ops_erfcx(double x) {
 
 /* ---- operators ----------------------------------------------------------------------- */
 
-/* v for operands x and y: one loop for each combination of uniform and vector operands. */
+/* v for operands x and y: a loop each for one that is uniform. If both are, n is 1. */
 #define BINARY(name, T, R, v) \
   static void name(ARGS) { \
     (void)c_; \
@@ -344,7 +344,7 @@ static void range_i64(const int64_t *a, int64_t n, int64_t *low, int64_t *high) 
     T *y = y_; const T *p = p_; \
     for (int64_t r = 0; r < rows; r++, y += n) { const T x = p[at[r]]; EACH y[i] = x; } \
   }
-/* y = c + a b or c - a b, where the order of the factors does not matter. */
+/* y = c + a b or c - a b, where one of a and b may be uniform, and c too. */
 #define MUL_ADD(name, op) \
   static void name(ARGS) { \
     float *y = y_; const float *a = uni & 2 ? b_ : a_, *b = uni & 2 ? a_ : b_, *c = c_; \

@@ -186,7 +186,7 @@ FL_LANE_RARE void fl_lane_begin(const fl_lane_code *c, const fl_lane_launch *l, 
   fl_lane_do_hoist(s);
 }
 
-/* Copies array members of struct parameters: each thread has a copy. */
+/* Copies an array member of a struct parameter: each thread has a copy. */
 FL_LANE_RARE static void set_local(fl_lane_state *s, const fl_lane_array *a) {
   const fl_kvar *v = &s->code->func->vars[a->var];
   const char *from = s->launch->args[a->param].value;
@@ -307,11 +307,13 @@ static void remove_now(fl_lane_state *s, fl_lane_mask *m) {
   m->at = m->own;
 }
 
+/* Makes m the current mask. 0: it is empty, and the current mask stays as it was. */
 static int take_back(fl_lane_state *s, const fl_lane_mask *m) {
   if (m->count) set_mask(s, &s->now, m);
   return m->count != 0;
 }
 
+/* The active lanes return. */
 static void go(fl_lane_state *s) {
   for (int64_t i = 0; i < s->n; i++) s->gone[i] |= s->now.at[i];
   s->live -= s->now.count;
@@ -319,6 +321,7 @@ static void go(fl_lane_state *s) {
 
 /* ---- instructions -------------------------------------------------------------------- */
 
+/* Copies the result from s->spare to the register of p, for the active lanes. */
 static void blend(fl_lane_state *s, const fl_lane_ins *p) {
   s->table->blend[p->wide](s->reg[p->dst], s->spare, NULL, s->now.at, s->n, 0);
 }
@@ -360,11 +363,12 @@ static void *target_of(const fl_lane_state *s, const fl_lane_ins *q, int32_t a, 
   const fl_lane_view *v = &s->views[q->var];
   const int wide = s->code->arrays[q->var].wide;
   if (!i->row || v->watched || s->now.count != s->n || i->first < 0 || i->first + s->n > v->count)
-    return NULL;                       /* 'first' is known if 'row' is set */
+    return NULL;                       /* i->first is set if i->row is */
   char *to = v->base + i->first * (wide ? 8 : 4);
   return spoils(s, to, wide, a) || spoils(s, to, wide, b) || spoils(s, to, wide, c) ? NULL : to;
 }
 
+/* The f32 of a register as rows, wherever they are. */
 static fl_lane_rows rows_or_register(const fl_lane_state *s, int32_t reg, int is_uniform) {
   if (s->rows_of[reg].on) return s->rows_of[reg];
   const int64_t step = is_uniform ? 0 : s->width * 4;
@@ -437,6 +441,7 @@ static int mul_add(fl_lane_state *s, const fl_lane_ins *p, const fl_lane_fn *fns
   return to ? 2 : 1;
 }
 
+/* 0: a fault. */
 static int load(fl_lane_state *s, const fl_lane_ins *p) {
   if (p->lazy) fl_lane_spread_operands(s, p);
   const int apart = p->masked && s->now.count != s->live;

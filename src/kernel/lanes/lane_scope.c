@@ -8,8 +8,8 @@
 
 typedef struct scope {
   const fl_kfunc *f;
-  int32_t *outer, *depth;     /* by block, numbered when first reached: the block around it; its
-                              ** depth */
+  int32_t *outer, *depth;     /* by block, numbered in pre-order: the block around it (-1: none);
+                              ** its depth */
   int32_t *common;      /* by variable: the innermost block around all its mentions; -1: none yet */
   int32_t *home;              /* by variable: block of the first mention */
   int32_t *first;             /* by variable: the assignment that is its first mention, or -1 */

@@ -20,7 +20,8 @@ static int bits_of(int64_t n) {
 /* ---- which arrays need marks --------------------------------------------------------- */
 
 /* The first variable with the same array as variable k, since an array may be passed for two
-** parameters; -1: k is no pointer parameter. */
+** parameters: of the same type and not shorter; k if there is none before. -1: k is no pointer
+** parameter. */
 static int first_of(const fl_lane_code *c, const fl_lane_launch *l, int k) {
   const fl_lane_array *a = &c->arrays[k];
   if (a->kind != FL_KV_POINTER || a->param < 0) return -1;
@@ -34,8 +35,9 @@ static int first_of(const fl_lane_code *c, const fl_lane_launch *l, int k) {
   return k;
 }
 
-/* Places the marks (recorded accesses) of n elements at base + at; with base NULL it only counts
-** them. Returns the position after them. */
+/* Places the marks (recorded accesses) of n elements of an array with these 'uses'
+** (fl_lane_array.uses) at base + at; with base NULL it only counts them. Returns the position after
+** them. */
 static int64_t place(fl_lane_marks *m, int uses, int64_t n, int64_t *base, int64_t at) {
   if (!(uses & FL_LANE_WRITE) && !((uses & FL_LANE_ATOMIC) && (uses & FL_LANE_READ))) return at;
   int64_t **role[] = { &m->write, &m->change, &m->changer, &m->read, &m->reader };
@@ -48,6 +50,7 @@ static int64_t place(fl_lane_marks *m, int uses, int64_t n, int64_t *base, int64
   return at;
 }
 
+/* Places the marks of all arrays in global memory; returns their number. */
 static int64_t place_all(fl_lane_shadow *w, const fl_lane_code *c, const fl_lane_launch *l,
                          int64_t *base) {
   int64_t at = 0;
@@ -61,7 +64,7 @@ static int64_t place_all(fl_lane_shadow *w, const fl_lane_code *c, const fl_lane
       if (first_of(c, l, j) == k) uses |= c->arrays[j].uses;
     at = place(&w->of[k], uses, l->args[a->param].memory[a->leaf].bytes / fl_kt_size(a->type),
                base, at);
-    if (at > INT64_MAX / 128) return at;                          /* no memory for so much */
+    if (at > INT64_MAX / 128) return at;                          /* more than any memory */
   }
   return at;
 }

@@ -14,7 +14,8 @@
 #include "kernel/lanes/lane_code.h"
 #include <string.h>
 
-enum { MOST_DECLS = 128 };    /* most DECLs in one block; others count as at level 0, the lowest */
+enum { MOST_DECLS = 128 };    /* the most DECLs of one block that are followed; variables of others
+                              ** count as at level 0, the lowest */
 
 typedef struct target {       /* a LOOP or BLOCK around the current statement */
   struct target *outer;
@@ -57,6 +58,8 @@ int fl_lane_varying(const fl_lane_shape *s, const fl_kfunc *f, const fl_kexpr *x
   return 0;
 }
 
+/* The level of the DECL of var, which is mentioned here; 0: it is mentioned outside that DECL's
+** block. */
 static int var_level(shape *s, int var) {
   if (s->level[var] < 0 && !s->outside[var]) {
     s->outside[var] = 1;
@@ -70,6 +73,7 @@ static int note_vars(void *arg, fl_kexpr *x) {
   return 1;
 }
 
+/* Statement id, at this level, assigns to var a value; varying: it may differ between lanes. */
 static void assign(shape *s, int id, int var, int level, int varying) {
   const int own = var_level(s, var);
   if (level > own) mark(s, id, FL_SHAPE_BLEND);
@@ -87,6 +91,7 @@ static void leave_loop(shape *s, const fl_kstmt *st, int level) {
   mark(s, t->id, st->kind == FL_KS_BREAK ? FL_SHAPE_MASKED : FL_SHAPE_CONTINUE);
 }
 
+/* Marks the block that a LEAVE leaves, and what is between, if only some lanes reach the LEAVE. */
 static void leave_block(shape *s, const fl_kstmt *st, int level) {
   target *t = s->targets;
   while (t && !(t->stmt->kind == FL_KS_BLOCK && t->stmt->label == st->label)) t = t->outer;
@@ -237,9 +242,8 @@ void fl_lane_shape_free(fl_mem *m, fl_lane_shape *s) {
 typedef struct uses {
   const fl_kfunc *f;
   const fl_kdefs *defs;
-  uint8_t *touched;           /* by variable: 1: read, 2: written, 4: accessed at other elements
-                              ** than each thread's own */
-  int atomic;
+  uint8_t *touched;           /* by variable: fl_lane_array.touched */
+  int atomic;                 /* an atomic in global memory */
 } uses;
 
 /* A variable with only one value is replaced by it; other variables have no polynomial. */
@@ -249,7 +253,7 @@ static fl_kpoly of_variable(const fl_kreader *r, int32_t var, int depth) {
   return value ? fl_kform_read(r, value, depth + 1) : (fl_kpoly){ .bad = 1 };
 }
 
-/* Is x blockIdx.x * blockDim.x + threadIdx.x, in any order of the operands? */
+/* Is x equal to blockIdx.x * blockDim.x + threadIdx.x? */
 static int is_thread_id(const uses *u, const fl_kexpr *x) {
   const fl_kreader r = { .var = of_variable, .arg = u };
   fl_kpoly p = fl_kform_read(&r, x, 0);

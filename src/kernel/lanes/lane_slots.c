@@ -1,6 +1,6 @@
 /*
 ** Assigns registers of lane code to slots of a worker's memory: uniform ones get a cell each;
-** vectors of one width share a slot if their lifetimes do not overlap.
+** vectors of one width may share a slot if their lifetimes do not overlap.
 */
 #include "kernel/lanes/lane_build.h"
 

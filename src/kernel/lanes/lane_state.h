@@ -17,20 +17,23 @@ static inline __attribute__((always_inline)) int64_t fl_lane_integer(const void 
 typedef struct fl_lane_info {
   uint8_t row;             /* the index of lane i is first + i; the register is not written */
   uint8_t rows;            /* in each row of the block (along x) indices are consecutive; the
-                           ** register holds the first index of each row */
-  uint8_t flat;            /* in each row indices are equal; the register holds the index of each
-                           ** row. If none of these is set, it holds all indices */
-  uint8_t linear;          /* the register does not hold the indices of 'rows' and 'flat': the index
-                           ** of the next row is 'step' more, that of the first row of the next
-                           ** plane 'turn' more than that */
-  int64_t first, low, high, step, turn;
+                           ** register holds the first index of each row, unless 'linear' */
+  uint8_t flat;            /* in each row indices are equal; only with 'linear'. If none of row,
+                           ** rows and flat is set, the register holds all indices */
+  uint8_t linear;          /* the index is linear in the thread's position: that of the next row is
+                           ** 'step' more, that of the first row of the next plane 'turn' more than
+                           ** that. The register holds nothing of 'rows' and 'flat' */
+  int64_t first;           /* of row and linear: the index of the first thread */
+  int64_t low, high;       /* the least and the greatest index of all lanes */
+  int64_t step, turn;
 } fl_lane_info;
 
-/* A register's value in thread (i, j, k) of the block is u + x i + y j + z k (lane_linear.c). */
+/* A register's value in thread (i, j, k) of the block is u + x i + y j + z k, from low to high in
+** the block (lane_linear.c). */
 typedef struct fl_lane_linear {
   int64_t u, x, y, z, low, high;
-  uint8_t on;              /* 0: it may not be linear; 1: it is, and the register is not written
-                           ** yet; 2: it is, and the register is written */
+  uint8_t on;              /* 0: it is not known to be linear; 1: it is, and the register is not
+                           ** written yet; 2: it is, and the register is written */
   uint8_t sure;            /* FL_LANE_TEST: the result is the same for all lanes of this block */
 } fl_lane_linear;
 
@@ -41,11 +44,13 @@ typedef struct fl_lane_form {
   int64_t u, k[FL_LANE_AXES], low, high;
   int64_t below, above;    /* lowest and highest value in a block, minus the value of its first
                            ** thread */
-  uint8_t on, needed;     /* on: it is linear; needed: by instructions that each block runs */
+  uint8_t on, needed;     /* on: it is linear; needed: instructions that each block runs read it */
 } fl_lane_form;
 
-/* What each block computes from its position and a form (fl_lane_form): an index, a uniform value,
-** a linear value, or the result of a comparison. */
+/* What each block (p, q, r) computes when it begins, from a form: u + k[0] p + k[1] q + k[2] r, and
+** with 'below' and 'above' the range of the block. It goes to one of these: *info, an index; *cell,
+** a uniform value (of 8 bytes if 'wide'); *linear, a linear value, or, where 'test' is not 0, the
+** result of the comparison 'test' (FL_KO_…) with 0. */
 typedef struct fl_lane_fresh {
   int64_t u, k[3], below, above;
   fl_lane_info *info;
@@ -54,11 +59,12 @@ typedef struct fl_lane_fresh {
   uint8_t wide, test;
 } fl_lane_fresh;
 
+/* Of 'count' active lanes: at[lane] is -1 if it is active, else 0. at is 'own' or the full mask. */
 typedef struct fl_lane_mask { int32_t count; const int32_t *at; int32_t *own; } fl_lane_mask;
 
-/* Recorded accesses of one array, by element (lane_check.c); NULL: not needed. 'change' and 'read'
-** are the last atomic change and the last read, 'changer' and 'reader' the last ones by a thread
-** other than that of these. */
+/* Recorded accesses of one array, by element (lane_check.c); NULL: not needed. 'write', 'change'
+** and 'read' are the last write, atomic change and read; 'changer' and 'reader' the last change and
+** read by a thread other than that of 'change' and 'read'. 0: none. */
 typedef struct fl_lane_marks { int64_t *write, *change, *changer, *read, *reader; } fl_lane_marks;
 
 /* The tables of marks (recorded accesses). They are kept from launch to launch, as stamps (times)
@@ -67,13 +73,16 @@ struct fl_lane_shadow {
   fl_mem *mem;
   int64_t *cells, n_cells, n_used;     /* n_used: the number of cells that this launch uses */
   int64_t next;                        /* all stamps (times) so far are below this one */
-  /* of this launch: its first stamp; how many ranges of stamps there are: each block has its own,
-  ** but blocks from number most - 1 on share the last one */
+  /* of this launch: its first stamp; how many ranges of stamps there are: each block has one, but
+  ** blocks from number most - 1 on share the last */
   int64_t first, most;
-  int32_t n_vars, tick_bits, tick_shift, block_shift;
+  int32_t n_vars;
+  int32_t tick_bits, tick_shift;       /* the bits of a stamp that count barriers; the lowest one */
+  int32_t block_shift;                 /* the lowest bit of the block */
   fl_lane_marks *of;                   /* by variable */
 };
 
+/* An array in this launch: 'count' elements from 'base' on. */
 typedef struct fl_lane_view {
   char *base;
   int64_t count;
@@ -96,20 +105,23 @@ typedef struct fl_lane_state {
   int32_t n_fresh;
   int64_t place[3];                  /* of the block in the grid */
   int64_t width, height, depth, rows;   /* of the block: n = width * rows, rows = height * depth */
-  fl_lane_mask *masks, now;
-  int32_t *ones, *gone, live;        /* gone: lanes that have returned */
+  fl_lane_mask *masks, now;          /* by number; the current one */
+  int32_t *ones, *gone, live;        /* masks of all lanes and of those that have returned; how many
+                                     ** have not */
   fl_lane_info *infos;
   fl_lane_view *views;               /* by variable */
   void *spare;                       /* n slots of 8 bytes */
-  int64_t *at, *starts;              /* n indices; those of the rows */
-  char *shared;
+  int64_t *at, *starts;              /* n indices; the first index of each row */
+  char *shared;                      /* memory: static arrays, then the dynamic ones */
   uint8_t *shared_set, *local_set;   /* UNINIT: was it set? by byte of shared memory; by element of
                                      ** ARRAYs and lane */
-  int32_t *tracks;                   /* n entries for each tracked variable */
+  int32_t *tracks;                   /* UNINIT: by tracked variable n lanes, -1: it is set */
   int64_t *shared_cells, n_shared_cells;      /* RACE: marks of shared memory */
-  int64_t shared_bytes, block, steps, n;
+  int64_t shared_bytes, block, steps, n;      /* of static arrays; number of the block; instructions
+                                              ** in loops so far; lanes */
   int64_t pc;                        /* where the block goes on after a barrier of the grid */
-  fl_lane_order order;               /* RACE: see lane_check.c */
+  fl_lane_order order;               /* RACE: see lane_code.h */
+  /* RACE: the stamp of now without instruction and lane; by warp: that after its last __syncwarp */
   int64_t clock, warp_order[FL_LANE_MAX_BLOCK / FL_LANE_WARP];
 } fl_lane_state;
 
@@ -123,10 +135,11 @@ int fl_lane_fault(fl_lane_state *s, const fl_lane_ins *p, int kind, int64_t lane
 /* The same for a fault at element 'index' of p's array. */
 int fl_lane_fault_at(fl_lane_state *s, const fl_lane_ins *p, int kind, int64_t lane, int64_t index);
 /* Reports a fault of this kind at p: lane 'lane' has reached it, but 'other' has not, or is a lane
-** beyond the block, or is 'lane' itself, which its own mask lacks. Returns 0. */
+** beyond the block, or is 'lane' itself, which is not in the mask that it gives. Returns 0. */
 int fl_lane_absent(fl_lane_state *s, const fl_lane_ins *p, int kind, int64_t lane,
                    fl_lane_place other);
 fl_lane_place fl_lane_place_of(const fl_lane_state *s, int64_t lane, int line);
+/* The first active lane. */
 static inline int fl_lane_first(const fl_lane_state *s) {
   int i = 0;
   while (!s->now.at[i]) i++;
@@ -137,8 +150,9 @@ static inline int fl_lane_first(const fl_lane_state *s) {
 void fl_lane_span(const fl_lane_state *s, int64_t *first, int64_t *last);
 
 /* lane_linear.c: fl_lane_do_linear computes the result of p as a linear value (0: it must be
-** computed lane by lane); the fl_lane_spread functions write linear values to their registers, one
-** or all that p needs. */
+** computed lane by lane). The fl_lane_spread functions write linear values to registers: of one
+** register, or of all operands of p. fl_lane_index_linear fills *q for the INDEX p, whose operand
+** may be linear (0: it is not). */
 int fl_lane_do_linear(fl_lane_state *s, const fl_lane_ins *p);
 void fl_lane_spread(fl_lane_state *s, int32_t reg);
 void fl_lane_spread_operands(fl_lane_state *s, const fl_lane_ins *p);
@@ -149,7 +163,8 @@ int fl_lane_classify(const fl_lane_state *s, int64_t x, int64_t y, int64_t z, fl
 /* Do values from low to high fit into a class of integers (fl_lane_class)? Those of 64 bits must be
 ** at most 2^46 in magnitude. */
 int fl_lane_fits(int cls, int64_t low, int64_t high);
-/* Do values from low to high fit into the type of the result of p, which is of this kind? */
+/* Do values from low to high fit into the type of the result of p, whose kind (fl_lane_linear_kind)
+** this is? */
 int fl_lane_holds(const fl_lane_ins *p, int kind, int64_t low, int64_t high);
 void fl_lane_renew(fl_lane_state *s);    /* at the start of a block: computes what s->fresh lists */
 void fl_lane_do_hoist(fl_lane_state *s);           /* at the start of a launch (lane_hoist.c) */
@@ -183,8 +198,9 @@ int fl_lane_touched(fl_lane_state *s, const fl_lane_ins *p, int64_t lane, int64_
 ** caller does it lane by lane. */
 int fl_lane_touched_all(fl_lane_state *s, const fl_lane_ins *p, int how);
 
-/* Time of the race check (lane_shadow.c): fl_lane_time_begin is called when a block begins,
-** fl_lane_time_tick when threads have met at a barrier, so that later accesses get later stamps. */
+/* Time of the race check (lane_shadow.c): fl_lane_time_begin is called when a block begins, or goes
+** on after a barrier of the grid; fl_lane_time_tick when threads have met at a barrier, so that
+** later accesses get later stamps. */
 void fl_lane_time_begin(fl_lane_state *s);
 /* Called when all blocks have met at a barrier of the grid. 1: stamps begin again, so marks of
 ** shared memory have to be cleared. */

@@ -1,7 +1,7 @@
 /*
 ** Operations of several threads: barriers, shuffles, votes; and output: printf, assert. In lockstep
-** a barrier need not wait, but all threads that have not returned must reach it, and the lane that
-** a shuffle reads must be active (in CUDA the result is undefined otherwise).
+** a barrier need not wait, but all threads that have not returned must reach a __syncthreads, and
+** the lane that a shuffle reads must be active (in CUDA the result is undefined otherwise).
 */
 #include "kernel/lanes/lane_state.h"
 #include <stdio.h>
@@ -120,7 +120,7 @@ int fl_lane_do_vote(fl_lane_state *s, const fl_lane_ins *p) {
 
 /* ---- printf -------------------------------------------------------------------------- */
 
-enum { MOST_TEXT = 1024 };           /* of one value: its width or precision is below that */
+enum { MOST_TEXT = 1024 };           /* the longest text of one value; a longer one is cut */
 
 /* What a thread prints. It is handed over when the buffer is full, and at the end. */
 typedef struct line { const fl_lane_launch *to; size_t n; char at[MOST_TEXT]; } line;
@@ -160,8 +160,8 @@ static fl_kvalue slot_value(const fl_lane_state *s, int32_t reg, int type, int64
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"   /* checked by 'format' */
 enum { MOST_SPEC = 40 };
 
-/* Writes one conversion: 'fmt' is "%-8.3", n characters, with room for 4 more, and 'letter' the
-** conversion; the length modifier is chosen here. */
+/* Writes value v of this type by one conversion: 'fmt' is "%-8.3", n characters, with room for 4
+** more, and 'letter' the conversion; the length modifier is chosen here. */
 static void convert(line *t, char fmt[MOST_SPEC], size_t n, char letter, fl_kvalue v, int type) {
   char text[MOST_TEXT];
   const int is_float = fl_kt_is_float(type);
@@ -192,8 +192,9 @@ static fl_kvalue argument(const fl_lane_state *s, const fl_lane_ins *p, int arg,
   return slot_value(s, s->code->operands.at[p->m + arg], type, lane);
 }
 
-/* Copies the flags, width and precision behind the '%' at f to 'spec' (n characters), a '*' as the
-** number that argument *arg is; returns how long they are in the format. */
+/* Copies the flags, width and precision behind the '%' at f to 'spec' (*n characters with the '%'),
+** a '*' as the number that argument *arg is, which then counts one further; returns how long they
+** are in the format. */
 static size_t read_spec(const fl_lane_state *s, const fl_lane_ins *p, int64_t lane, const char *f,
                         int *arg, char spec[MOST_SPEC], size_t *n) {
   size_t k = 1;
