@@ -7,7 +7,7 @@
 #include "cpu/calls.h"
 #include <stdlib.h>
 
-static uint64_t state;                 /* of the numbers */
+static uint64_t state;                 /* of the random numbers */
 static inline uint64_t bits(void) {
   state += 0x9E3779B97F4A7C15u;
   uint64_t z = state;
@@ -41,7 +41,7 @@ static inline void drop_scratch(setup *s) {
   cpu->shared = NULL;
   cpu->shared_bytes = 0;
 }
-/* 1: all memory was released. */
+/* Closes the device and frees the setup. Returns 1 if all memory was released. */
 static inline int close_setup(setup *s) {
   s->d.table->close(&s->d);
   const int clean = s->c->mem.live_bytes == 0 && s->c->mem.live_blocks == 0;

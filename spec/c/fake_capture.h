@@ -9,22 +9,22 @@ typedef struct fake_node {
   const struct fake_function *f;
   unsigned grid[3], block[3], shared;
   void *args, *at[FAKE_ARGS];           /* of the kernel */
-  void *to;
+  void *to;                             /* of a copy or fill, of n bytes */
   const void *from;
   unsigned char value;
   size_t n;
-  struct fake_product *product;
+  struct fake_product *product;         /* of a matrix product */
 } fake_node;
-/* on: the nodes on which the next captured one will depend. */
+/* A captured graph of n nodes. on: the nodes on which the next captured one will depend. */
 typedef struct fake_graph {
   fake_node *first, **end;
   fake_node **on;
   size_t non;
   int64_t n;
 } fake_graph;
-static fake_graph *fake_capturing;      /* of the stream */
+static fake_graph *fake_capturing;      /* of the stream that is captured; NULL: none */
 
-/* Appends a node to the capture and returns it; NULL if no stream is being captured. */
+/* Appends a node to the capture and returns it; NULL: no stream is captured. */
 static fake_node *fake_capture(int kind) {
   if (!fake_capturing) return NULL;
   fake_node *x = calloc(1, sizeof *x);

@@ -23,8 +23,8 @@
 
 extern char **environ;
 typedef struct fake_source {
-  fake_out files;                 /* name, text and name, text …, each with its 0; text.cu last */
-  char folder[128];               /* none yet: "" */
+  fake_out files;                 /* names and texts in turn, each with its final 0; text.cu last */
+  char folder[128];               /* "": not made yet */
   char *image, log[2000];
   size_t bytes;
 } fake_source;
@@ -183,7 +183,7 @@ static int fake_make_image(fake_source *s, int n, const char *const *options) {
   return s->image && own;
 }
 
-/* Whether files may be read that are not among the source's. */
+/* Whether the options name folders, so that files may be read that are not among the source's. */
 static int fake_searches(int n, const char *const *options) {
   for (int i = 0; i < n; i++)
     if (strncmp(options[i], "-I", 2) == 0) return 1;

@@ -67,7 +67,7 @@ static void fake_add(int64_t *count, int64_t n) {
   pthread_mutex_unlock(&fake_lock);
 }
 
-/* An opaque object of at least one byte, counted. */
+/* A zeroed object of that many bytes, which *count counts; NULL: no memory. */
 static void *fake_new(int64_t *count, size_t size) {
   void *p = calloc(1, size);
   if (p) fake_add(count, 1);
@@ -146,7 +146,7 @@ static fl_cu_result fake_StreamSynchronize(fl_cu_stream s) {
 }
 static fl_cu_result fake_EventCreate(fl_cu_event *e, unsigned flags) {
   (void)flags;
-  *e = fake_new(&fake.events, sizeof(double));      /* time at which it was recorded last */
+  *e = fake_new(&fake.events, sizeof(double));      /* the time at which it was recorded last */
   return FL_CU_OK;
 }
 static fl_cu_result fake_EventDestroy(fl_cu_event e) {

@@ -12,6 +12,7 @@
 #include "cuda/api/api.h"
 
 enum { FAKE_LAUNCHES = 64, FAKE_SHARED = 232448 /* bytes that a block can have */ };
+/* grid, block: sizes along x. */
 typedef struct fake_launch { char name[64]; unsigned grid, block, shared; } fake_launch;
 
 typedef struct fake_state {
@@ -30,17 +31,19 @@ typedef struct fake_state {
   int devices, version, arch;     /* version of the driver, 1000 major + 10 minor */
   int nvrtc;                      /* version of NVRTC, 10 major + minor */
   int image;                    /* the architecture that NVRTC's images are for; 0 means 'arch' */
-  void *launch_writes;            /* where every launch stores launch_bytes, as a kernel might */
+  void *launch_writes;            /* where every launch stores the launch_size bytes at
+                                  ** launch_bytes, as a kernel might */
   const void *launch_bytes;
   void (*on_launch)(void **params);    /* if set, a launch calls it instead of a kernel */
-  const char *word;                /* counts the texts for NVRTC that contain this word */
-  int texts, with_word;
+  const char *word;                /* if set, with_word counts the texts for NVRTC that contain
+                                   ** it */
+  int texts, with_word;            /* texts: all */
   /* cuBLASLt offers this many algorithms; each writes only its number. 0: one, which computes */
   int ways;
-  float way_ms[8];                /* the time of each algorithm */
+  float way_ms[8];                /* the time of each algorithm; below 0: it is refused */
   /* used if ways is 0. 1: the time between events is that of the host's clock; 0: it is 0.5 ms */
   int clock;
-  size_t launch_size;
+  size_t launch_size;             /* see launch_writes; 0: nothing is stored */
   /* what happened */
   int64_t calls;                  /* number of calls that could have failed */
   const char *failed;             /* name of the first call that was made to fail */

@@ -1,11 +1,12 @@
 /*
-** Launches of the fake GPU: each block's threads are fibers on separate stacks, one of which
-** runs at a time. A fiber goes on until it ends or waits (at a barrier, at a warp's operation, at
-** __activemask()). Blocks, and the threads of a block each time that all of them had a chance to
-** run, are ordered at random from the "seed" of FAKE_CUDA, so that results that depend on the order
-** differ between seeds. Shared memory of a new block is filled with a pattern, and its dynamic part
-** has the length that the launch gives: a store beyond it is an error. An error of a kernel ends
-** the launch with a message: a wait that never ends, lanes at different operations, an assertion.
+** Launches of the fake GPU: each block's threads are fibers on separate stacks, one of which runs
+** at a time. A fiber goes on until it ends, waits (at a barrier, at a warp's operation, at
+** __activemask()) or polls. Blocks, and the threads of a block each time that all of them had a
+** chance to run, are ordered at random from the "seed" of FAKE_CUDA, so that results that depend on
+** the order differ between seeds. Shared memory of a new block is filled with a pattern, and its
+** dynamic part has the length that the launch gives: a store beyond it is an error. An error of a
+** kernel ends the launch with a message: a wait that never ends, lanes at different operations, an
+** assertion, an address outside memory.
 */
 #include <setjmp.h>
 #include <signal.h>
@@ -22,7 +23,8 @@
 typedef struct fake_dim { unsigned x, y, z; } fake_dim;
 typedef struct fake_lanes { unsigned mask, lane; unsigned char value[32][32]; } fake_lanes;
 typedef void fake_lane_end(const fake_lanes *, void *);
-typedef struct fake_machine {      /* as in fake_words.hh */
+typedef struct fake_machine {      /* what a kernel sees: as in fake_words.hh, which has the
+                                   ** comments */
   fake_dim thread, block, threads, blocks;
   unsigned linear, run;
   unsigned char *dynamic;
@@ -40,26 +42,27 @@ typedef enum fake_state_of { FRESH, READY, AT_BARRIER, AT_WARP, AT_ACTIVE, ENDED
 typedef struct fake_fiber {
   char *stack;
   int made;                       /* its context exists */
-  jmp_buf here, top;
-  ucontext_t first;
+  jmp_buf here, top;              /* where it has yielded; where it ends a thread early */
+  ucontext_t first;               /* where it begins */
   fake_state_of state;
   int kind, p;                    /* kind of its warp operation; p: its predicate at a barrier */
-  unsigned mask, got;
-  unsigned char value[32];
+  unsigned mask, got;             /* mask of its warp operation; result of its barrier or
+                                  ** __activemask() */
+  unsigned char value[32];        /* what it gives to the warp operation, 'size' bytes */
   unsigned size;
-  fake_lane_end *finish;
-  void *arg, *at;
+  fake_lane_end *finish;          /* called with the values of all lanes and 'arg'; may be NULL */
+  void *arg, *at;                 /* at: code address of its __activemask() */
 } fake_fiber;
 
 static struct {
   fake_machine m;
   fake_fiber fiber[FIBERS];
-  unsigned order[FIBERS];
+  unsigned order[FIBERS];         /* in which threads run next */
   unsigned n, left, waiting;      /* numbers of threads: in the block; that have not ended; that
                                   ** wait at the barrier */
   unsigned alive[FIBERS / 32], there[FIBERS / 32];    /* of each warp, the lanes that have not
                                   ** ended, and those that wait at a warp's operation */
-  unsigned now;
+  unsigned now;                   /* the thread that runs */
   jmp_buf scheduler;
   ucontext_t base;
   void (*run)(void **params);
@@ -114,6 +117,7 @@ static void fake_in_scheduler(void) {}
 
 /* ---- what a fiber calls ---- */
 
+/* Goes back to the scheduler, and returns when the thread runs again. */
 static void fake_yield(void) {
   fake_fiber *f = &gpu.fiber[gpu.now];
   if (_setjmp(f->here) == 0) {
@@ -123,6 +127,7 @@ static void fake_yield(void) {
   fake_in_fiber();
 }
 
+/* Ends the launch with a message; does not return. The first message stays. */
 static void fake_fail(const char *why, const char *what) {
   const fake_machine *m = &gpu.m;
   if (!gpu.failure[0])
@@ -132,6 +137,7 @@ static void fake_fail(const char *why, const char *what) {
   _longjmp(gpu.scheduler, 1);
 }
 
+/* Lets all threads go on if all that have not ended wait at the barrier. */
 static void fake_open_barrier(void) {
   unsigned count = 0;
   if (!gpu.left || gpu.waiting < gpu.left) return;
@@ -194,7 +200,7 @@ static void fake_try_warp(unsigned t) {
 static void fake_warp(int kind, unsigned mask, const void *value, unsigned size,
                       fake_lane_end *finish, void *arg) {
   fake_fiber *f = &gpu.fiber[gpu.now];
-  if (kind < 0) {                          /* a poll: others first */
+  if (kind < 0) {                          /* a poll: other threads run first */
     f->state = READY;
     fake_yield();
     return;
@@ -218,6 +224,7 @@ static unsigned fake_active(void *at) {
   return f->got;
 }
 
+/* Lets the lanes that wait at one __activemask() go on; 0: no thread waits at one. */
 static int fake_activate(void) {
   for (unsigned k = 0; k < gpu.n; k++) {
     const unsigned t = gpu.order[k], warp = t / 32 * 32;
@@ -237,6 +244,7 @@ static int fake_activate(void) {
 
 /* ---- the scheduler ---- */
 
+/* Thread t has ended: barriers and warp operations no longer wait for it. */
 static void fake_end(unsigned t) {
   gpu.fiber[t].state = ENDED;
   gpu.left--;
@@ -357,7 +365,7 @@ static void fake_run_block(void) {
 }
 
 /* The handler of SIGSEGV, SIGBUS and SIGFPE: an address outside all memory, or an integer divided
-** by zero, ends the launch with a message. */
+** by zero, ends the launch with a message. fake_watch sets (on) or resets the handlers. */
 static void fake_on_fault(int s) {
   fake_fail(s == SIGFPE ? "an integer divided by zero" : "an address outside memory", "");
 }

@@ -99,7 +99,7 @@ static void fake_set_node(fake_node *x, const fake_function *f, const unsigned *
     x->at[i] = at;
   }
 }
-/* Does what a launch requests. */
+/* Runs the kernel, where kernels are computed. */
 static fl_cu_result fake_compute(const fake_function *f, const unsigned *grid,
                                  const unsigned *block, unsigned shared, void **params) {
   if (!fake_computes || !f->entry.run) return FL_CU_OK;

@@ -3,8 +3,8 @@
 ** meet in shared memory that is named after the unique id. As with a non-blocking communicator,
 ** calls are queued at ncclGroupEnd and done by a thread: ncclCommGetAsyncError returns IN_PROGRESS
 ** until all ranks have reached them. Arrays have at most FAKE_ARRAY / FAKE_RANKS bytes. FAKE_NCCL
-** plans a fault as "rank:what:count": at its call number 'count' the rank "dies" (SIGKILL), "hangs"
-** (the call never ends) or "fails" (the call returns an error).
+** plans a fault as "rank:what:count": at its group of calls number 'count' the rank "dies"
+** (SIGKILL), "hangs" (the calls never end) or "fails" (ncclCommGetAsyncError returns an error).
 */
 #include "cuda/api/nccl_api.h"
 #include "group/group.h"
@@ -31,13 +31,13 @@ typedef struct {
   size_t n;
   fl_nccl_type type;
   fl_nccl_op op;
-  int peer, state;
+  int peer, state;                      /* state: 0: queued; 1: its data is posted; 2: done */
 } fake_op;
 
 struct ncclComm {
   fake_room *room;
-  int rank, ranks, calls, bad, ended;
-  long serial, sent[FAKE_RANKS], got[FAKE_RANKS];
+  int rank, ranks, calls, bad, ended;   /* calls: groups so far; bad: it hangs (-1) or fails (1) */
+  long serial, sent[FAKE_RANKS], got[FAKE_RANKS];     /* collectives, sends and receives so far */
   fake_op op[FAKE_OPS];
   int n;
   atomic_int busy, over;                /* busy: the thread has calls to do; over: it must end */
@@ -142,7 +142,7 @@ static void *fake_work(void *arg) {
   return NULL;
 }
 
-/* Counts a call, and does the fault that FAKE_NCCL plans for it, if any. */
+/* Counts a group of calls, and does the fault that FAKE_NCCL plans for it, if any. */
 static void fake_fate(fl_nccl_comm c) {
   const char *text = getenv("FAKE_NCCL");
   char what[8];

@@ -441,7 +441,8 @@ static inline int check_derivatives(problem *p, int directions, uint64_t seed) {
   return ok && !smooth && p->loose == 0 ? -2 : ok;
 }
 
-/* Makes *to the problem of p's adjoint kernel (reverse = 1) or tangent kernel (reverse = 0). */
+/* Makes *to the problem of p's adjoint kernel (reverse = 1) or tangent kernel (reverse = 0). 0:
+** there is none, for the reason p->why. */
 static inline int derive_problem(problem *p, int reverse, uint64_t seed, problem *to) {
   uint8_t want[MAX_ARGS];
   const fl_kad_request r = request_of(p, want);

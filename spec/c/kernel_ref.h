@@ -16,7 +16,7 @@ typedef struct ref_run {
   char *const *buffer;              /* buffer[i]: the address of element 0 of operand i */
   const fl_scalar *scalar;
   fl_fault fault;
-  ref_value **val;                  /* [i]: values of instruction i: 1 at level 0, n at level 1 */
+  ref_value **val;                  /* [i]: values of instruction i: one at level 0, n at level 1 */
   int64_t coord[FL_MAX_AXES];
 } ref_run;
 
@@ -220,7 +220,7 @@ static ref_value ref_combine(int op, int dtype, ref_value a, ref_value b) {
                  op == FL_OP_amin || op == FL_OP_argmin ? FL_OP_minimum :
                  op == FL_OP_any ? FL_OP_logical_or : FL_OP_logical_and;
   static const int of_register[] = { FLAME_F64, FLAME_F32, FLAME_I64, FLAME_I32 };
-  /* 'wide' is the register's dtype: a reduction is computed in it and rounded once, at the end */
+  /* wide: the register's dtype; a reduction is computed in it and rounded once, at the end */
   const int wide = of_register[fl_dtype_reg(dtype)];
   const fl_instr x = { .code = FL_I_OP, .op = (uint16_t)as, .from = (uint8_t)wide,
                        .dtype = (uint8_t)wide };

@@ -23,7 +23,7 @@ struct gen {
   writer w;
   int parts, layout, place, fresh, loops, budget, loop_id;
   int counter;                   /* of the innermost loop, -1: none */
-  int reading;                   /* nothing is stored */
+  int reading;                   /* not 0: nothing is stored */
   int by_e;                /* inside a loop over e, where statements must not assign e */
   int still;                     /* inside a loop without barriers: a kernel that stores much in it
                                  ** would be refused, so stores are rare */
@@ -127,7 +127,7 @@ static void store(gen *g, int part) {
 
 static void statements(gen *g, int depth);
 
-/* Without barriers. */
+/* Writes a loop without barriers. */
 static void small_loop(gen *g, int depth) {
   const int outer = g->counter, id = g->loop_id++;
   say(g, "for (int j%d = 0; j%d < ", id, id);
@@ -225,7 +225,7 @@ static void tile(gen *g) {
   barrier(g);
 }
 
-/* A loop of phases. */
+/* Writes a loop of phases. */
 static void rounds(gen *g, int depth) {
   const int outer = g->counter, id = g->loop_id++;
   line(g);
@@ -256,7 +256,7 @@ static void members(gen *g, const char *size) {
 
 static int size_of_array(const gen *g) { return WIDTH * g->parts; }
 
-/* The array, as 's' or 's0', 's1' … */
+/* Writes the declaration of the array, as 's' or 's0', 's1' … */
 static void array(gen *g) {
   static const char *const where[] = {"__shared__ double", "extern __shared__ double", "double"};
   const int n = size_of_array(g);

@@ -46,7 +46,7 @@ static void test_promotion(void) {
   CHECK(n_add(vec(c, FLAME_F16), vec(c, FLAME_BF16))->dtype == FLAME_F32);
   CHECK(n_add(vec(c, FLAME_U8), vec(c, FLAME_I8))->dtype == FLAME_I16);
   CHECK(n_add(vec(c, FLAME_F16), zeros(c, FLAME_F32, 0, 0, 0, 0))->dtype ==
-        FLAME_F32); /* 0-d counts */
+        FLAME_F32); /* a 0-d tensor counts */
   FL_LEAVE(c);
   close_context(c);
 }
@@ -73,7 +73,7 @@ static void test_numbers(void) {
   CHECK(says(c, n_neg(b), "neg: dtype bool is not supported"));
   CHECK(says(c, n_bitwise_and(h, i),
              "bitwise_and: dtype f16 is not supported, need integers or bool"));
-  y = n_add(n_int(c, 1), n_num(c, 2));                                    /* two numbers: 0-d f32 */
+  y = n_add(n_int(c, 1), n_num(c, 2));                                    /* a 0-d f32 */
   CHECK(y && y->dtype == FLAME_F32 && shape_is(y, 0, 0, 0, 0) && *read_node(y) == 3);
   y = n_where(b, n_int(c, 1), n_int(c, 2));
   CHECK(y->dtype == FLAME_I64 && y->scal[2].i == 2 &&
@@ -102,7 +102,7 @@ static void test_broadcasting(void) {
   const int64_t before = c->win.live;
   fl_node *y = n_add(n_add(a, b), d);
   CHECK(shape_is(y, 3, 4, 2, 3) && c->win.live == before + 2 &&
-        y->in[1] == d); /* no expand nodes */
+        y->in[1] == d); /* broadcasting makes no nodes */
   CHECK(shape_is(n_mul(zeros(c, FLAME_F32, 1, 0, 0, 0), zeros(c, FLAME_F32, 2, 5, 1, 0)),
                  2, 5, 0, 0));
   CHECK(shape_is(n_where(zeros(c, FLAME_BOOL, 2, 2, 1, 0), b, n_num(c, 0)), 2, 2, 3, 0));
@@ -236,7 +236,7 @@ static void test_products(void) {
   CHECK(shape_is(n_matmul(v, v), 0, 0, 0, 0));
   fl_node *y = n_matmul(t, m);
   CHECK(shape_is(y, 3, 2, 5, 3) && y->op == FL_OP_view &&
-        shape_is(y->base, 2, 10, 3, 0)); /* rows flattened */
+        shape_is(y->base, 2, 10, 3, 0)); /* the rows of t are one matrix */
   y = n_matmul(n_permute(t, (int[]){ 1, 0, 2 }), m);
   CHECK(shape_is(y, 3, 5, 2, 3) && y->op == FL_OP_matmul);
   y = n_matmul(zeros(c, FLAME_F32, 2, 6, 5, 0), t);
@@ -295,7 +295,7 @@ static void test_random(void) {
 
 /* ---- views against copies ---------------------------------------------------------- */
 
-typedef struct { int rank; int64_t size[8], numel; double v[4096]; } model;   /* always row-major */
+typedef struct { int rank; int64_t size[8], numel; double v[4096]; } model;   /* row-major */
 static uint64_t state = 5;
 static int64_t below(int64_t n) {
   state = state * 6364136223846793005u + 1442695040888963407u;
@@ -322,7 +322,7 @@ static void model_map(const model *x, model *y, const view *v) {
   }
 }
 
-/* either way */
+/* A random slice of axis a, forwards or backwards. */
 static fl_node *random_slice(fl_node *n, const model *x, model *y, view *v, int a) {
   const int64_t count = 1 + below(x->size[a]);
   const int64_t most = count > 1 ? (x->size[a] - 1) / (count - 1) : 1;
@@ -362,7 +362,7 @@ static fl_node *new_leading_axis(fl_node *n, const model *x, model *y, view *v) 
   return n_expand(n, y->rank, y->size);
 }
 
-/* merge two, or split one */
+/* A reshape that merges two axes, splits axis a, or changes nothing. */
 static fl_node *random_reshape(fl_node *n, const model *x, model *y, int a) {
   if (x->rank > 1 && below(2)) {
     const int k = a ? a - 1 : 0;

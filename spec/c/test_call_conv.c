@@ -296,7 +296,8 @@ static void named_convs(setup *one, setup *three) {
 }
 
 /* ---- pooling ---- */
-/* positions, some outside */
+/* The window of result o along axis a: how many positions it has; *lo: the first, *step: their
+** distance. Some may lie in the padding. */
 static int span(const fl_pooling *s, int a, int64_t o, int64_t *lo, int64_t *step) {
   if (s->adaptive) {
     *lo = o * s->in[a] / s->out[a], *step = 1;

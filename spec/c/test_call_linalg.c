@@ -252,7 +252,7 @@ static void eigh(setup *s, int is64, int64_t n, int form) {
       a[j * n + i] = a[i * n + j];
     }
   for (int upper = 0; upper < 2; upper++) {
-    for (int64_t i = 0; i < n; i++)               /* the other half must not be read */
+    for (int64_t i = 0; i < n; i++)               /* the other triangle must not be read */
       for (int64_t j = 0; j < n; j++) b[i * n + j] = (upper ? j < i : j > i) ? 77 : a[i * n + j];
     result r = call(s, FL_CALL_eigh, is64, b, n * n, NULL, 0, n + n * n, 5,
                     (int64_t[]){ 1, 0, n, upper, 1 });
@@ -281,7 +281,7 @@ static void eigh(setup *s, int is64, int64_t n, int form) {
 
 /* ---- determinants ---------------------------------------------------------------------------- */
 
-/* By minors. */
+/* The determinant of an n by n matrix, by minors. */
 static double det_of(int n, const double *a) {
   double b[64], sum = 0;
   if (n == 0) return 1;

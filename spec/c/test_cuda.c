@@ -14,7 +14,7 @@ typedef struct life {
   flame_status first;         /* first failure */
   int retry;                  /* a failed call is tried again and must then succeed */
   int broken;                 /* a retry failed too */
-  int64_t told;               /* if a call up to this number fails, there must be an error */
+  int64_t told;               /* if one of this many first calls fails, there must be an error */
 } life;
 
 /* Notes e, the result of a call, if it is a failure; 1 if the caller is to try the call again. */
@@ -91,9 +91,9 @@ static void survives_the_failure_of_any_call(void) {
         l = (life){ .retry = !forever && !sticky };
         live(&l);
         const int quiet = !fake.failed || fake_releases(fake.failed) || k > told ||
-                          /* these products use our own kernel instead */
+                          /* without cuBLASLt's answer our own kernel is used */
                           strstr(fake.failed, "GetHeuristic") ||
-                          /* less */
+                          /* the pool then asks for less */
                           (codes[c] == FL_CU_OUT_OF_MEMORY && !strcmp(fake.failed, "MemAlloc"));
         const int ok = l.first == FLAME_OK ? quiet : l.c.err.code == FLAME_OK ? l.retry && !l.broken
                                                    : !l.retry;
@@ -138,7 +138,8 @@ static void reuses_splits_and_merges_memory(void) {
   const int64_t allocs = fake.allocs;
   void *a = d.table->alloc(&d, 1000), *b = d.table->alloc(&d,
                                                           1000), *z = d.table->alloc(&d, 0);
-  CHECK(a && b && z && a != b && fake.allocs == allocs);    /* both cut from the existing segment */
+  CHECK(a && b && z && a != b && fake.allocs == allocs);    /* both are parts of one segment, which
+                                                            ** was there */
   CHECK((char *)b - (char *)a == 1024);
   d.table->free(&d, a, 1000);
   CHECK(d.table->alloc(&d, 600) == a);

@@ -69,7 +69,7 @@ static void what_kernels_do_not_take_goes_over_the_host(void) {
   close_fake(&b.c, &b.d);
 }
 
-/* blocks of 128 threads */
+/* A launch, in blocks of 128 threads. */
 typedef struct expected { const char *name; unsigned grid, shared; } expected;
 
 /* Runs the call and checks that it makes exactly these n launches. */

@@ -23,7 +23,7 @@ static void check_at(int ok, const char *what, int line) {
 
 enum { N = 1000, BLOCK = 128, BLOCKS = 8 };
 
-/* As in kernels/check.cu. */
+/* The report of an error, as in kernels/check.cu. */
 typedef struct record {
   uint32_t lock, kind;
   int32_t var, pad;
@@ -62,9 +62,11 @@ static void look(void **params) {
   if (seen.plant) *t->record = *seen.plant;
 }
 
-flame_status fl_cuda_call_kernel(fl_cuda *s, const fl_call_run *r);      /* of calls.def */
+flame_status fl_cuda_call_kernel(fl_cuda *s, const fl_call_run *r);      /* declared by
+                                                                         ** cuda/call/calls.def */
 
-/* told: number of calls before closing */
+/* A device and a kernel, over one launch. told: number of the driver's calls before they are
+** closed. */
 typedef struct life {
   flame_context c; fl_device d; fl_kfunction *k; char fault[FL_CALL_FAULT]; int64_t told;
 } life;

@@ -38,7 +38,7 @@ static void a_name_tells_the_ops(void) {
   q.kernel[0].ninstr = 8;
   for (int i = 0; i < 2; i++) {
     fl_text_init(&t[i], &r->c.mem);
-    q.kernel[0].size[0] += i;                               /* no part of the structure */
+    q.kernel[0].size[0] += i;                               /* sizes are no part of the structure */
     CHECK(fl_text_named(&q.kernel[0], 0, name[i], &t[i]) == FLAME_OK);
   }
   CHECK(is_named(name[0], "fl_add_mul_atan2_sub_maximum_"));
@@ -337,7 +337,7 @@ static void large_products_are_timed_where_asked(void) {
   char folder[] = "/tmp/flame-tune-XXXXXX";
   CHECK(mkdtemp(folder) != NULL);
   fake_reset();
-  expect_ways(0.5f, LARGE, 2, 0, 0, 0);          /* not asked */
+  expect_ways(0.5f, LARGE, 2, 0, 0, 0);          /* FLAME_TUNE is not set */
   setenv("FLAME_TUNE", "1", 1);
   expect_ways(0.5f, SMALL, 2, 0, 0, 0);
   expect_ways(0.98f, LARGE, 6 + 2, 1, 6, 2);     /* too small a gain: the first is used */

@@ -3,7 +3,8 @@
 ** (kernel/facts/cover.h). The analysis is applied to each kernel here with many launches and
 ** scalars. Where it finds that all is written, the kernel runs on an output filled with a special
 ** value, of which none may be left. 'want' not 0: the proof must succeed at the launch that usual()
-** makes. 'want' 0: the kernel leaves an element out, and the proof must fail at every launch.
+** makes for this 'want'. 'want' 0: the kernel may leave an element out there, and the proof must
+** fail.
 */
 #include "kernel/facts/cover.h"
 #include "kernel/lanes/lane.h"

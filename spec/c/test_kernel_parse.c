@@ -228,7 +228,7 @@ static void check_access(void) {
       "__global__ void k(float *y, int n, float *z) { int i = n; y[i] = 1; while (i > 0) { z[0] = y[i]; i--; } }", "bw", "10");
 }
 
-/* Index class of the first store. */
+/* For index_is, which checks the class (fl_kindex_class) of the first store's index. */
 typedef struct first_store { const fl_kstmt *s; } first_store;
 static int see_store(void *arg, fl_kstmt *s) {
   first_store *f = arg;

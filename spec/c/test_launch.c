@@ -72,7 +72,7 @@ static void gives_several_results(flame_context *c, fl_kfunction *k, fl_node *x,
   CHECK(l.p[FL_KP_GRID] == 1 && l.p[FL_KP_BLOCK] == 256 && l.p[FL_KP_GRID + 2] == 1);
   CHECK(fl_launch_check(&l) == FLAME_OK && fl_launch_ready(&l) == FLAME_OK);
   CHECK(fl_launch_record(&l, out) == FLAME_OK);
-  CHECK(reads(c, out[0], (double[]){ 3, 6, 9, 12, 0 }));         /* beyond the count: zeros */
+  CHECK(reads(c, out[0], (double[]){ 3, 6, 9, 12, 0 }));         /* beyond the count are zeros */
   CHECK(reads(c, out[1], (double[]){ 14, 24, 34, 44, 50 }));     /* added to its initial contents */
   CHECK(reads(c, z, (double[]){ 10, 20, 30, 40, 50 }));          /* the input is unchanged */
 }

@@ -180,7 +180,7 @@ static void arguments_are_checked_by_declarations(flame_context *c, flame_contex
                                     NAMED("dim", FLAME_INTEGER, i, 1)), 1, result),
           "sum: dim is given twice");
   CHECK(flame_call(NULL, "exp", 0, NULL, 1, result) == FLAME_BAD_ARGUMENT);
-  /* room 0: the result is not returned */
+  /* there is room for no results: it is not returned */
   CHECK(flame_call(c, "exp", ARGS(TENSOR(x)), 0, NULL) == FLAME_OK);
   flame_free(x), flame_free(foreign);
 }

@@ -180,7 +180,7 @@ static void test_wide(void) {
 }
 #endif
 
-static float any_float(uint32_t *state) {             /* all bit patterns, or near 1 */
+static float any_float(uint32_t *state) {             /* any bit pattern, or a number near 1 */
   *state = *state * 1664525u + 1013904223u;
   const uint32_t b = *state ^ *state >> 15;
   return *state >> 31 ? fl_as_f32(b) : ((float)(int32_t)b) * 0x1p-27f;

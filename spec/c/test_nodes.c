@@ -77,7 +77,7 @@ static void tracked_views_keep_their_parent_for_the_gradient(flame_context *c) {
   FL_LEAVE(c);
   CHECK(v->state == FL_DROPPED && v->shape->size[0] == 3 && w->in[0] == v);
   fl_entry_drop(w);
-  CHECK(!w->entry && w->in[0] == y && c->entries.live == 2);   /* of y and x */
+  CHECK(!w->entry && w->in[0] == y && c->entries.live == 2);   /* those of y and x */
   flame_free(t);
 }
 

@@ -404,7 +404,7 @@ static void *race(void *arg) {
   return NULL;
 }
 
-/* Nothing is damaged, whichever call is refused. */
+/* Two threads call one context at once: nothing is damaged, whichever call is refused. */
 static void threads_that_race_do_no_harm(void) {
   static racer r[2];
   pthread_t t[2];
