@@ -77,7 +77,8 @@ int fl_kstmt_any(const fl_kstmt *s, int (*is)(const void *arg, const fl_kstmt *s
 int fl_kjumps(fl_kblock b);                           /* does b hold a BREAK, CONTINUE or LEAVE? */
 int fl_kis_exit(const fl_kstmt *s);                   /* is s a BREAK, CONTINUE, LEAVE or RETURN? */
 int fl_kis_barrier(const void *none, const fl_kstmt *s);     /* of a block or the grid */
-/* Is such a barrier among the statements of b, not counting those inside others? */
+/* Is a barrier of a block or the grid among the statements of b, not counting those inside
+** others? */
 int fl_kwaits(fl_kblock b);
 /* Does operand 0 of x decide whether operand i is evaluated? */
 static inline int fl_kis_lazy(const fl_kexpr *x, int i) {

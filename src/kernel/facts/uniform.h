@@ -16,8 +16,8 @@
 #define FL_KERNEL_UNIFORM_H
 #include "kernel/tree/tree.h"
 
-enum { FL_KEQUAL_GRID, FL_KEQUAL_BLOCK, FL_KEQUAL_NONE };            /* the levels, from the highest
-                                                                     ** to the lowest */
+/* The levels, from the highest to the lowest. */
+enum { FL_KEQUAL_GRID, FL_KEQUAL_BLOCK, FL_KEQUAL_NONE };
 
 typedef struct fl_kuniform {
   const fl_kfunc *f;
