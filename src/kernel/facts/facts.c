@@ -16,14 +16,14 @@ typedef struct classify {
   uint8_t *inside;
 } classify;
 
-/* The FL_KI_OWNED_… that one owner of an element among the threads that share the array means. */
+/* The FL_KI_OWNED_… that says that an element has one owner among the threads that share the
+** array. */
 static int needed(const fl_kfacts *x, int var) {
   return x->f->vars[var].kind == FL_KV_SHARED ? FL_KI_OWNED_IN_BLOCK : FL_KI_OWNED_IN_GRID;
 }
 
-/* Fills in the facts about the index of an access (site). An index that no variable of the loop is
-** in may have been different in all threads before the loop: then each thread keeps its own
-** ('own'). */
+/* Fills in the facts about the index of an access (site). 'own' also holds for an index that the
+** loop does not change, if it differed in all threads before the loop. */
 static void classify_index(classify *c, int var, int site, const fl_kexpr *index) {
   assert(c->x);
   if (site < 0 || site >= c->x->n) return;

@@ -35,7 +35,7 @@ typedef struct fl_kpair { int32_t site, other; struct fl_kpair *next; } fl_kpair
 
 typedef struct fl_kfacts {
   const fl_kfunc *f;
-  int32_t n;                 /* sites */
+  int32_t n;                 /* number of sites */
   fl_kfact *at;
   uint64_t *var_rounds;      /* by variable (POINTER): the loops (bits) in which no two different
                              ** accesses of the array reach one element in different iterations, if

@@ -335,8 +335,8 @@ static int need_positive(const fl_kindices *k, const fl_kterm *t, uint8_t *need)
 /* Is p an index of the thread (fl_ksym_is_number)? */
 static int is_one_number(const fl_kpoly *p) { return fl_ksym_is_number(fl_kpoly_single(p)); }
 
-/* Is d = a % m (which sets *m), where a is an index of the thread or its quotient by a product for
-** need_positive? */
+/* Is d = a % m (which sets *m), where a is an index of the thread or a quotient of it? Parameters
+** that must be positive for that are marked in 'need'. */
 static int is_remainder(const fl_kindices *k, const fl_kpoly *d, fl_kterm *m, uint8_t *need) {
   fl_kpoly a;
   const fl_kquotient *q = fl_kpoly_remainder(k->quotients, d, &a, m);
