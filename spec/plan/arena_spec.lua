@@ -148,3 +148,36 @@ describe("what a scatter adds to", function()
     end))
   end)
 end)
+
+describe("a step of which no element is read", function()
+  -- The first part of a row, shifted by one, has no elements where there is one row alone.
+  local steps <const> = {
+    { "a scan", function(x) return x:cumsum(1) end },
+    { "a sort", function(x) return (x:sort(2)) end },
+    { "a product", function(x) return x:matmul(flame.eye(x:size(2)) * 2) end },
+    { "a sum at positions", function(x)
+      return x:index_add(1, flame.ones({ 1 }, { dtype = "i64" }), x)
+    end },
+  }
+  for _, step in ipairs(steps) do
+    it(step[1] .. " has memory for itself", function()
+      local x = flame.randn(1, n)
+      flame.eval(x)
+      local function shifted(y) return flame.cat({ flame.ones(1, n), y:narrow(1, 1, #y - 1) }, 1) end
+      local function read(y) return flame.cat({ y:narrow(1, 2, #y - 1), flame.zeros(1, n) }, 1) end
+      local function f() return shifted(step[2](x)) * (read(x) + 3):cumsum(1) end
+      for _ = 1, 3 do
+        measured(function() return f(), f(), f():matmul(flame.ones(n, n)) end)
+        assert.same(flame.full({ 1, n }, 3):totable(), f():totable())
+      end
+    end)
+  end
+
+  it("is that of running products along an axis of one element", function()
+    local function gradient()
+      local x = flame.full({ 1, n }, 2, { requires_grad = true })
+      return (x:cumprod(1) * 1.5):sum():gradients({ x })[x]
+    end
+    measured(function() return gradient(), gradient() end)
+  end)
+end)

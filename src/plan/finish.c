@@ -11,9 +11,11 @@ enum { LAST_STAGE = INT32_MAX };
 
 /* ---- memory wanted -------------------------------------------------------------------------- */
 
+/* A separate step writes its cell even if nothing but views without elements reads it. */
 static void mark_stored(fl_planner *P) {
   for (int64_t g = 0; g < P->group.n; g++) {
     const fl_group *G = &P->group.at[g];
+    if (!fl_plan_is_kernel(G)) P->cell.at[G->cell].stored = 1;
     for (int64_t i = 0; i < G->access.n; i++) {
       const fl_access *a = &G->access.at[i];
       if (!a->store && !a->iota && a->ref >= 0) P->cell.at[a->ref].stored = 1;
