@@ -108,6 +108,14 @@ static void files_that_are_refused(flame_context *c) {
   flame_clear_error(c);
   CHECK(flame_save(c, "/nowhere/x.safetensors", 1, names, both) == FLAME_IO);
   flame_clear_error(c);
+  static const char *const unreadable[] = { "__metadata__", "a\xff", "x\xed\xa0\x80y" };
+  for (int k = 0; k < 3; k++) {
+    CHECK(flame_save(c, "never.safetensors", 1, unreadable + k, both) == FLAME_BAD_ARGUMENT);
+    CHECK(strstr(flame_error(c), "safetensors can not have the name") != NULL);
+    flame_clear_error(c);
+    CHECK(!flame_load(c, "never.safetensors", NULL));
+    flame_clear_error(c);
+  }
   flame_free(x), flame_free(i);
 }
 

@@ -67,6 +67,8 @@ static void reductions_take_negative_axes(flame_context *c) {
   CHECK(shaped(a, 1, 2, 0) && shaped(b, 2, 1, 3) && shaped(m, 0, 0, 0) && shaped(s, 2, 2, 3));
   CHECK(shaped(d, 0, 0, 0) && flame_dtype_of(d) == FLAME_I64);
   says(c, flame_reduce("sum", x, 1, (int[]){2}, 0), "sum: axis 2 is out of range for shape (2, 3)");
+  says(c, flame_reduce("sum", x, 2, (int[]){1, -1}, 0), "sum: axis -1 is named twice");
+  says(c, flame_var(x, 2, (int[]){0, 0}, 1, 0), "var: axis 0 is named twice");
   flame_tensor *all[] = {x, i, a, b, d, m, s};
   for (int k = 0; k < 7; k++) flame_free(all[k]);
 }

@@ -8,6 +8,7 @@
 #include "io/io.h"
 #include "io/json.h"
 #include "base/text.h"
+#include "base/utf8.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -340,12 +341,17 @@ static flame_status write_node(fl_writer *o, fl_node *n) {
   return e;
 }
 
+/* Refuses names that no reader accepts. */
 static flame_status check_names(flame_context *c, int64_t n, const fl_to_save *tensors) {
   char name[64];
   for (int64_t i = 0; i < n; i++) {
     if (tensors[i].name.n > FL_IO_MAX_NAME)
       return FL_FAIL(c, FLAME_BAD_ARGUMENT, "save", "the name '%s…' has more than 64 KB",
                      shown(tensors[i].name, name));
+    if (is(tensors[i].name, "__metadata__") ||
+        !fl_utf8_is_valid(tensors[i].name.at, tensors[i].name.n))
+      return FL_FAIL(c, FLAME_BAD_ARGUMENT, "save", "safetensors can not have the name '%s' "
+                     "(reserved, or not UTF-8)", shown(tensors[i].name, name));
     if (i && compare_spans(tensors[i - 1].name, tensors[i].name) == 0)
       return FL_FAIL(c, FLAME_BAD_ARGUMENT, "save", "the name '%s' appears twice",
                      shown(tensors[i].name, name));

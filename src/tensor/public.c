@@ -165,6 +165,10 @@ int fl_public_axes(flame_tensor *x, const char *op, int naxes, const int *axes, 
   for (int i = 0; i < naxes; i++) {
     const int k = fl_public_axis(x, axes[i], op);
     if (k < 0) return 0;
+    if (*set >> k & 1) {
+      FL_FAIL(x->ctx, FLAME_BAD_ARGUMENT, op, "axis %d is named twice", axes[i]);
+      return 0;
+    }
     *set |= 1u << k;
   }
   return 1;
