@@ -1,9 +1,10 @@
 /*
 ** Alignment of wide types: in "*(float4 *)(x + i)" i may not be a multiple of 4. A GPU faults at
-** such an address, so a check is added unless the address is known to be aligned. Memory begins at
-** a multiple of 256 bytes. Objects of a thread are in registers, where a float2 over y and z of a
-** float3 is allowed; there only an access whose index counts smaller units than elements is
-** checked.
+** such an address, so a check is added unless the index is known to be a multiple. The start of an
+** array is taken to be aligned; for a parameter the launch checks it (fl_kparam.wide). A local
+** object has no address on a GPU: a float2 over y and z of a float3 is allowed in it, and only an
+** access whose index counts smaller units than elements (fl_cvalue.unit) is checked. Accesses
+** through a pointer into one of several arrays (turn.c) are not checked.
 */
 #include "kernel/front/forms.h"
 
@@ -56,8 +57,9 @@ void fl_align_check(fl_front *p, const fl_cvalue *v, int32_t line) {
   if (s) s->x[1] = byte;
 }
 
-/* Removes the address check at the end of the block. 'before': the last statement of the block
-** before the memory operand was read; the check can only come after it. */
+/* Removes the alignment check with which the block ends, if there is one after the statement
+** 'before'. before: the last statement of the block when the operand of '&' was not read yet; NULL:
+** there was none. */
 void fl_align_forget(fl_front *p, const fl_kstmt *before) {
   fl_kstmt *last = p->failed || !p->b ? NULL : p->b->last, *s = NULL;
   if (!last || last == before || last->kind != FL_KS_ASSERT || !last->x[1]) return;

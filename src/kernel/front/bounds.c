@@ -1,8 +1,8 @@
 /*
-** Finds arrays and expressions that are too large for any compiler, in the tokens of the whole
-** text. Functions that are never called are read only here, but a compiler writes out their arrays
-** too. Only names of file scope are known, so a size that depends on other names, such as
-** parameters of templates, is not checked here.
+** Finds local arrays and expressions that are too large for any compiler, in the tokens of the
+** whole text. The parser reads a function only where it is called, but a compiler reads those that
+** are never called too. Only names of file scope are known here, so a size that depends on other
+** names, such as parameters of templates, is not checked.
 */
 #include "kernel/front/front.h"
 
@@ -34,8 +34,8 @@ static void check_expressions(fl_front *p) {
   }
 }
 
-/* Are the tokens from index 'from' up to the next ']' only numbers, names and operators? *end: that
-** ']'. */
+/* Are the tokens from index 'from' up to the next ']' a size of integers, names and operators, with
+** no call but sizeof? If they are, *end is the index of that ']'. */
 static int is_plain(const fl_front *p, int64_t from, int64_t *end) {
   int64_t i = from;
   for (; i + 1 < p->toks.n && !fl_is_punct(&p->toks.at[i], ']'); i++) {
@@ -49,7 +49,7 @@ static int is_plain(const fl_front *p, int64_t from, int64_t *end) {
   return i > from && i + 1 < p->toks.n;
 }
 
-/* The value of the expression in tokens 'from' to end - 1; 0: it is not known. */
+/* The value of the expression in tokens 'from' to end - 1; 0: it is not known, or not positive. */
 static int64_t number_at(fl_front *p, int64_t from, int64_t end) {
   const fl_kbookmark back = fl_front_open(p, from, NULL);
   int64_t n = fl_decl_constant(p, "a size");
@@ -60,7 +60,8 @@ static int64_t number_at(fl_front *p, int64_t from, int64_t end) {
   return n;
 }
 
-/* Checks the dimensions "[2][3]" from token i on, of an array whose elements have 'bytes' bytes. */
+/* Checks the dimensions "[2][3]" from token i on, up to the first that is not known, of an array
+** whose elements have 'bytes' bytes. */
 static void check_array(fl_front *p, int64_t i, int64_t bytes) {
   int rank = 0;
   for (int64_t end; fl_is_punct(&p->toks.at[i], '[') && is_plain(p, i + 1, &end);
@@ -76,9 +77,10 @@ static void check_array(fl_front *p, int64_t i, int64_t bytes) {
   }
 }
 
-/* If token i begins a declaration, the token of the first declared name ("float a[4]": that of a);
-** else 0. *bytes: size of the smallest type named before it, so "unsigned char" has 1; 0: no known
-** type is named. */
+/* If token i begins a declaration with two names or more in a row, as "float a[4]", the token of
+** the last of these (a), the first that is declared; else 0, also for "float *a". *bytes: the size
+** of the smallest type among the names that fl_ctype_named knows (float, not int); 0: there is
+** none. */
 static int64_t declared_name(fl_front *p, int64_t i, int64_t *bytes) {
   int names = 0;
   *bytes = 0;
@@ -95,7 +97,8 @@ static int64_t declared_name(fl_front *p, int64_t i, int64_t *bytes) {
   }
 }
 
-/* Checks the arrays of a declaration whose first name is token i. */
+/* Checks the arrays of a declaration whose first declared name is token i. bytes: the size of an
+** element, or 1 if it is not known. */
 static void check_declaration(fl_front *p, int64_t i, int64_t bytes) {
   int depth = 0;
   for (int first = 1; i + 1 < p->toks.n && !p->failed; i++) {
@@ -107,7 +110,8 @@ static void check_declaration(fl_front *p, int64_t i, int64_t bytes) {
   }
 }
 
-/* Does the '{' at i open the body of a function? */
+/* Does the '{' at i open the body of a function? It does after ')', or after names that follow a
+** ')', such as const. */
 static int opens_function(const fl_front *p, int64_t i) {
   while (i > 1 && p->toks.at[i - 1].kind == FL_TOK_NAME) i--;
   return i > 0 && fl_is_punct(&p->toks.at[i - 1], ')');

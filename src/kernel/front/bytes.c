@@ -1,12 +1,12 @@
 /* memcpy and memset, read as assignments of one element after another. An element has the type of
-** the destination (of the source, if the destination is bytes). A number of bytes that is no
-** multiple of its size makes elements single bytes if it is a constant; if it is known only when
-** the kernel runs, the thread is stopped. */
+** the destination (of the source, if the destination is bytes). Where the number of bytes is a
+** constant and not a multiple of its size, elements are single bytes; where it is known only when
+** the kernel runs, a thread for which it is not a multiple is stopped. */
 #include "kernel/front/forms.h"
 #include "kernel/front/front.h"
 #include <string.h>
 
-enum { WRITTEN_OUT = 16 };       /* elements; more go through a loop */
+enum { WRITTEN_OUT = 16 };       /* most elements that are assigned without a loop */
 
 typedef struct copied { fl_cvalue to, from; int pattern; const fl_ctype *type; } copied;
 
@@ -20,7 +20,7 @@ static int divides(const fl_ctype *t, const fl_kexpr *bytes) {
   return size > 0 && (bytes->kind != FL_KX_CONST || bytes->value.i % size == 0);
 }
 
-/* Is x a multiple of n, as the text shows: n * 4, (long)(n * 4), a + b of such? */
+/* Does the text show that x is a multiple of n, as 4 * k, (long)(4 * k) or 4 * k + 8 are of 4? */
 static int is_multiple(const fl_kexpr *x, int64_t n) {
   if (x->kind == FL_KX_CONST) return x->value.i % n == 0;
   if (x->kind == FL_KX_CAST)
@@ -34,7 +34,8 @@ static int is_multiple(const fl_kexpr *x, int64_t n) {
          is_multiple(x->x[1], n);
 }
 
-/* Adds a test that 'bytes', known when the kernel runs, is a multiple of 'size'; returns it. */
+/* Returns 'bytes', after adding a statement that stops a thread for which it is not a multiple of
+** 'size'; none is added where the text shows that it is one. */
 static fl_kexpr *whole(fl_front *p, fl_kexpr *bytes, int64_t size, int32_t line) {
   if (!bytes || is_multiple(bytes, size)) return bytes;
   bytes = fl_val_stable(p, bytes);
@@ -48,7 +49,7 @@ static fl_cvalue at(fl_front *p, fl_cvalue v, fl_kexpr *i, int32_t line) {
   return fl_val_deref(p, fl_val_advance(p, v, i, 0, line), line);
 }
 
-/* Sets all bytes to zero, whatever a constructor of the type would do. */
+/* Sets v to zero number by number: fl_decl_zero would call the constructors of a struct. */
 static void zero(fl_front *p, fl_cvalue v, int32_t line) {
   const fl_ctype *t = v.type;
   if (fl_ctype_innermost(t)->kind != FL_C_STRUCT) { fl_decl_zero(p, v, line); return; }
@@ -93,7 +94,8 @@ static fl_cvalue as(fl_front *p, const fl_ctype *t, fl_cvalue v, int32_t line) {
 }
 
 /* Copies 'bytes' bytes as elements of the destination's type, or of the source's type if the
-** destination is bytes; as single bytes if both are bytes, or that type does not divide 'bytes'. */
+** destination is bytes; as single bytes if both are bytes, or 'bytes' is a constant that is not a
+** multiple of that type's size. */
 static void copy(fl_front *p, copied *c, fl_kexpr *bytes, int32_t line) {
   const fl_ctype *t = is_byte(c->to.type) ? c->from.type : c->to.type;
   if (is_byte(t) || !divides(t, bytes)) t = fl_ctype_scalar(FL_KT_U8);

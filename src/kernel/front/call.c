@@ -45,8 +45,8 @@ int fl_parse_list(fl_front *p, fl_cvalue *args, int max, int close, const char *
 
 /* ---- inlining -------------------------------------------------------------------------------- */
 
-/* Puts the index of an lvalue into a temporary, since the callee may change variables that the
-** index reads. */
+/* Puts the index of an lvalue or pointer into a temporary, since the callee may change variables
+** that the index reads. */
 static fl_cvalue settled(fl_front *p, fl_cvalue v) {
   if (v.idx) v.idx = fl_val_stable(p, v.idx);
   return v;
@@ -109,7 +109,8 @@ static void bind_pointer(fl_front *p, const fl_kformal *f, fl_cvalue v,
   s->offset = offset;
 }
 
-/* In the library a const formal that gets a constant is that constant. 0: it is none. */
+/* Binds a const formal of a library function (line 0) to the constant v itself. 0: the function,
+** the formal or v is not of that kind, and nothing is bound. */
 static int bind_constant(fl_front *p, const fl_kdevice *d, const fl_kformal *f, fl_cvalue v) {
   const int known = v.kind == FL_V_EXPR && v.e->kind == FL_KX_CONST && f->is_const &&
                     f->type->kind == FL_C_SCALAR && !d->line;
@@ -126,8 +127,8 @@ static void bind_value(fl_front *p, const fl_kformal *f, fl_cvalue v, int64_t bo
   fl_front_bind(p, f->name, FL_SYM_OBJECT, to);
 }
 
-/* Does the parameter "const float4 &v" need an array, because the body accesses it as one? Then it
-** is bound to a copy that is an array. */
+/* If the body accesses the parameter "const float4 &v" as an array, binds it to a copy of v that is
+** one and returns 1; else 0. */
 static int wants_array(fl_front *p, const fl_kformal *f, fl_cvalue v, int64_t body, int32_t line) {
   if (!f->is_const || v.linear || !fl_decl_counted(p, f->type, f->name, body)) return 0;
   const fl_cvalue one = fl_decl_formal(p, f->type, f->name, body, line);
@@ -155,7 +156,7 @@ static void bind_reference(fl_front *p, const fl_kdevice *d, const fl_kformal *f
   const int derives = fl_member_derives(v.type, f->type);
   if (!v.rvalue && derives) v.torn = 0;
   if (derives && (v.rvalue || !is_place) && !fl_ctype_same(v.type, f->type)) {
-    const fl_cvalue whole = fl_decl_object(p, v.type, f->name, line);      /* it stays one */
+    const fl_cvalue whole = fl_decl_object(p, v.type, f->name, line);      /* of v's own type */
     if (!p->failed) fl_val_assign(p, whole, v, line);
     v = whole;
   }
@@ -175,8 +176,8 @@ static void bind_reference(fl_front *p, const fl_kdevice *d, const fl_kformal *f
   fl_front_bind(p, f->name, FL_SYM_REFERENCE, v);
 }
 
-/* Reads an argument that is an initialiser list. It is read in the caller's scope, before the
-** callee's names exist. */
+/* Reads an argument v that is an initialiser list. No parameter of the callee is declared yet, so
+** names in it are those of the caller (in a default argument, those of the declaration). */
 static fl_cvalue listed(fl_front *p, const fl_kformal *f, fl_cvalue v, int32_t line) {
   const int64_t at = p->at;
   const fl_cvalue to = fl_decl_object(p, f->type, f->name, line);
@@ -265,7 +266,7 @@ static fl_cvalue result_object(fl_front *p, const fl_kdevice *d, int32_t line) {
   return fl_decl_object(p, d->result, d->name, line);
 }
 
-/* Gives the tokens of a function of our own library (library.cu) the line that calls it, so that
+/* Gives the tokens of a library function's body (library.h) the line that calls it, so that
 ** messages name that line. */
 static void blame(fl_front *p, int64_t body, int32_t line) {
   const int64_t end = fl_front_end(p, body);
@@ -448,7 +449,7 @@ static fl_cvalue make_vector(fl_front *p, const fl_ktok *name, const fl_cvalue *
 }
 
 /* Reads __ldg and similar functions, accesses with cache hints, as plain accesses. 0: t names no
-** such function. */
+** such function of n arguments. */
 static int hinted(fl_front *p, const fl_ktok *t, const fl_cvalue *args, int n,
                   fl_cvalue *out) {
   static const char *const loads[] = { "__ldg",  "__ldca", "__ldcg",
@@ -463,7 +464,7 @@ static int hinted(fl_front *p, const fl_ktok *t, const fl_cvalue *args, int n,
   return 1;
 }
 
-/* Reads sincosf(x, &s, &c) as two assignments. 0: it is no such function. */
+/* Reads sincosf(x, &s, &c), or another type's or sincospi, as two assignments. 0: t names none. */
 static int by_address(fl_front *p, const fl_ktok *t, const fl_cvalue *args, int n,
                       fl_cvalue *out) {
   const int pi = fl_ktok_is(t, "sincospif") || fl_ktok_is(t, "sincospi");
@@ -505,8 +506,9 @@ static int is_built_in(fl_front *p, const fl_ktok *t) {
          fl_atomic_known(t) >= 0 || (t->n > 6 && !memcmp(t->text, "__shfl", 6));
 }
 
-/* Calls the function that overload resolution chooses for the call at the tokens. If that is a
-** built-in function, sets *other to 1 instead, and takes no tokens. */
+/* Calls the function that overload resolution chooses for the call at the tokens, from the list
+** 'first'. If none of it fits exactly and a built-in function has the name, sets *other to 1
+** instead, takes no tokens and leaves no statements. */
 static fl_cvalue resolve(fl_front *p, fl_kdevice *first, const fl_cvalue *self, const fl_ktok *name,
                          int *other) {
   fl_symbol given[FL_K_MAX_TPARAMS];

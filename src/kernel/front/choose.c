@@ -2,9 +2,9 @@
 ** "c ? x : y" of two lvalues, which is an lvalue: "float &r = c ? a : b[i];", "(c ? a : b) = v", an
 ** argument that is taken by reference, "return c ? x : y;" of a function that returns a reference.
 ** It is read as a value, with a note of its arms (fl_cvalue.either); where it is used as an lvalue
-** it becomes an element of one array, or of one of several (turn.c). For that, variables of a
-** thread become arrays of one element, and structs of numbers arrays of their numbers (view.c), and
-** the body is read again.
+** it becomes an element of one array, or of one of several (turn.c). For that, local scalars
+** become arrays of one element, and structs of numbers arrays of their numbers (view.c), and the
+** body is read again.
 */
 #include "kernel/front/forms.h"
 #include <assert.h>
@@ -12,7 +12,7 @@
 typedef struct constant { fl_kexpr e; const char *name; } constant;
 
 void fl_choose_name(fl_front *p, const char *name, const fl_kexpr *e) {
-  constant *own = fl_karena_new(p->a, sizeof *own);      /* its address tells variables apart */
+  constant *own = fl_karena_new(p->a, sizeof *own);      /* as_lvalue compares its address */
   if (!own) return;
   own->e = *e;
   own->name = name;
@@ -33,8 +33,8 @@ static int table(fl_front *p, int type, const fl_kvalue *data, int64_t n, const 
   return var;
 }
 
-/* Makes v, the value of a const variable, the element of a constant array of one element, which is
-** made once for each variable. */
+/* Turns v, the value of a const variable (fl_cvalue.named), into the element of a constant array of
+** one element. A kernel has one such array per variable, made at the first use. */
 static void as_lvalue(fl_front *p, fl_cvalue *v) {
   const fl_kvalue *const data = &v->e->value;
   int var = p->f->n_vars;
@@ -44,8 +44,9 @@ static void as_lvalue(fl_front *p, fl_cvalue *v) {
   v->idx = fl_kexpr_int(p->a, FL_KT_I64, 0);
 }
 
-/* If v is a const object or a member of one, with a constant array for each value: gives a scalar
-** the index 0, and puts a struct of numbers of one type into one array. Any other v stays. */
+/* For v that is a const object (FL_SYM_TABLE) or a member of one: its scalars are constant arrays
+** of one element each. Gives a scalar the index 0, and copies a struct of numbers of one type into
+** one constant array. Any other v stays. */
 static void in_table(fl_front *p, fl_cvalue *v) {
   assert(p->f);
   const fl_kvar *const first = &p->f->vars[v->var];
@@ -95,7 +96,8 @@ void fl_choose_note(fl_front *p, fl_cvalue *v, fl_kexpr *c, const fl_cvalue *x,
   if (c && v->kind == FL_V_PARTS) v->rvalue = 0;
 }
 
-/* Is v in a variable of a thread, or in a variable that is no element of an array? */
+/* Is v a local scalar, a whole variable, or a struct with a separate variable for each leaf, so
+** that it is not yet an element of one array? */
 static int is_alone(const fl_front *p, const fl_cvalue *v) {
   return p->f->vars[v->var].kind == FL_KV_LOCAL ||
          (!v->linear && (!v->idx || v->type->kind == FL_C_STRUCT));
@@ -153,9 +155,10 @@ void fl_choose_place(fl_front *p, fl_cvalue *v, int32_t line) {
   v->kind = FL_V_PLACE;
 }
 
-/* Does what v refers to keep its value while a reference to const is bound to it? It does in a
-** variable that is const itself: a const v may be a view of one that others change. If 'pure' (the
-** called function writes nothing of its caller), variables of the thread do too. */
+/* Does what v refers to keep its value while a reference to const is bound to it? It does if the
+** variable is const; v->is_const does not suffice, since v may be a const reference to a variable
+** that is changed by another name. If 'pure' (the called function writes nothing of its caller),
+** local scalars keep theirs too. */
 static int stays(const fl_front *p, const fl_cvalue *v, int pure) {
   const fl_keither *e = v->either;
   if (e) return stays(p, &e->x, pure) && stays(p, &e->y, pure);

@@ -25,8 +25,8 @@ const fl_kdevice *fl_member_converts(const fl_ctype *t) {
   return d && !d->next && d->result && d->result->kind == FL_C_SCALAR ? d : NULL;
 }
 
-/* The member "operator T *()" of v; NULL: none. It is const for a const object, and for any other
-** object only if there is no member that is not const. */
+/* A member "operator T *()" that can be called for v, one that is not const if there is such a one;
+** NULL: there is none. */
 static fl_kdevice *to_pointer(const fl_cvalue *v) {
   fl_kdevice *found = NULL;
   for (fl_kdevice *d = fl_member_functions(v->type, FL_CONVERTS); d; d = d->next) {

@@ -1,4 +1,4 @@
-/* Reads types as written in the text, and struct and typedef. */
+/* Reads types as written in the text: structs, specifiers, declarators with '*', '&' and [N]. */
 #include "kernel/front/forms.h"
 #include "kernel/front/number.h"
 #include "kernel/front/template.h"
@@ -28,7 +28,7 @@ static const fl_ctype *name_struct(fl_front *p, const char *name, const fl_ctype
   return type;
 }
 
-/* Reads the name of a struct that is not defined here; "struct V;" declares it. */
+/* The type that "struct name" without a body means; "struct name;" declares it. */
 static const fl_ctype *known_struct(fl_front *p, const char *name, int is_union, int32_t line) {
   const fl_symbol *s = fl_front_find(p, name, (int32_t)strlen(name));
   if (s && s->kind == FL_SYM_TYPE) return s->type;
@@ -42,7 +42,7 @@ static const fl_ctype *known_struct(fl_front *p, const char *name, int is_union,
   return NULL;
 }
 
-/* Behind 'struct' or 'union'. */
+/* After 'struct', 'class' or 'union'. */
 static const fl_ctype *read_struct(fl_front *p, int is_union) {
   const int64_t align = fl_decl_alignment(p);
   const fl_ktok *t = fl_front_tok(p);
@@ -62,7 +62,8 @@ static const fl_ctype *read_struct(fl_front *p, int is_union) {
 
 /* ---- specifiers ------------------------------------------------------------------------------ */
 
-/* Qualifiers of one word, with the member of fl_specifiers that they set; 0: they set none. */
+/* Qualifiers of one word, with the offset of the member of fl_specifiers that they set to 1; 0:
+** they set none. */
 #define SETS(member) offsetof(fl_specifiers, member)
 static const struct { const char *word; uint8_t sets; } qualifiers[] = {
   { "const", SETS(is_const) }, { "constexpr", SETS(is_const) }, { "volatile", SETS(is_volatile) },
@@ -73,7 +74,8 @@ static const struct { const char *word; uint8_t sets; } qualifiers[] = {
   { "__restrict", 0 }, { "restrict", 0 }, { "__host__", 0 }, { "__forceinline__", 0 },
   { "__noinline__", 0 }, { "__inline__", 0 }, { "__grid_constant__", 0 } };
 
-/* Words that may be repeated and stand in any order, and other words with which a type begins. */
+/* parts: words that make a type together, in any order, as "unsigned long". others: more words with
+** which a declaration may begin. */
 static const char *const parts[] = { "unsigned", "signed", "long", "short", "char", "int" };
 enum { UNSIGNED, SIGNED, LONG, SHORT, CHAR, INT, PARTS };
 static const char *const others[] = {
@@ -109,7 +111,8 @@ static const fl_ctype *type_of_name(fl_front *p, const fl_ktok *t, fl_specifiers
   return s->type;
 }
 
-/* Is the name at k, "b", "a::b" or "V<…>::b", a type? */
+/* Is the name at k, "b", "a::b" or "V<…>::b", a type? "V<…>::b" is not looked up: it counts as one
+** if a name follows it. */
 static int qualified_type(fl_front *p, int k) {
   const fl_symbol *s = NULL;
   const fl_symbol *inner = NULL;
@@ -124,7 +127,6 @@ static int qualified_type(fl_front *p, int k) {
                       ? fl_template_angle(p, k + 1) : 0;
     if (!fl_front_is_at(p, k + 1 + angle, FL_PU_SCOPE) || (angle && fl_template_splits(p, k + 1)))
       return angle || (s ? s->kind == FL_SYM_TYPE : !among && vector_type(p, t));
-    /* "V<T>::type name" */
     if (angle) return fl_front_ahead(p, k + angle + 3)->kind == FL_TOK_NAME;
     k += 1;
     if (fl_ktok_is(t, "std")) continue;
@@ -205,8 +207,8 @@ static const fl_ctype *inner_type(fl_front *p, const fl_symbol *s, fl_specifiers
 }
 
 /* Sets in *out whether decltype of expression v, tokens 'from' to end - 1, is const or a reference.
-** The name of a variable gives the type of its declaration, that of a member no const; any other
-** lvalue gives a reference. */
+** The name of a variable gives the type of its declaration; the name of a member, a type that is
+** not const; any other lvalue, a reference. */
 static void qualify(fl_front *p, int64_t from, int64_t end, const fl_cvalue *v,
                     fl_specifiers *out) {
   int is_name = 1;
@@ -320,7 +322,7 @@ fl_specifiers fl_decl_specifiers(fl_front *p) {
   if (!s.type && !p->failed) refuse_type(p);
   if (p->failed) s.type = NULL;
   if (!s.ref) s.is_const |= s.of_const;
-  else s.is_const = s.of_const;                        /* no reference is const itself */
+  else s.is_const = s.of_const;                        /* "const" before the name of a T & */
   if (s.type && s.is_volatile) s.type = fl_ctype_volatile(p->a, s.type);
   return s;
 }
@@ -334,7 +336,7 @@ int fl_decl_depth(fl_front *p, const fl_ctype *t) {
   return !p->failed;
 }
 
-/* "(*f)(": at the tokens. */
+/* Does a "(*" or "(&" at the tokens begin a declarator, other than "(*name)[N]"? */
 static int is_function_pointer(fl_front *p) {
   int k = 2;
   if (!fl_front_is(p, '(') || !(fl_front_is_at(p, 1, '*') || fl_front_is_at(p, 1, '&'))) return 0;
@@ -417,8 +419,8 @@ void fl_decl_assert(fl_front *p) {
   fl_front_take(p, ';');
 }
 
-/* Refuses an array that is too large. A compiler would write out a local array or one with an
-** initialiser, so the whole text is refused then; other large arrays may be in separate memory. */
+/* Refuses an array that is too large. If it is local or has an initialiser it is too large for any
+** compiler, so the whole text is refused (fl_refuse_size); else only its declaration. */
 static void refuse_array(fl_front *p, int32_t line) {
   const int written_out = p->f || fl_front_is(p, '=') || fl_front_is(p, '{');
   void (*const refuse)(fl_front *, int32_t, const char *, ...) =
@@ -501,7 +503,7 @@ const fl_ctype *fl_decl_parameter(fl_front *p, const fl_specifiers *s, const cha
   return *ref || s->is_auto ? t : decayed(p, t, s->is_const);
 }
 
-/* Is the last word of the pointer type that was just read "const", before & or &&? */
+/* Does the pointer type that was just read end in "const", or in "const" and & or &&? */
 static int ends_const(const fl_front *p) {
   int64_t i = p->at - 1;
   while (i > 0 && (fl_is_punct(&p->toks.at[i], '&') || fl_is_punct(&p->toks.at[i], FL_PU_LAND)))

@@ -83,7 +83,7 @@ static int null_at_first(fl_front *p, const char *name) {
   return var;
 }
 
-/* Declares the pointer 'name'. from: what it points to at first; NULL: nothing. */
+/* Declares the pointer 'name' to type 'of'. from: its first value; NULL: it has none. */
 static void declare_pointer(fl_front *p, const fl_ctype *of, int const_of,
                             const char *name, fl_cvalue *from, int32_t line) {
   int offset = -1;
@@ -332,7 +332,7 @@ static void declarator(fl_front *p, const fl_specifiers *s) {
   const int32_t line = fl_front_tok(p)->line;
   const char *name = fl_front_name(p);
   if (s->is_shared && s->is_extern && t && t->kind == FL_C_POINTER)
-    t = fl_ctype_scalar(FL_KT_U64);                         /* its bytes are meant */
+    t = fl_ctype_scalar(FL_KT_U64);                         /* (of a pointer's size) */
   t = fl_decl_arrays(p, t);
   if (!s->is_typedef && !s->is_extern) refuse_second(p, name, line);
   if (p->failed || !t) return;
@@ -385,8 +385,8 @@ static int parse_using(fl_front *p) {
   return 1;
 }
 
-/* Declares "auto [a, b] = v": names for the members or elements of a copy of v, or, with &, of v
-** itself. The parser is at '[', after &. */
+/* Declares "auto [a, b] = v": names for the members or elements of a copy of v. With & (ref 1) or
+** && (2) they are those of v itself if it is an lvalue. The parser is at '[', after & or &&. */
 static void bindings(fl_front *p, const fl_specifiers *s, int ref) {
   const char *name[16];
   const int32_t line = fl_front_tok(p)->line;
@@ -467,9 +467,9 @@ static void global_constant(fl_front *p, const fl_ctype *t, const char *name, in
   if (e) fl_choose_name(p, name, e);
 }
 
-/* Is the variable of file scope in device memory? It is if it is __constant__ without a value (the
-** script sets it), or __device__, not const, with no value or zeros. Any other is a constant. With
-** a value, the parser is after '=' or at '{'. */
+/* Is the variable of file scope in device memory (memory.c)? It is if it is __constant__ without a
+** value (the script sets it), or __device__, not const, with no value or zeros. Any other is a
+** constant, or unusable. set, list: it has a value, and the parser is after '=', at '{'. */
 static int is_memory(fl_front *p, const fl_specifiers *s, int set, int list) {
   if (s->is_constant ? set || list : !s->is_device || s->is_const) return 0;
   for (int k = 0; set || list; k++) {

@@ -13,8 +13,9 @@ int fl_device_attribute(const fl_ktok *t) {
   return fl_ktok_among(t, words, sizeof words / sizeof *words) >= 0;
 }
 
-/* The name of the operator in "operator+(" or "operator()(", where 'operator' is at k; *open: its
-** '('. "operator T()" is named FL_CONVERTS. */
+/* The name of the operator in "operator+(" or "operator()(", where 'operator' is at k; *open: where
+** its '(' is (k and *open count from the current token). "operator T()" is named FL_CONVERTS. NULL:
+** not understood. */
 static const char *operator_name(fl_front *p, int k, int *open) {
   char name[24] = "operator";
   if (fl_front_ahead(p, k + 1)->kind == FL_TOK_NAME) {
@@ -34,8 +35,9 @@ static const char *operator_name(fl_front *p, int k, int *open) {
          ? fl_karena_str(p->a, name, strlen(name)) : NULL;
 }
 
-/* The name of the function that is declared at the tokens, and *open: its '('. NULL: there is none.
-** *special: where the <…> of an explicit specialisation begins; 0: none. */
+/* The name of the function that is declared at the tokens; NULL: there is none. Counted from the
+** current token, *open is where its '(' is, and *special where the <…> of an explicit
+** specialisation begins; 0: it is none. */
 static const char *find_name(fl_front *p, int *open, int *special) {
   *special = 0;
   for (int k = 0;; k++) {
@@ -64,7 +66,7 @@ int fl_device_skip_attribute(fl_front *p) {
   return 1;
 }
 
-/* Reads attributes, const, the type after '->' and a constructor's list, then ';', "= default", "=
+/* Takes attributes, const, the type after '->' and a constructor's list, then ';', "= default", "=
 ** delete" or the body, and notes in d where they are. */
 void fl_device_tail(fl_front *p, fl_kdevice *d) {
   for (;;) {
@@ -261,8 +263,8 @@ int fl_device_same(const fl_kdevice *a, const fl_kdevice *b) {
   return !a->n_tparams;
 }
 
-/* Was an overload of 'name' refused as outside the language? Then it is unknown which function a
-** call means. 0 for members (from > 0) and operators. */
+/* Was a declaration of 'name' refused? Then it is unknown which overload a call means. 0 for
+** members (whose names begin at symbol 'from', above 0) and operators. */
 static int has_wrong(const fl_front *p, const char *name, int64_t from) {
   if (from || !strncmp(name, "operator", 8)) return 0;
   for (int64_t i = 0; i < p->syms.n; i++)

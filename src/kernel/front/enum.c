@@ -1,13 +1,13 @@
 /*
-** Enumerations: templates and overloads tell them apart from each other and from numbers. Their
-** values are those of the type that they are held in.
+** Enumerations: templates and overloads tell them apart from each other and from numbers. In the
+** tree a value is a number of the underlying type.
 */
 #include "kernel/front/forms.h"
 #include "kernel/front/number.h"
 #include <string.h>
 
-/* Sets what the enumeration t, of unspecified type, and its enumerators from symbol 'first' on are
-** held in: an int, or what their values need. */
+/* Sets the underlying type of the enumeration t, for which the text gives none: int, unless its
+** enumerators, the symbols from 'first' on, need another. */
 static void hold_enum(fl_front *p, fl_ctype *t, int64_t first) {
   int64_t low = 0, high = 0;
   for (int64_t i = first; i < p->syms.n; i++) {
@@ -22,8 +22,8 @@ static void hold_enum(fl_front *p, fl_ctype *t, int64_t first) {
   t->scalar = t->of->scalar;
 }
 
-/* Reads "{ A, B = 2, … }" of the enumeration t, with values of type 'of', or of unspecified type
-** (NULL). */
+/* Reads "A, B = 2, … }" of the enumeration t. of: the underlying type; NULL: the text gives
+** none. */
 static void read_enumerators(fl_front *p, fl_ctype *t, const fl_ctype *of) {
   const int64_t first = p->syms.n;
   fl_kexpr *next = fl_kexpr_int(p->a, FL_KT_I32, 0);
@@ -64,7 +64,7 @@ static void list_enumerators(fl_front *p, int64_t own, int64_t first) {
   p->syms.at[own].n_inner = p->n_enumerators;
 }
 
-/* Takes ": type" and returns that type, or the one of an enum class; NULL: it is not given. */
+/* Takes ": type" and returns that type. Without it: int for an enum class, else NULL. */
 static const fl_ctype *given_type(fl_front *p, int scoped) {
   if (!fl_front_take(p, ':')) return scoped ? fl_ctype_scalar(FL_KT_I32) : NULL;
   const fl_ctype *t = fl_decl_specifiers(p).type;
@@ -89,7 +89,7 @@ const fl_ctype *fl_decl_enum(fl_front *p) {
     p->n_enumerators = known->n_inner;
     return known->type;
   }
-  /* one that is declared already, and has no enumerators yet, is that type */
+  /* an enumeration that is declared already, without enumerators, is defined now */
   fl_ctype *t = is && !known->n_inner && known - p->syms.at >= (p->f ? p->globals : 0)
                 ? (fl_ctype *)(uintptr_t)known->type
                 : fl_ctype_enum(p->a, name, of ? of : fl_ctype_scalar(FL_KT_I32));

@@ -244,7 +244,7 @@ static fl_cvalue choose_other(fl_front *p, fl_kexpr *c, fl_cvalue x, fl_cvalue y
 
 static int no_value(fl_cvalue v) { return v.kind == FL_V_NONE; }
 
-/* May v, which is of another type than object o, become one like it, and o not one like v? */
+/* Can v be converted to the type of o, an object of another type, but o not to the type of v? */
 static int becomes(fl_front *p, const fl_cvalue *v, const fl_cvalue *o) {
   if (!p->b || v->kind == FL_V_NONE || !v->type || !fl_val_is_object(*o)) return 0;
   if (fl_ctype_same(v->type, o->type) || !fl_member_makes(p, o->type, v)) return 0;
@@ -273,7 +273,7 @@ static fl_cvalue choose_object(fl_front *p, fl_kexpr *c, fl_cvalue x, fl_cvalue 
   return r;
 }
 
-/* The type of "c ? a : b": char and signed char, or two enumerations, are not one type. */
+/* The type of "c ? a : b": that of both, or by the usual arithmetic conversions if they differ. */
 static int chosen_type(const fl_kexpr *a, const fl_kexpr *b) {
   const int same = a->type == b->type && fl_ctype_like(fl_val_type(a), fl_val_type(b));
   return same ? a->type : fl_arith_type(a->type, b->type);
@@ -365,8 +365,8 @@ static fl_cvalue parse_ternary(fl_front *p) {
 
 /* ---- assignment ------------------------------------------------------------------------------ */
 
-/* Refuses values that may not be assigned to pointer s. 'turn' is set if s can point into several
-** arrays. */
+/* Refuses a value 'from' that may not be assigned to pointer s. turn: that of s, if s can point
+** into several arrays (turn.c); else NULL. */
 static void check_pointer(fl_front *p, const fl_symbol *s, const fl_kturn *turn,
                           const fl_cvalue *from, int32_t line) {
   if (from->when != s->v.when)
@@ -424,15 +424,15 @@ static int in_memory(fl_front *p, fl_cvalue v) {
   return p->f && p->f->vars[v.var].kind != FL_KV_LOCAL;
 }
 
-/* The value e of an assignment to 'to', which may be used as that lvalue. */
+/* The value e of an assignment to 'to', noted (fl_cvalue.either) as that lvalue. */
 static fl_cvalue assigned(fl_front *p, fl_kexpr *e, fl_cvalue to) {
   fl_cvalue v = fl_val_expr(e);
   fl_choose_note(p, &v, fl_kexpr_int(p->a, FL_KT_BOOL, 1), &to, &to);
   return v;
 }
 
-/* Assigns "to op= e" and returns the new value, in a temporary if it would otherwise be read from
-** memory again. A sum in memory whose value is unused becomes an accumulating store. */
+/* Assigns "to op= e" and returns the new value, in a temporary if it is in memory, so that it is
+** not read again. += and -= in memory whose value is unused become an accumulating store. */
 static fl_cvalue update(fl_front *p, fl_cvalue to, int op, fl_kexpr *e, int unused,
                        int32_t line) {
   if (p->failed || !e) return fl_val_none();

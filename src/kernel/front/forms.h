@@ -1,41 +1,46 @@
-/* Unions, operators of structs, printf, lists of arrays, textures, pointers and references to one
-** of several objects: the functions of union.c, operator.c, printf.c, texture.c, turn.c and
-** choose.c, with some of parameter.c, value.c and view.c. */
+/* More functions of the front end (front.h): for pointers and references to one of several objects,
+** pointers in objects, unions, operators of structs, the parameters of kernels, addresses in shared
+** memory, textures and printf. */
 #ifndef FL_KERNEL_FORMS_H
 #define FL_KERNEL_FORMS_H
 #include "kernel/front/front.h"
 
 /* ---- turn.c: pointers into one of several arrays -------------------------------------------- */
 
-fl_kturn *fl_turn_of(const fl_front *p, int32_t var);        /* NULL: var is an ordinary array */
-/* May a pointer to 'of' that points to v at first (NULL: nowhere yet) become a turn (a pointer into
-** one of several arrays)? It may if 'of' is a number, or a struct of numbers of one type, and the
-** memory of v has elements of that type. */
+/* The turn (a pointer into one of several arrays) that 'var' stands for; NULL: var is an ordinary
+** variable. */
+fl_kturn *fl_turn_of(const fl_front *p, int32_t var);
+/* May a pointer to 'of' that points to v at first (NULL: nowhere yet) become a turn? It may if 'of'
+** is a number, or a struct of numbers of one type, and the memory of v has elements of that
+** type. */
 int fl_turn_fits(const fl_front *p, const fl_ctype *of, const fl_cvalue *v);
 /* Called if one pointer is to point where x does and where y does, into two arrays. 1: it can, as
-** the body is read with turns. 0: it can not; if turns would help the body is read again with them
-** (p->turn_wanted). */
+** the body is read with turns (p->turning). 0: it can not; if turns would help, sets
+** p->turn_wanted, so that the body is read again with them. */
 int fl_turn_wanted(fl_front *p, const fl_cvalue *x, const fl_cvalue *y);
-/* With p->turning: is pointer 'name' assigned, or an argument by itself, between token 'at',
-** 'depth' blocks deep, and the end of its block? Without it: 0. */
+/* With p->turning: is pointer 'name' assigned, or an argument by itself, between token 'at' and the
+** end of its block? depth: 1 if 'at' is inside that block, 0 if it is its '{'. Without p->turning:
+** 0. */
 int fl_turn_later(const fl_front *p, int64_t at, int depth, const char *name);
-/* Is the pointer changed there, also by ++ or +=? With 'passed' and p->turning it counts too if it
-** is an argument by itself. */
+/* Is the pointer assigned there, or changed by ++ or +=? With 'passed' and p->turning it counts too
+** if it is an argument by itself. */
 int fl_turn_moves(const fl_front *p, int64_t at, int depth, const char *name, int passed);
-fl_kexpr *fl_turn_same(fl_front *p, fl_cvalue x, fl_cvalue y);   /* do they point into one array? */
-/* Makes a turn (a pointer into one of several arrays). from: where it points at first, or NULL. */
+/* Do x and y, of which one at least is a turn, point into one array? */
+fl_kexpr *fl_turn_same(fl_front *p, fl_cvalue x, fl_cvalue y);
+/* Makes a turn. from: where it points at first, or NULL. */
 fl_cvalue fl_turn_new(fl_front *p, const fl_ctype *of, int is_const, const char *name,
                       const fl_cvalue *from, int32_t line);
+/* Makes t point into the array of 'from'; the caller sets the index. */
 void fl_turn_set(fl_front *p, fl_kturn *t, fl_cvalue from, int32_t line);
-/* c ? x : y */
+/* The value of "c ? x : y". */
 fl_cvalue fl_turn_choose(fl_front *p, fl_kexpr *c, fl_cvalue x, fl_cvalue y, int32_t line);
-void fl_turn_lower(fl_front *p);                             /* at the end of the body */
+void fl_turn_lower(fl_front *p);       /* after the body was read: replaces accesses to turns */
 
 /* ---- held.c: pointers that are members of objects -------------------------------------------- */
 
 void fl_held_new(fl_front *p, int32_t var);        /* var: a LOCAL that holds the pointer's index */
-int fl_held_alone(const fl_front *p, const fl_cvalue *v);      /* points to one variable */
-int fl_held_is(const fl_front *p, const fl_cvalue *v);       /* the place of one */
+int fl_held_alone(const fl_front *p, const fl_cvalue *v);      /* v points to a single variable */
+int fl_held_is(const fl_front *p, const fl_cvalue *v);       /* v is the place of such a member */
 fl_cvalue fl_held_read(fl_front *p, fl_cvalue place, int32_t line);
 void fl_held_assign(fl_front *p, fl_cvalue place, fl_cvalue from, int32_t line);
 /* For an array of pointers in a struct that is spread (spread.c): fl_held_row says that row 'row'
@@ -46,12 +51,12 @@ fl_cvalue fl_held_list(fl_front *p, fl_cvalue v, int32_t line);
 
 /* ---- choose.c: "c ? x : y" as an lvalue ------------------------------------------------------ */
 
-/* Puts the index of v, an arm of "c ? x : y" with the effects 'side', in a temporary that is
-** declared before the choice, so that the arm can be had as an lvalue. 0: it can not. first:
-** variables from that number on are of the arms. */
+/* Prepares v, an arm of "c ? x : y" with the effects 'side', to be used as an lvalue after the
+** choice: puts its index in a temporary that is declared before the choice. 0: it can not be used
+** so, for instance if it is in a variable from number 'first' on, which an arm has declared. */
 int fl_choose_pin(fl_front *p, fl_cvalue *v, fl_kblock *side, int32_t first);
-/* Notes in the value v of "c ? x : y" that it is one of two lvalues, if it is. c NULL: the arms
-** have effects. */
+/* Notes in v, the value of "c ? x : y", that it is one of the lvalues x and y (fl_cvalue.either).
+** Notes nothing if x or y is no lvalue or their types differ. c NULL: as in fl_keither. */
 void fl_choose_note(fl_front *p, fl_cvalue *v, fl_kexpr *c, const fl_cvalue *x,
                     const fl_cvalue *y);
 /* Declares the const variable 'name', whose value is the constant e. */
@@ -62,28 +67,30 @@ void fl_choose_place(fl_front *p, fl_cvalue *v, int32_t line);
 /* Requests that variables to which x and y point become arrays, so that one pointer can point to
 ** either. 1: the body is read again with these arrays. */
 int fl_choose_arrays(fl_front *p, const fl_cvalue *x, const fl_cvalue *y);
-/* Turns v into what a reference is bound to: an lvalue that stays where it is when a pointer into
-** one of several arrays, through which it was found, is assigned. A choice of two lvalues may stay
-** a value if the reference is to const and nothing changes these: they are const, or variables of
-** the thread, and the called function writes nothing of its caller ('pure'). */
+/* Turns v into what the reference 'name' is bound to: an lvalue that stays where it is when a
+** pointer into one of several arrays, through which it was found, is assigned. If the reference is
+** to const (is_const), a const variable stays a value, and so does a choice of two lvalues that
+** nothing changes: const ones, and, if the called function writes nothing of its caller ('pure'),
+** local scalars. */
 void fl_choose_bound(fl_front *p, fl_cvalue *v, int is_const, int pure, const char *name,
                      int32_t line);
 
 /* Requests an array of its elements for the object of variable 'var', if they are of one type.
 ** Returns 1 if it becomes one, for which the body is then read again. */
 int fl_view_array(fl_front *p, int32_t var);
-/* stmt.c. Assigns e (NULL: nothing) to a variable. */
+/* stmt.c. Adds the statement var = e; NULL: none. */
 void fl_emit_assign(fl_front *p, int32_t var, fl_kexpr *e, int32_t line);
 /* object.c. A variable for a leaf of an object; -1: no memory. */
 int fl_decl_leaf(fl_front *p, const fl_kfield *f, fl_kvkind kind, int type, int32_t line);
-/* call.c. fl_parse_arguments from after "(" or, with close = "}", after "{": there they are
-** evaluated in order. */
+/* call.c. Reads the arguments from after '(' to 'close' = ')', as fl_parse_arguments does, or from
+** after '{' to '}': these are evaluated in order. what: what they are, for messages. */
 int fl_parse_list(fl_front *p, fl_cvalue *args, int max, int close, const char *what);
-/* Does the function write nothing that its caller has, so that what it gets by reference to
-** const, or as a const object, may be a copy? */
+/* Do the parameters of the function, and its object, let it write nothing that its caller has? Then
+** what it gets by reference to const, or as a const object, may be a copy. */
 int fl_call_writes_nothing(const fl_kdevice *d);
 
 #define FL_UNNAMED "struct"                  /* the name of a struct or union without a name */
+/* The union whose members are the fields of the struct 'parts'; NULL: refused, or no memory. */
 const fl_ctype *fl_union_of(fl_front *p, const fl_ctype *parts, int32_t line);
 /* fl_union_part: the member 'name' of a union, as an lvalue in the union's bytes. fl_union_open:
 ** adds the names of all members of t to the scope. */
@@ -91,8 +98,8 @@ fl_cvalue fl_union_part(fl_front *p, fl_cvalue v, const char *name, int32_t n, i
 void fl_union_open(fl_front *p, const fl_ctype *t, fl_cvalue v, int32_t line);
 
 /* order.c. fl_order_before for the arguments of a function. One that is changed becomes 'torn': a
-** formal that is no reference gets the value that it had before those statements. fl_order_value:
-** that value of an object; fl_order_now: v as those statements leave it. */
+** formal that is not a reference gets the value that it had before the statements added since m.
+** fl_order_value: that value of a torn object v; fl_order_now: v as those statements leave it. */
 void fl_order_passed(fl_front *p, fl_cvalue *args, int n, const fl_kmark *m, int32_t line);
 fl_cvalue fl_order_value(fl_front *p, fl_cvalue v, int32_t line);
 fl_cvalue fl_order_now(fl_front *p, fl_cvalue v, int32_t line);
@@ -115,25 +122,26 @@ fl_cvalue fl_operator_update(fl_front *p, int op, fl_cvalue to, fl_cvalue from, 
 
 /* ---- parameter.c, spread.c: the parameters of kernels ---------------------------------------- */
 
-enum { FL_K_MAX_PARAMETERS = 256 };          /* of a text; a call takes fewer (FL_KP_MAX_ARGS) */
-/* at: by parameter its type in the text; NULL: unknown. whole: of the first parameter of a struct
-** that is spread (spread.c) that struct, of the others NULL. */
+enum { FL_K_MAX_PARAMETERS = 256 };       /* of a kernel; a call takes fewer (FL_KP_MAX_ARGS) */
+/* For each parameter: its type in the text (NULL: unknown), and, for the first one of a struct that
+** is spread over several (spread.c), that struct; else 'whole' is NULL. */
 typedef struct fl_kptypes { const fl_ctype **at, **whole; } fl_kptypes;
 /* Reads the parameters of kernel f, from after its '(' to its ')'. */
 void fl_front_parameters(fl_front *p, fl_kfunc *f, fl_kptypes *types);
-/* Counts f->params[f->n_params], which is described, and gives it its place; a list (list_of) of n
-** arrays becomes n parameters. most: how many the list may have; 0: any number. *at: the end of the
-** parameters so far in bytes. */
+/* Adds f->params[f->n_params], of which type and name are set, to the parameters, and sets its
+** offset; a list (list_of) of n arrays becomes n parameters. most: how many arrays the list may
+** have; 0: any number. *at: the end of the parameters so far in bytes. */
 void fl_front_place(fl_front *p, fl_kfunc *f, const fl_ctype **types, int64_t most, int64_t *at);
-/* Makes the variables of parameter i, of type t, one for each leaf (source.c). 0: refused. */
+/* Makes the variables of parameter i, of type t, one for each leaf (source.c). 0: refused, or no
+** memory. */
 int fl_front_variables(fl_front *p, fl_kfunc *f, int i, const fl_ctype *t);
-/* fl_decl_arrays for a member of a struct: arrays of pointers, too (decl.c) */
+/* decl.c. fl_decl_arrays for a member of a struct, where arrays of pointers are allowed. */
 const fl_ctype *fl_decl_member_arrays(fl_front *p, const fl_ctype *t);
 int fl_spread_is(const fl_ctype *t);             /* is it a struct that holds pointers? */
 /* Adds the parameters for f->params[f->n_params], a struct of type t that is spread. */
 void fl_spread_parameters(fl_front *p, fl_kfunc *f, fl_kptypes *types, const fl_ctype *t,
                           int64_t *at);
-/* At the begin of the body: declares the object of the struct whose parameters begin with number
+/* At the start of the body: declares the object of the struct whose parameters begin with number
 ** 'first'. Returns how many these are. */
 int fl_spread_bind(fl_front *p, fl_kfunc *f, int first, const fl_kptypes *types);
 /* Fills the members of 'out' that describe the parameter's type, which is t. */
@@ -141,15 +149,16 @@ void fl_front_describe(fl_front *p, fl_kparam *out, const fl_ctype *t);
 /* source.c: notes that the body of f is outside the language, with the reason for which p refused
 ** it. */
 void fl_refuse_body(fl_front *p, fl_kfunc *f);
-/* Adds a statement that stops a thread for which 'is' is false. */
+/* Adds a statement that stops a thread for which 'is' is false. what: the condition in words. */
 fl_kstmt *fl_val_must(fl_front *p, fl_kexpr *is, const char *what, int32_t line);
-/* Pointer number 'at' of a list of n arrays, of which 'first' points to the first. */
+/* Pointer number 'at' of a list of n arrays ("T **xs"); 'first' points into array 0. */
 fl_cvalue fl_turn_list(fl_front *p, fl_cvalue first, int n, fl_kexpr *at, int32_t line);
 
-/* shared.c. fl_shared_is: may v, an address in shared memory, be a number of type t?
-** fl_shared_wrong: refuses a use of such an address as any other number. fl_call_shared: 1: 'name'
-** is __cvta_generic_to_shared or an asynchronous copy; *out: its value. */
-void fl_cast_address(fl_front *p, fl_cvalue *v, int32_t line);       /* v counts bytes then */
+/* unary.c, shared.c. fl_cast_address: makes the pointer v an address in bytes (fl_cvalue.address).
+** fl_shared_is: is v such an address, and t an integer type that can hold it? fl_shared_wrong:
+** refuses to use such an address as any other number. fl_call_shared: 1: t is
+** __cvta_generic_to_shared or an asynchronous copy; *out: its value. */
+void fl_cast_address(fl_front *p, fl_cvalue *v, int32_t line);
 int fl_shared_is(const fl_cvalue *v, const fl_ctype *t);
 fl_kexpr *fl_shared_wrong(fl_front *p, int32_t line);
 int fl_call_shared(fl_front *p, const fl_ktok *t, const fl_cvalue *args, int n, fl_cvalue *out);

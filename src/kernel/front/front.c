@@ -46,8 +46,8 @@ int fl_front_room(fl_front *p, int64_t n, int64_t most, const char *what) {
   return !p->failed;
 }
 
-/* Called when x was built: returns x, and refuses the text if the arena could not build it. After a
-** first refusal operands are missing everywhere, which is no new failure. */
+/* Returns x. An operand that is missing after a refusal is no failure. Too much depth becomes a
+** refusal with a message; any other failure of the arena ends the reading without one. */
 fl_kexpr *fl_front_check(fl_front *p, fl_kexpr *x) {
   if (p->a->failed == FL_KARENA_MISSING && p->failed) p->a->failed = 0;
   if (p->a->failed == FL_KARENA_DEEP) {

@@ -1,9 +1,9 @@
 /*
-** The front end's own state: one pass over the tokens that checks types and builds the tree
-** as it reads. A call of a __device__ function is inlined by reading its tokens again in a
-** separate scope. The first error is kept (refuse) and makes every later token END, so that all
-** loops of the parser end; functions need to test for it only where they would use a NULL. Depth of
-** the C stack is bounded by 'nest'.
+** The front end's state and functions. It checks types and builds the tree as it reads the tokens.
+** A call of a __device__ function is inlined by reading its tokens again in a separate scope. The
+** first error is kept (fl_refuse: the text "is refused") and makes every later token END, so that
+** all loops of the parser end; functions need to test for it only where they would use a NULL.
+** Depth of the C stack is bounded by 'nest'.
 */
 #ifndef FL_KERNEL_FRONT_H
 #define FL_KERNEL_FRONT_H
@@ -18,28 +18,29 @@ typedef enum {
   FL_V_EXPR,        /* a scalar: e */
   FL_V_PLACE,       /* an object of 'type' (an lvalue unless 'rvalue') */
   FL_V_POINTER,     /* address of an object; 'type' is the type of that object */
-  FL_V_PARTS,       /* a struct without arrays: parts[leaf] */
+  FL_V_PARTS,       /* value of a struct without arrays and pointers: parts[leaf] */
   FL_V_LIST         /* { … } at token 'at', not read yet */
 } fl_vkind;
 
 /* Where an object lies. LEAF (linear 0): each leaf (scalar or array) of the declared object is a
 ** separate variable; those of this object begin at var; idx counts elements along the dimensions
-** indexed so far (NULL: 0). LINEAR (linear 1): all scalars are in one variable; idx counts them. */
+** indexed so far. LINEAR (linear 1): all scalars are in one variable; idx counts them (unit: or
+** parts of them). idx NULL: 0. */
 typedef struct fl_cvalue {
   uint8_t kind, linear, is_const, rvalue;
-  uint8_t null, list;   /* null: it is null; list: number of pointers in a list from var on, or 0 */
-  uint8_t torn;              /* PLACE or a choice (either): an argument that another argument
-                             ** changes, as x in f(x, x++). It may be bound to a reference; a read
-                             ** gives its old value, in 'e' or 'parts' (NULL: it is refused) */
+  uint8_t null, list;   /* POINTER. null: it is null. list: if > 0, it points to the first of so
+                        ** many pointers, the arrays 'var' and following: a "T **" */
+  uint8_t torn;   /* PLACE or a choice (either): an argument that another argument changes, as x in
+                  ** f(x, x++). It may be bound to a reference; a read gives its old value, in 'e'
+                  ** or 'parts' (NULL: it is refused) */
   uint8_t unit;           /* LINEAR: the unit of idx in bytes; 0: the size of an element (view.c) */
-  uint8_t member;   /* not LINEAR: a member of a struct: the next member is in another variable */
-  uint8_t address;           /* POINTER: it is the number that __cvta_generic_to_shared gives, which
-                             ** counts bytes (shared.c) */
-  uint8_t moved;    /* PLACE: a T && that has no name: "T &&" deduces T, not T & */
+  uint8_t member;   /* LEAF: one of several leaves of a struct; the next is in another variable */
+  uint8_t address;  /* POINTER: the number that __cvta_generic_to_shared gives: bytes (shared.c) */
+  uint8_t moved;    /* PLACE: an xvalue (a T && without a name): "T &&" deduces T, not T & */
   uint8_t named;    /* EXPR: it is a const variable with this constant value, so an lvalue */
-  int32_t sym;            /* POINTER: 1 + index of the symbol that it was just read from; 0: none */
+  int32_t sym;      /* POINTER: 1 + index of the pointer variable's symbol, to assign it; or 0 */
   const fl_ctype *type;
-  fl_kexpr *when;    /* POINTER: a BOOL that is false where it is null; NULL: it is never null */
+  fl_kexpr *when;   /* POINTER: a BOOL that is false where it is null; NULL: only 'null' tells */
   fl_kexpr *e;
   int32_t var;
   fl_kexpr *idx;
@@ -47,15 +48,15 @@ typedef struct fl_cvalue {
   union {
     int64_t at;              /* LIST */
     const struct fl_keither *either; /* not LIST: it is the value of "c ? x : y" of two lvalues
-                                     ** (choose.c); NULL: it is not */
+                                     ** (choose.c), or of "x = e" (x twice); NULL: of neither */
   };
 } fl_cvalue;
-/* The two lvalues of "c ? x : y". c NULL: the arms have effects, so that it can be no lvalue. */
+/* The lvalues of "c ? x : y". c NULL: it can not be used as an lvalue, since an arm has effects. */
 typedef struct fl_keither { fl_kexpr *c; fl_cvalue x, y; } fl_keither;
 
 /* ---- names ----------------------------------------------------------------------------------- */
 typedef enum {
-  FL_SYM_OBJECT,    /* variable(s): place in v (LEAF) */
+  FL_SYM_OBJECT,    /* an object: v is its place */
   FL_SYM_POINTER,   /* pointer variable: v is what it points to; offset: the variable that holds its
                     ** index, or -1 (never assigned again); v.type NULL: no value yet */
   FL_SYM_REFERENCE, /* another name of v */
@@ -65,22 +66,21 @@ typedef enum {
   FL_SYM_DYNAMIC,   /* extern __shared__ at file scope: elements of 'type' */
   FL_SYM_SHARED,    /* __shared__ at file scope */
   FL_SYM_TYPE, FL_SYM_FUNCTION,
-  FL_SYM_TEMPLATE,  /* of structs */
+  FL_SYM_TEMPLATE,  /* of structs, other names of types, constants: 'structs' */
   FL_SYM_SPACE,     /* a namespace; the names declared in it are symbols without its prefix */
   FL_SYM_PACK,    /* parameter pack: n_inner symbols in 'inner', or, if NULL, variables (pack.c) */
-  FL_SYM_TEXT,      /* a string literal for printf: 'why' */
+  FL_SYM_TEXT,      /* a string literal for printf: its characters are in 'why' */
   FL_SYM_WRONG      /* a declared name that is outside the language, for the reason 'why' */
 } fl_symkind;
 
 typedef struct fl_symbol fl_symbol;
-
-/* Symbols low … high - 1 are visible in a lambda, after the lambda's own symbols. */
+/* Symbols low … high - 1 are visible in a lambda where its own symbols do not hide them. */
 typedef struct fl_kscope { int64_t low, high; const struct fl_kscope *up; } fl_kscope;
 
 typedef struct fl_ktparam {      /* parameter of a template: a type, or a constant of 'type' */
   const char *name;
-  const fl_ctype *type;          /* NULL: it is a type */
-  int64_t init;                  /* token of its default; 0: none */
+  const fl_ctype *type;          /* NULL: it is a type. VOID: any type (auto, or see below) */
+  int64_t init;                  /* token of its default; 0: none; -1: nullptr, if 'check' is set */
   int is_pack;
   int is_template;               /* it is a template of structs ('type' is VOID) */
   int64_t typed;                 /* token that names an earlier parameter as its type; 0: none */
@@ -91,38 +91,39 @@ typedef enum { FL_RETURNS_VALUE, FL_RETURNS_PLACE, FL_RETURNS_POINTER } fl_kretu
 typedef struct fl_kformal {
   const char *name;
   const fl_ctype *type;          /* NULL: auto, or a function */
-  uint8_t by_reference, is_const;
+  uint8_t by_reference, is_const;         /* by_reference: 1: T &, 2: T && */
   uint8_t is_function;         /* a pointer to a function: its value is an object, as for lambdas */
-  uint8_t late;      /* its default is given outside of the struct: only later calls may use it */
+  uint8_t late;      /* a later declaration gives its default: only calls after that may use it */
   int64_t init;                  /* token of its default; 0: none */
 } fl_kformal;
 
-/* A __device__ function: free, a member, a constructor (result void), a lambda, or a template of
-** one of these. Its tokens are read again at each call. */
+/* A function that calls inline: free, a member, a constructor (result void), a lambda, or a
+** template of one of these. Its tokens are read again at each call. */
 typedef struct fl_kdevice {
   const char *name;
   int32_t line, n_params;
   const fl_ctype *result;        /* NULL: auto */
   fl_kformal *params;
   int64_t head, open;            /* its first token, its '(' */
-  int64_t inits, body;           /* ':' of a constructor (0: none), '{' (-1: none) */
+  int64_t inits, body;           /* ':' of a constructor (0: none), '{' (-1: none; 0: "= …") */
   int64_t arrow;                 /* token of the type after '->'; 0: none */
   int busy;                      /* it is being inlined: a call of it is recursion */
   const char *why;               /* why it cannot be called; NULL: it can */
-  uint8_t returns, moves, of_const;     /* fl_kreturns; is it a T &&? a reference to const? */
-  uint8_t is_static, is_const, is_maker, is_explicit;     /* for members; is_maker: a constructor */
+  uint8_t returns, moves, of_const;     /* fl_kreturns; a T &&? a reference to const? */
+  uint8_t is_static, is_const, is_maker, is_explicit;     /* for members; is_static 2: a friend;
+                                 ** is_maker: a constructor */
   uint8_t on_device;             /* it says __device__ */
   const fl_ctype *owner;         /* the struct it is a member of */
-  fl_ktparam *tparams;           /* a template */
+  fl_ktparam *tparams;           /* of a template: its parameters */
   int32_t n_tparams, n_special;
   fl_symbol *special;            /* arguments of an explicit specialisation */
-  fl_symbol *env;     /* names visible inside: template arguments, variables that a lambda copied */
+  fl_symbol *env;         /* names visible inside: template arguments, captures of a lambda */
   int64_t n_env;
   const fl_kscope *scope;        /* of a lambda */
-  const char *pack;         /* the pack whose n_pack elements are the last parameters; NULL: none */
+  const char *pack;         /* name of the pack (NULL: it has none) of the last n_pack parameters */
   int n_pack;
-  int64_t declared;    /* of a template defined outside of its struct: the '(' in the struct, where
-                       ** the formals have their defaults; 0: it is not such a template */
+  int64_t declared;    /* of a template that is declared before it is defined (in its struct, in the
+                       ** file): the '(' there, for defaults of the formals; 0: it is none */
   const fl_ktparam *names;       /* the parameters of the template as named there; NULL: as here */
   struct fl_kdevice *next;       /* overload of the same name */
 } fl_kdevice;
@@ -131,8 +132,7 @@ typedef struct fl_kdevice {
 typedef struct fl_kmembers {
   fl_symbol *inner;   /* functions (constructors: FL_MAKER), constants, types, template arguments */
   int64_t n_inner, *inits;       /* tokens '=' or '{' of the fields' defaults; 0: none */
-  int has_inits;
-  int plain;                     /* there is "V() = default" */
+  int has_inits, plain;          /* plain: there is "V() = default" */
   int64_t at;                    /* its first token after the name */
   const struct fl_kmembers *around;  /* members of the enclosing struct, visible here; or NULL */
   const struct fl_ktemplate *of; /* the template that it is an instance of; NULL: none */
@@ -140,7 +140,7 @@ typedef struct fl_kmembers {
                ** and of its partial specialisation, and names around a member template */
 } fl_kmembers;
 #define FL_MAKER "()"
-#define FL_CONVERTS "operator T"      /* to its result */
+#define FL_CONVERTS "operator T"      /* name of conversion operators, to their results */
 
 typedef struct fl_kpattern {     /* a partial specialisation */
   fl_ktparam *tparams;
@@ -149,7 +149,7 @@ typedef struct fl_kpattern {     /* a partial specialisation */
   struct fl_kpattern *next;
 } fl_kpattern;
 
-typedef struct fl_ktemplate {    /* of structs */
+typedef struct fl_ktemplate {    /* of structs, other names of types, constants */
   int is_alias;                  /* it is another name of a type: 'at' is the token of that type */
   int is_value;                  /* it is a constant: 'at' is the first token of the declaration */
   int64_t align;                 /* token of alignas(…), 0: none */
@@ -157,14 +157,14 @@ typedef struct fl_ktemplate {    /* of structs */
   const char *name;
   fl_ktparam *tparams;
   int32_t n_tparams;
-  int64_t at;                    /* the token after 'struct' */
+  int64_t at;                    /* of a struct: the token after its name */
   const fl_symbol *outer;       /* of a member template: the names of the enclosing struct so far */
   int64_t n_outer;
   struct fl_koutside *outside;   /* definitions of its functions (outside.c) */
   struct fl_kinstance {
     fl_symbol *args;
-    const fl_ctype *type;    /* set as soon as its size is known; NULL: not read, or not readable */
-    int64_t at;                  /* a specialisation's own tokens; 0: none */
+    const fl_ctype *type;  /* as *type of fl_member_struct; NULL: not read yet, or not readable */
+    int64_t at;                  /* of a specialisation: its own 'at'; 0: it is none */
     uint8_t is_const, ref;       /* of an alias, as in fl_symbol */
     int busy;                    /* being read */
     struct fl_kinstance *next;
@@ -173,8 +173,7 @@ typedef struct fl_ktemplate {    /* of structs */
 
 typedef struct fl_kcall {        /* a call to be resolved */
   const fl_cvalue *self;          /* NULL: of no object */
-  const fl_cvalue *args;
-  int n;
+  const fl_cvalue *args; int n;
   const fl_symbol *given;        /* explicit template arguments */
   int n_given, in_angles;         /* in_angles: there is a <…>, perhaps with nothing in it */
   const fl_cvalue *result;       /* for a specialisation: a value of the type that it returns */
@@ -189,12 +188,13 @@ struct fl_symbol {
   int32_t offset, may_be_null;  /* POINTER: variable of its index; does assigning it set v.when? */
   uint8_t is_const, ref;     /* TYPE: the name is for "const T", for T & (1) or T && (2), where
                              ** 'type' is T; "const T &" has both */
-  const fl_ctype *type;      /* TABLE, TYPE: its type; FUNCTION: its type as a value, or NULL */
-  const fl_kvalue *const *data;
-  const fl_kfunc *of;        /* TABLE: variables from v.var on exist in this function */
-  fl_kdevice *device;
+  const fl_ctype *type;      /* TYPE, TABLE … SHARED: its type; POINTER: that of what it points to;
+                             ** FUNCTION: its type as a value, or NULL */
+  const fl_kvalue *const *data;          /* TABLE: by leaf */
+  const fl_kfunc *of;        /* TABLE … SHARED: v has been made in this kernel */
+  fl_kdevice *device;        /* FUNCTION: the first overload */
   fl_ktemplate *structs;     /* TEMPLATE */
-  const fl_symbol *inner;    /* TYPE: enumerators */
+  const fl_symbol *inner;    /* TYPE: enumerators; PACK: elements; WRONG: types in it */
   int64_t n_inner;
   const char *why;
 };
@@ -202,11 +202,10 @@ struct fl_symbol {
 /* ---- the parser ------------------------------------------------------------------------------ */
 
 enum { FL_BREAK_NONE, FL_BREAK_LOOP, FL_BREAK_SWITCH };
-enum { FL_K_MAX_GIVEN = 48, FL_K_MAX_TPARAMS = 24 };   /* of a call; of a template */
+enum { FL_K_MAX_GIVEN = 48, FL_K_MAX_TPARAMS = 24 };   /* arguments of a call, of a template */
 enum { FL_K_MAX_NODES = 100000, FL_K_MAX_ARRAY = 1 << 24, FL_K_MAX_INLINE = 64 };
 
-typedef struct fl_kstored fl_kstored;
-typedef struct fl_kheld fl_kheld;
+typedef struct fl_kstored fl_kstored; typedef struct fl_kheld fl_kheld;
 
 typedef struct fl_front {
   fl_karena *a;
@@ -219,30 +218,26 @@ typedef struct fl_front {
   const fl_kscope *up;       /* symbols of the scopes around a lambda, searched after its own */
   fl_kfunc *f;               /* kernel being read; NULL: file scope */
   fl_kblock *b;              /* statements are added here; NULL: nothing with effects is allowed */
-  const fl_symbol *enumerators;  /* enumerators of the type that was read last; NULL: it has none */
-  int64_t n_enumerators;
-  uint8_t type_const, type_ref;   /* as in fl_symbol: of what fl_decl_type_name or
-                                  ** fl_template_struct has read last */
+  const fl_symbol *enumerators; int64_t n_enumerators;    /* of the type that was read last */
+  uint8_t type_const, type_ref;   /* is_const and ref (fl_symbol) of the type that was read last */
   int32_t template_line;     /* line of the first kernel that is a template; 0: none */
-  int failed;                /* refused: line, why */
-  int32_t line;              /* of the refusal */
-  const char *why;
+  int failed; int32_t line; const char *why;      /* refused; the line and reason of the refusal */
   int sized;                 /* fl_refuse_size refused it */
-  int absent;                /* refused since a struct lacks the type or constant that is named */
-  int among_members;         /* fl_scope_prefix has read the name of a struct */
+  int absent;    /* refused since a struct lacks the type or constant that is named, or a template
+                 ** can not have these arguments: a candidate is dropped then (fl_pattern_drops) */
+  int among_members;         /* the names that fl_scope_prefix gave last are those in a struct */
   int nest, inlined;
   int breaks, continues;     /* FL_BREAK_*: what break means here; whether continue is allowed */
-  int32_t break_label;
+  int32_t break_label, return_label;    /* of the BLOCKs that break and return leave */
   const fl_kdevice *inside;  /* the function being inlined; NULL: in the kernel */
   fl_cvalue returned;  /* result of 'inside'; its type may be set by the first return (auto, T &) */
   fl_kblock *outside;        /* the block before its body */
-  int32_t return_label;
   int statement;             /* the next assignment is a whole statement: its value is unused */
   int64_t statement_call;    /* token of a name whose call is a whole statement; -1: none */
   int outer;                 /* the next unary expression begins a whole statement */
   int64_t nodes;             /* statements and inlined calls so far */
-  int64_t shared_at;         /* static shared memory so far */
-  fl_kvalue **table;         /* initialisers are collected here (per leaf) instead of executed */
+  int64_t shared_at;         /* bytes of static shared memory so far */
+  fl_kvalue **table;   /* initialisers are collected here (by leaf); NULL: they become statements */
   int half;                  /* the first '>' of a '>>' at the tokens has been taken */
   int64_t scope;             /* first symbol of the block being read */
   int pack;                  /* 1 + the element of packs (T... v) that is being expanded; 0: none */
@@ -253,7 +248,7 @@ typedef struct fl_front {
   int bare;                  /* fl_ktype of floating literals without suffix; VOID: f64 */
   struct fl_kturn *turns;    /* pointers into one of several arrays (turn.c) */
   fl_kheld *held;            /* pointers that are members (held.c) */
-  const char *forms;         /* of source.h */
+  const char *forms;         /* what is known of arguments (fl_ksource_parse_until) */
   int turning, turn_wanted;  /* pointers into several arrays: allowed? needed? 2: structs too */
   const fl_ctype *vectors[64]; int n_vectors;
 } fl_front;
@@ -269,23 +264,23 @@ int fl_front_take(fl_front *p, int punct);                    /* 1: was there, t
 int fl_front_need(fl_front *p, int punct);                /* refuses if the punctuator is missing */
 int fl_front_word(fl_front *p, const char *word);             /* 1: was there, taken */
 const char *fl_front_name(fl_front *p);                       /* takes a name, or refuses */
-int fl_front_enter(fl_front *p);                 /* enters one more level of nesting; 0: too deep */
+int fl_front_enter(fl_front *p);    /* adds 1 to p->nest; 0: too deep, or the text was refused */
 void fl_front_skip(fl_front *p);                              /* skips a balanced (…), […] or {…} */
-int fl_front_past(fl_front *p, int k);                        /* the token after one at k */
+int fl_front_past(fl_front *p, int k);      /* of one that begins at token at + k: the k after it */
 /* Skips to the punctuator a or b, or to the end; what is in brackets does not count. */
 void fl_front_skip_to(fl_front *p, int a, int b);
 void fl_front_seek(fl_front *p, int a, int b);    /* skips to a or b, also within brackets */
 void fl_refuse(fl_front *p, int32_t line, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
-/* Refuses a text that is too large for any compiler; no compiler gets it (fl_ksource.too_large). */
+/* Refuses a text that no compiler accepts, being too large or wrong; none gets it (bounds.c). */
 void fl_refuse_size(fl_front *p, int32_t line, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 void fl_refuse_bad(fl_front *p, const fl_ktok *t);           /* for a token of kind BAD */
 /* Is there room for item n of a fixed list? 0: refused ("at most 'most' 'what'"), now or before. */
 int fl_front_room(fl_front *p, int64_t n, int64_t most, const char *what);
-/* Called after building x: turns the arena's report of too much depth into a refusal. Returns x. */
+/* Called after building x: if the arena has failed, the text is refused. Returns x. */
 fl_kexpr *fl_front_check(fl_front *p, fl_kexpr *x);
-fl_symbol *fl_front_find(fl_front *p, const char *name, int32_t n);
+fl_symbol *fl_front_find(fl_front *p, const char *name, int32_t n);    /* NULL: not visible here */
 fl_symbol *fl_front_named(fl_front *p, const fl_ktok *t);   /* NULL too if t is no name */
 /* The parser's state, saved while it reads tokens elsewhere, in a separate scope that sees the
 ** file's names and those of 'up' (NULL: none). */
@@ -294,8 +289,8 @@ typedef struct fl_kbookmark {
 } fl_kbookmark;
 fl_kbookmark fl_front_open(fl_front *p, int64_t at, const fl_kscope *up);
 void fl_front_close(fl_front *p, fl_kbookmark back);
-/* An attempt to read, which fl_front_undo takes back after a refusal: 0 if it cannot, since the
-** text is too large or memory is out. */
+/* An attempt to read. fl_front_undo goes back to it and forgets a refusal since; 0: it can not, as
+** fl_refuse_size was called or memory is out. */
 typedef struct fl_kattempt { int64_t at, syms; int nest, half, angle; } fl_kattempt;
 fl_kattempt fl_front_try(const fl_front *p);
 int fl_front_undo(fl_front *p, const fl_kattempt *from);
@@ -303,7 +298,7 @@ void fl_front_push(fl_front *p, const fl_symbol *list, int64_t n);
 const fl_symbol *fl_front_among(const fl_symbol *list, int64_t n, const char *name, int32_t length);
 fl_symbol fl_front_symbol(const char *name, int kind);
 fl_symbol *fl_front_add(fl_front *p, const char *name, int kind);    /* valid until the next add */
-/* fl_front_add for a name that stands for v; NULL if the text was refused. */
+/* fl_front_add for a name that stands for v; NULL if the text was refused, or memory is out. */
 fl_symbol *fl_front_bind(fl_front *p, const char *name, int kind, fl_cvalue v);
 /* The description of a word that is outside the language in any meaning, with its verb ("goto is");
 ** NULL: t is no such word. */
@@ -322,15 +317,15 @@ fl_cvalue fl_refuse_count(fl_front *p, const fl_ktok *t, int want, int n);    /*
 typedef struct fl_specifiers {
   const fl_ctype *type;      /* NULL: refused */
   uint8_t is_const, is_static, is_extern, is_shared, is_constant, is_global, is_device, is_typedef,
-          is_auto, is_volatile, any;      /* is_const: const or constexpr */
-  uint8_t ref, of_const;     /* of the name of a type, as in fl_symbol */
-  int32_t max_threads;       /* of __launch_bounds__ */
+          is_auto, is_volatile, any;      /* is_const: const or constexpr; any: any qualifier */
+  uint8_t ref, of_const;     /* of the name of a type, as ref and is_const of fl_symbol */
+  int32_t max_threads;       /* of __launch_bounds__; 0: none */
 } fl_specifiers;
 int fl_decl_starts(fl_front *p, int k);                     /* does a type begin at token at + k? */
 fl_specifiers fl_decl_specifiers(fl_front *p);
-/* Takes '*', '&' and qualifiers after the specifiers; *ref: 1 after &, 2 after &&, else 0. */
+/* Takes '*', '&' and qualifiers after the specifiers; *ref: 1 after &, 2 after &&, else s->ref. */
 const fl_ctype *fl_decl_pointers(fl_front *p, const fl_specifiers *s, int *ref);
-const fl_ctype *fl_decl_arrays(fl_front *p, const fl_ctype *t);      /* [N][M]… behind the name */
+const fl_ctype *fl_decl_arrays(fl_front *p, const fl_ctype *t);      /* [N][M]… after the name */
 /* Takes "(*name)(…)" after type t, or a name after a function type. 0: neither. */
 int fl_decl_function(fl_front *p, const fl_ctype *t, const char **name);
 /* Takes what follows a parameter's specifiers; an array becomes a pointer. *name NULL: no name. */
@@ -351,7 +346,7 @@ fl_cvalue fl_decl_shared(fl_front *p, const fl_ctype *t, const char *name, int32
 fl_cvalue fl_decl_dynamic(fl_front *p, const fl_ctype *t, const char *name, int32_t line);
 fl_cvalue fl_decl_object(fl_front *p, const fl_ctype *t, const char *name, int32_t line);
 /* fl_decl_formal: declares a formal parameter of the function with its body at token 'body'. It
-** becomes an array if it is a vector that the body indexes (fl_decl_counted). */
+** becomes an array if fl_decl_counted: it is a vector that the body accesses as an array. */
 int fl_decl_counted(fl_front *p, const fl_ctype *t, const char *name, int64_t body);
 fl_cvalue fl_decl_formal(fl_front *p, const fl_ctype *t, const char *name, int64_t body,
                          int32_t line);
@@ -361,8 +356,8 @@ fl_cvalue fl_decl_make(fl_front *p, const fl_ctype *t, const char *name, fl_kvki
                        int32_t line);
 /* t, with the elements of "a[] = {…}" counted */
 const fl_ctype *fl_decl_sized(fl_front *p, const fl_ctype *t, int32_t line);
-/* Declares a constant array or struct from the list at the tokens. 0: the list is not constant;
-** fl_decl_try_table takes no token then. */
+/* Declares a constant array or struct from the list at the tokens. 0: the list is not constant:
+** refused, but by fl_decl_try_table, which takes no token then. */
 int fl_decl_table(fl_front *p, const fl_ctype *t, const char *name, int32_t line);
 int fl_decl_try_table(fl_front *p, const fl_ctype *t, const char *name, int32_t line);
 void fl_decl_zero(fl_front *p, fl_cvalue place, int32_t line);
@@ -372,35 +367,37 @@ fl_cvalue fl_vector_of(fl_front *p, const fl_ctype *t, const fl_cvalue *args, in
 void fl_decl_fill(fl_front *p, fl_cvalue place);             /* from '{' … '}' at the tokens */
 fl_cvalue fl_decl_list(fl_front *p, const fl_ctype *t, int32_t line);   /* a new object from it */
 int64_t fl_decl_constant(fl_front *p, const char *what);     /* a constant integer expression */
-/* Takes "__launch_bounds__(…)": the threads per block; 0: not a constant. */
+/* Takes "__launch_bounds__(…)": the threads per block; 0: they are not known. */
 int32_t fl_decl_bounds(fl_front *p);
 void fl_decl_assert(fl_front *p);                            /* takes a static_assert in a body */
 
 /* ---- device.c, overload.c: functions that are inlined; template.c; member.c: structs, lambdas */
 
 /* Scans a function that begins at the tokens: its name, its parameters as tokens
-** (fl_device_signature reads their types) and where its body is. owner: its struct, or NULL.
-** Returns NULL if it is not a function (nothing is taken) or was refused. */
+** (fl_device_signature reads their types) and where its body is. owner: the name of its struct, or
+** NULL. Returns NULL if it is not a function (nothing is taken) or was refused. */
 fl_kdevice *fl_device_scan(fl_front *p, const char *owner);
-void fl_device_formals(fl_front *p, fl_kdevice *d);     /* behind '(', takes ')' */
+void fl_device_formals(fl_front *p, fl_kdevice *d);     /* after '(', takes ')' */
 void fl_device_tail(fl_front *p, fl_kdevice *d);   /* reads from after ')' to the end of the body */
 void fl_device_signature(fl_front *p, fl_kdevice *d);   /* reads result and formals */
 void fl_device_result(fl_front *p, fl_kdevice *d, const fl_ctype *t,
                       const fl_specifiers *s, int ref);
 /* Adds d under its name to the symbols from 'from' on. */
 void fl_device_list(fl_front *p, fl_kdevice *d, int64_t from);
-/* The function or instance to call; NULL: none, or refused. *fit: how the arguments fit it. */
-enum { FL_FITS_NOT, FL_FITS_PROMOTED, FL_FITS };     /* FITS_NOT: one at least is converted */
+/* The function or instance to call; NULL: none, or refused. *fit (fit may be NULL): how the
+** arguments fit it. FITS_NOT: one at least is converted, or there is none. */
+enum { FL_FITS_NOT, FL_FITS_PROMOTED, FL_FITS };
 fl_kdevice *fl_overload(fl_front *p, fl_kdevice *first, const fl_kcall *c, int *fit);
 fl_cvalue fl_inline(fl_front *p, fl_kdevice *d, const fl_kcall *c);
 
 /* Sets *inner to the *n names of file scope, an array that is valid until a name is added. */
 void fl_scope_file(fl_front *p, const fl_symbol **inner, int64_t *n);
-/* Is s the name of a template of structs, or of a struct that is an instance of one? */
+/* Is s (or NULL) a template of types, or the name of a struct that is an instance of one? */
 int fl_scope_is_template(const fl_symbol *s);
 int fl_scope_is_space(fl_front *p, const fl_ktok *t);
 void fl_scope_rename(fl_front *p);                         /* takes "a = b::c;" after 'namespace' */
-void fl_scope_tell_apart(fl_front *p, int64_t from);       /* ambiguous names are refused */
+void fl_scope_tell_apart(fl_front *p, int64_t from);     /* makes ambiguous names FL_SYM_WRONG */
+/* Takes the prefix "a::b::" of a name, and sets *inner to the *n names in b. 0: there is none. */
 int fl_scope_prefix(fl_front *p, const fl_symbol **inner, int64_t *n);
 
 /* Reads a struct from '{' or the ':' of its bases to '}'. of, args: the template it is an instance
@@ -417,20 +414,23 @@ int fl_member_made(const fl_ctype *t);           /* does an object of type t nee
 int fl_member_has_maker(const fl_ctype *t);
 void fl_member_make(fl_front *p, fl_cvalue place, const fl_cvalue *args, int n, int32_t line);
 void fl_member_default(fl_front *p, fl_cvalue place, int64_t i, int32_t line);   /* inits field i */
-void fl_member_open(fl_front *p, const fl_kdevice *d, const fl_cvalue *self);  /* in the scope */
+/* Adds the names that member function d sees of its object to the scope; self NULL: of no object */
+void fl_member_open(fl_front *p, const fl_kdevice *d, const fl_cvalue *self);
 int fl_member_derives(const fl_ctype *t, const fl_ctype *from);   /* from: a base of t, or t? */
-/* that base of v, or v itself; the object of type t that pointer v points to a base of */
+/* fl_member_as: the base of v of that type; v itself if it has none. fl_member_whole: for v, which
+** points to a base of an object of type t, a pointer to that object. */
 fl_cvalue fl_member_as(fl_front *p, fl_cvalue v, const fl_ctype *base, int32_t line);
 fl_cvalue fl_member_whole(fl_front *p, fl_cvalue v, const fl_ctype *t, int32_t line);
-/* a field of v or of one of its bases */
+/* The member of that name of v or of one of its bases. */
 fl_cvalue fl_member_part(fl_front *p, fl_cvalue v, const char *name, int32_t n, int32_t line);
 void fl_member_copy(fl_front *p, fl_cvalue to, fl_cvalue from, int32_t line);   /* to: new */
-/* the constructor that converts to t, and the only operator of t to a number; NULL: none */
+/* fl_member_makes: the constructor that converts 'from' to t. fl_member_converts: the conversion
+** operator of t, if it has only one and that gives a number. NULL: none. */
 fl_kdevice *fl_member_makes(fl_front *p, const fl_ctype *t, const fl_cvalue *from);
 const fl_kdevice *fl_member_converts(const fl_ctype *t);
 /* v converted by its "operator T *()"; v itself if it has none */
 fl_cvalue fl_member_pointer(fl_front *p, fl_cvalue v, int32_t line);
-/* v converted by its only operator to a number; v itself if it has none */
+/* v converted by fl_member_converts; v itself if that gives none */
 fl_cvalue fl_member_plain(fl_front *p, fl_cvalue v, int32_t line);
 void fl_member_inits(fl_front *p, const fl_kdevice *d, fl_cvalue self);       /* of a constructor */
 /* at '(' or '<' */
@@ -439,8 +439,8 @@ fl_cvalue fl_parse_lambda(fl_front *p);                       /* at '[' */
 
 /* ---- bounds.c ---- */
 
-void fl_front_bounds(fl_front *p);      /* at the end: refuses what is too large for any compiler */
-void fl_front_note_size(fl_front *p);   /* makes a fl_refuse_size the refusal of the whole text */
+void fl_front_bounds(fl_front *p);  /* before bodies are read: finds what is too large to compile */
+void fl_front_note_size(fl_front *p);   /* if fl_refuse_size was called: sets too_large of p->src */
 
 /* ---- unread.c ---- */
 
@@ -450,7 +450,7 @@ const fl_ktok *fl_front_unread_name(fl_front *p, int64_t from, int *is_kernel);
 ** read, or noted as outside the language. The struct's names begin at symbol 'mark'. */
 int fl_member_type(fl_front *p, int64_t mark);
 
-int fl_operator_of(int punct, int *level);                   /* expr.c: of a binary operator */
+int fl_operator_of(int punct, int *level);      /* expr.c: FL_KO_* of a binary operator, or NONE */
 
 /* ---- value.c: places and conversions --------------------------------------------------------- */
 
@@ -469,15 +469,15 @@ static inline int fl_val_is_address(fl_cvalue v) {                /* a pointer o
          (v.kind == FL_V_PLACE && (v.type->kind == FL_C_POINTER || v.type->kind == FL_C_ARRAY));
 }
 fl_kexpr *fl_val_at(fl_front *p, const fl_cvalue *v);         /* idx, or 0 */
-fl_kexpr *fl_val_with(fl_front *p, int op, fl_kexpr *x, int64_t y);    /* y: of the type of x */
+fl_kexpr *fl_val_with(fl_front *p, int op, fl_kexpr *x, int64_t y);     /* x op y, of x's type */
 fl_cvalue fl_val_field(fl_front *p, fl_cvalue v, int64_t i, int32_t line);    /* of a struct */
-/* v as an object: v itself if it is an lvalue, else a new object with its value. */
+/* v as an object: v itself if it is a PLACE, else a new object with its value. */
 fl_cvalue fl_val_stored(fl_front *p, fl_cvalue v, int32_t line);
 /* the value of v, which is loaded if v is an lvalue */
 fl_kexpr *fl_val_scalar(fl_front *p, fl_cvalue v, int32_t line);
 fl_kexpr *fl_val_truth(fl_front *p, fl_cvalue v, int32_t line);     /* as BOOL */
-int fl_val_is_null(const fl_cvalue *v);                             /* for sure */
-void fl_val_asked(fl_front *p, const fl_cvalue *v, int32_t line);   /* whether it is null */
+int fl_val_is_null(const fl_cvalue *v);                             /* is it known to be null? */
+void fl_val_asked(fl_front *p, const fl_cvalue *v, int32_t line);   /* it is tested for null */
 fl_kexpr **fl_val_parts(fl_front *p, fl_cvalue v, int32_t line);    /* leaves of a struct */
 fl_kexpr *fl_val_convert(fl_front *p, fl_kexpr *e, int type);
 fl_cvalue fl_val_member(fl_front *p, fl_cvalue v, const char *name, int32_t n, int32_t line);
@@ -491,10 +491,11 @@ fl_cvalue fl_val_advance(fl_front *p, fl_cvalue v, fl_kexpr *by, int negative, i
 void fl_val_settle(fl_front *p, fl_cvalue *v, const fl_cvalue *to);
 void fl_val_assign(fl_front *p, fl_cvalue to, fl_cvalue from, int32_t line);
 void fl_val_store(fl_front *p, fl_cvalue to, fl_kexpr *e, int accumulate, int32_t line);
-/* The variable that an atomic changes; *type: the element type of the pointer. */
+/* The variable that an atomic through pointer v changes, with the element's index; *type: the type
+** that v points to. -1: refused. */
 int32_t fl_val_target(fl_front *p, fl_cvalue v, fl_kexpr **index, int *type, int32_t line);
 int fl_front_temp(fl_front *p, int type, int32_t line);   /* a LOCAL with its DECL; -1: no memory */
-fl_kexpr *fl_val_stable(fl_front *p, fl_kexpr *e);     /* e in a temporary, unless it is constant */
+fl_kexpr *fl_val_stable(fl_front *p, fl_kexpr *e);  /* e in a temporary; constants stay */
 /* for (i = from; i < n; i++): the loop, whose body is to be filled, and i; NULL: no memory. */
 fl_kstmt *fl_emit_count(fl_front *p, int64_t from, fl_kexpr *n, fl_kexpr **i, int32_t line);
 int fl_arith_type(int a, int b);                          /* usual arithmetic conversions */
@@ -506,8 +507,8 @@ int fl_promote_type(int a);
 void fl_memory_declare(fl_front *p, const fl_ctype *t, const char *name, int constant,
                        int32_t line);
 fl_cvalue fl_memory_use(fl_front *p, fl_symbol *s, int32_t line);
-void fl_memory_settle(fl_kfunc *f);  /* at the end: unwritten ones are const; of spread.c, too */
-void fl_memory_compare(fl_ksource *s);                       /* sets 'shared' */
+void fl_memory_settle(fl_kfunc *f);  /* after the body: sets is_const of these and of spread.c's */
+void fl_memory_compare(fl_ksource *s);                       /* sets fl_kparam.shared */
 
 /* ---- view.c: memory seen as numbers of another type ------------------------------------------ */
 
@@ -530,22 +531,21 @@ void fl_view_as(fl_front *p, fl_cvalue *v, const fl_ctype *to);   /* v counts sc
 fl_kexpr *fl_view_element(fl_front *p, const fl_cvalue *v);       /* of the variable */
 fl_kexpr *fl_view_read(fl_front *p, const fl_cvalue *v, int32_t line);
 void fl_view_write(fl_front *p, const fl_cvalue *to, fl_kexpr *e, int32_t line);
-/* Copies element by element. 0: no copy: element types differ, or neither is memory read as a cast
-** type (a view). */
+/* Copies element by element. 0: nothing is copied, since neither is a view (memory of elements of
+** another type), their elements differ, or they are too many. */
 int fl_view_copy(fl_front *p, const fl_cvalue *to, const fl_cvalue *from, int32_t line);
-fl_kexpr *fl_view_bits(fl_front *p, fl_kexpr *e, int to);    /* as a number of its size */
+fl_kexpr *fl_view_bits(fl_front *p, fl_kexpr *e, int to);    /* e's bits as a 'to' of that size */
 void fl_align_check(fl_front *p, const fl_cvalue *v, int32_t line);   /* align.c: v is accessed */
-void fl_align_forget(fl_front *p, const fl_kstmt *before);            /* its address is taken */
+void fl_align_forget(fl_front *p, const fl_kstmt *before);    /* only its address is taken */
 
 /* ---- order.c: what is evaluated before what -------------------------------------------------- */
 
-/* The place in a block at which the statements of an operand begin. */
+/* The place in a block at which the statements of an operand begin; vars: fl_kfunc.n_vars there. */
 typedef struct fl_kmark { fl_kblock *b; fl_kstmt *last; int32_t vars; } fl_kmark;
 fl_kmark fl_order_mark(const fl_front *p);
 fl_kblock fl_order_cut(const fl_kmark *m);      /* the statements since m, taken out of the block */
 /* Makes the n values v independent of the statements added since m: a value that they change is
-** saved in a variable before them. address: only the address of v is saved, not what is stored
-** there. */
+** saved in a variable before them; if 'address', only the address of an lvalue. */
 void fl_order_before(fl_front *p, fl_cvalue *v, int n, const fl_kmark *m, int address,
                      int32_t line);
 /* Makes operands that C evaluates in unspecified order independent of each other's statements, or
@@ -573,7 +573,7 @@ fl_cvalue fl_parse_unary(fl_front *p);
 fl_cvalue fl_pointer_as(fl_front *p, const fl_ctype *t, fl_cvalue v, int32_t line);
 fl_cvalue fl_cast_to(fl_front *p, const fl_ctype *t, fl_cvalue v, int32_t line);
 fl_cvalue fl_binary(fl_front *p, int op, fl_cvalue x, fl_cvalue y, int32_t line);
-/* side: what b does */
+/* a && b or a || b. side: statements that b needs */
 fl_cvalue fl_logic(fl_front *p, int op, fl_kexpr *a, fl_kexpr *b, fl_kblock side, int32_t line);
 fl_cvalue fl_step(fl_front *p, fl_cvalue v, int op, int postfix, int unused, int32_t line); /* ++ */
 fl_kexpr *fl_arith(fl_front *p, int op, fl_kexpr *x, fl_kexpr *y, int32_t line);
@@ -591,7 +591,7 @@ int fl_call_atomic(fl_front *p, const fl_ktok *name, fl_cvalue *out);
 int fl_call_half(fl_front *p, const fl_ktok *name, const fl_cvalue *args, int n, fl_cvalue *out);
 fl_cvalue fl_call_math(fl_front *p, const fl_ktok *name, fl_kexpr *const *x, int n);
 int fl_math_known(const fl_ktok *name);
-void fl_parse_return(fl_front *p, int32_t line);             /* behind the word */
+void fl_parse_return(fl_front *p, int32_t line);             /* after the word */
 void fl_skip_statement(fl_front *p);                         /* one that is not read */
 void fl_parse_compound(fl_front *p);                         /* at '{', with a scope */
 fl_kstmt *fl_emit(fl_front *p, int kind, int32_t line);

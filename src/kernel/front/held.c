@@ -1,16 +1,16 @@
 /*
-** Pointers that are members of objects: "View v = { x, n }; v.data += n; f(v.data)". Such a member
-** is a variable with an index. The array that it indexes is set by the first assignment in the
-** text, is kept in fl_kheld.v, and does not change. Only if the kernel is read with p->turning
-** (turn.c) may later assignments make the member point into another array.
+** Pointers that are members of objects: "View v = { x, n }; v.data += n; f(v.data)". The variable
+** of such a member holds an index into an array. That array is the one of the first assignment in
+** the text, and is kept in fl_kheld.v; a later assignment only sets the index. If the kernel is
+** read with p->turning (turn.c), a later one may make the member point into another array, too.
 */
 #include "kernel/front/forms.h"
 #include <string.h>
 
 struct fl_kheld {
-  int32_t var;
-  int64_t row;                   /* of an array of pointers */
-  fl_cvalue v;                   /* v.type NULL: nothing yet */
+  int32_t var;                   /* the variable of the member */
+  int64_t row;                   /* of an array of pointers (fl_held_row) */
+  fl_cvalue v;                   /* what it points to, index aside; v.type NULL: nothing yet */
   struct fl_kheld *next;
 };
 

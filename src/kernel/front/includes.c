@@ -77,7 +77,7 @@ static void put_joined(fl_text *t, const char *s) {
   for (; late; late--) fl_text_puts(t, "\n");
 }
 
-/* The first character after blanks and whole comments. */
+/* The first character after blanks and complete comments with a slash and star. */
 static const char *skip(const char *s) {
   for (;;) {
     if (is_blank(*s)) { s++; continue; }
@@ -119,7 +119,8 @@ static size_t operand(const char *s, int folders) {
   return fl_kincludes_known(s + 1, n) || (folders && fl_kincludes_plain(s + 1, n)) ? n + 2 : 0;
 }
 
-/* Replaces the text of a dropped directive with its newlines, so that lines keep their numbers. */
+/* Replaces the text from 'from' to 'to' with its newlines, so that lines keep their numbers.
+** Returns 'to'. */
 static const char *drop(fl_text *t, const char *from, const char *to) {
   for (; from < to; from++)
     if (*from == '\n') fl_text_puts(t, "\n");
@@ -144,7 +145,7 @@ static const char *put_asked(fl_text *t, const char *s, int folders) {
   return s + word_length(s);
 }
 
-/* The last one is the toolkit's name for the first. */
+/* Words that ask a compiler for a file. The last one is the toolkit's name for the first. */
 static const char *const askers[] = { "__has_include", "__has_include_next", "__has_embed",
                                       "_CCCL_HAS_INCLUDE" };
 enum { ASKERS = sizeof askers / sizeof *askers };
@@ -155,7 +156,7 @@ static int asks(const char *s, size_t n) {
   return is;
 }
 
-/* Handles the directive at s, whose '#' ends at 'at', if it names a file or sets line numbers:
+/* Handles the directive at s, with 'at' after its '#', if it names a file or sets line numbers:
 ** writes what may remain of it, and returns its end. NULL: it is another directive. */
 static const char *put_directive(fl_text *t, const char *s, const char *at, int folders) {
   const char *word = skip(at);
@@ -181,8 +182,8 @@ static const char *put_directive(fl_text *t, const char *s, const char *at, int 
 
 /* ---- names made by ## ------------------------------------------------------------------------ */
 
-/* Which parts of 'name' occur as words in the text: piece[k][n] is set if the n characters of the
-** name from k on do. */
+/* Which parts of 'name' (at most NAME_MOST characters) occur as words in the text: piece[k][n] is
+** set if the n characters of the name from k on do. */
 enum { NAME_MOST = 20 };
 typedef struct pasted { const char *name; char piece[NAME_MOST][NAME_MOST + 1]; } pasted;
 

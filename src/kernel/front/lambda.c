@@ -1,6 +1,7 @@
 /*
-** Lambdas: an object without fields whose type has one function, operator(). Variables captured by
-** reference are the names visible at the lambda; those captured by value are copied there.
+** Lambdas: a lambda is an object without fields, whose type has the function operator(). Variables
+** captured by reference are the names visible at the lambda; those captured by value are copied
+** there.
 */
 #include "kernel/front/forms.h"
 #include <string.h>
@@ -9,7 +10,7 @@ enum { MAX_CAPTURED = 32 };
 
 typedef struct captures {
   fl_symbol list[MAX_CAPTURED];
-  int n, all;                    /* all: '=' or '&', or 0 */
+  int n, all;                    /* all: '=' or '&' of "[=]" or "[&]", or 0 */
 } captures;
 
 static int is_captured(const captures *c, const fl_ktok *t) {

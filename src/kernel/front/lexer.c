@@ -72,8 +72,8 @@ static int digit_value(int c) {
   return 99;
 }
 
-/* The smallest of C's types for the value: unsigned ones only for hex, octal, binary and suffix u,
-** or where no signed one is wide enough. */
+/* The smallest of C's types for the value v, with suffix u or l: unsigned ones only for hex, octal,
+** binary and suffix u, or where no signed one is wide enough. */
 static int literal_type(uint64_t v, int decimal, int u, int l) {
   if (!l && !u && v <= INT32_MAX) return FL_KT_I32;
   if (!l && (u || !decimal) && v <= UINT32_MAX) return FL_KT_U32;

@@ -8,7 +8,7 @@
 
 typedef enum {
   FL_TOK_END, FL_TOK_NAME, FL_TOK_INT, FL_TOK_FLOAT, FL_TOK_CHAR, FL_TOK_STRING, FL_TOK_PUNCT,
-  FL_TOK_BAD     /* text says what is wrong; type 1: the source is given to no compiler */
+  FL_TOK_BAD     /* 'text' says what is wrong; 'type' 1: the source is given to no compiler */
 } fl_ktokkind;
 
 /* Punctuators: a character stands for itself, these are the longer ones. */
@@ -23,21 +23,23 @@ typedef struct fl_ktok {
   uint8_t kind, type;        /* fl_ktokkind; fl_ktype if kind is INT, FLOAT or CHAR */
   uint8_t first;             /* it is the first token of its line (for directives) */
   uint8_t bare;              /* FLOAT without suffix */
-  uint8_t is_long;           /* INT: a long, not a long long */
+  uint8_t is_long;           /* INT of 64 bits: a long (or unsigned long), not a long long */
   uint8_t glued;             /* no space precedes it ("f(" of a macro definition) */
   int16_t punct;             /* PUNCT */
   int32_t line;
   int32_t n;                 /* bytes of text */
-  const char *text;          /* in the source, or in the arena. BAD: a message, 0-terminated */
+  const char *text;          /* in the source, or in the arena. STRING: without quotes and escapes.
+                             ** BAD: a message, 0-terminated */
   fl_kvalue value;           /* INT, FLOAT, CHAR */
 } fl_ktok;
 
 typedef struct fl_ktoks { fl_ktok *at; int64_t n, cap; } fl_ktoks;    /* ends with END */
 
-/* The tokens of 'text' without preprocessing. 0: no memory. Free with FL_DROP(m, out). */
+/* The tokens of 'text' without preprocessing; its first line has number 'line'. 0: no memory. Free
+** with FL_DROP(a->mem, out). */
 int fl_klex(fl_karena *a, const char *text, size_t n, int32_t line, fl_ktoks *out);
-/* A file that a text includes: '#include "name"' in file 'from' (0: the text itself) is file
-** 'file', which holds 'text'. They are copied as they are read. */
+/* A file that a text includes: '#include "name"' in file 'from' (0: the text itself) means file
+** 'file', which holds 'text'. Name and text are copied if they are needed after the call. */
 typedef struct fl_kfile {
   const char *name, *text;
   size_t n_name, n;
@@ -55,17 +57,16 @@ typedef struct fl_kfiles {
 /* The tokens of 'text' after preprocessing. given: directives that are read before it ("" or the
 ** #defines of options). files: what it may include (NULL: nothing); other #includes are left out.
 ** Tokens of a file have the line of the #include. A wrong expansion, or a condition of #if that is
-** not understood, becomes a BAD token at its place. Any other wrong directive becomes a BAD token
-** of type 1, and the text ends there. */
+** not understood, becomes a BAD token at its place. Any other wrong directive, or too long a text,
+** becomes a BAD token of type 1, and the text ends there. 0: no memory. */
 int fl_kpreprocess(fl_karena *a, const char *text, size_t n, const char *given, fl_kfiles *files,
                    fl_ktoks *out);
 
 /* The directives that a compiler's options ("-DN=4") stand for. NULL: no memory. */
 const char *fl_kpreprocess_options(fl_karena *a, const char *const *option, int n);
 
-/* Called before item n is added to a list of fixed size. NULL: there is room; else a message such
-** as "at most 16 arguments of a call". Every such list uses this, or fl_front_room where there is a
-** parser. */
+/* Called before item n (from 0) is added to a list of 'most' items. NULL: there is room; else a
+** message such as "at most 16 arguments of a call". fl_front_room is this for a parser. */
 const char *fl_kfull(fl_karena *a, int64_t n, int64_t most, const char *what);
 
 static inline int fl_ktok_is(const fl_ktok *t, const char *name) {

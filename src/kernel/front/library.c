@@ -1,6 +1,6 @@
 /*
-** Does a source use anything of the library (library.h)? The library's text is parsed only then,
-** since that takes longer than parsing most kernels.
+** Which parts of the library (library.h) does a source use? Only these are parsed, since that takes
+** longer than parsing most kernels.
 */
 #include "kernel/front/library.h"
 #include <ctype.h>
@@ -48,7 +48,7 @@ typedef struct groups {
   const char *own, *prefix, *text;   /* the namespace (of PyTorch also "at"), the prefix of the
                                      ** library's names for it, and the text that defines those */
   space *first;                      /* names in the source that stand for the namespace */
-  int open;                          /* "using namespace" */
+  int open;                          /* "using namespace" of it was read */
 } groups;
 
 static int is_space(const groups *g, const fl_ktok *t) {
@@ -60,7 +60,7 @@ static int is_space(const groups *g, const fl_ktok *t) {
 }
 
 /* The number of tokens of "namespace a = own;" or "using namespace a;" at t, which is noted in g;
-** 0: it is neither of these. */
+** 0: it is neither of these. left: how many tokens there are from t on. */
 static int declares(groups *g, const fl_ktok *t, int64_t left) {
   if (left > 4 && fl_ktok_is(t, "namespace") && fl_is_punct(t + 2, '=') && is_space(g, t + 3) &&
       fl_is_punct(t + 4, ';')) {
@@ -88,8 +88,9 @@ static const char *own_name(const groups *g, const fl_ktok *t) {
   return strstr(g->text, made) ? fl_karena_str(g->a, name, (size_t)n) : NULL;
 }
 
-/* Replaces names of the namespace with the library's. 1: the text names it; for PyTorch, whose
-** namespace is that of the host code, too: 1: a name was replaced. */
+/* Replaces names of the namespace 'own' with the library's (prefix, text: as in 'groups'). 1: the
+** source names the namespace; for PyTorch, which host code names too, 1 only if a name was
+** replaced. */
 static int name_groups(fl_karena *a, const char *own, const char *prefix, const char *text,
                        fl_ktoks *toks) {
   groups g = { .a = a, .own = own, .prefix = prefix, .text = text };

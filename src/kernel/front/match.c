@@ -8,7 +8,8 @@
 
 enum { MOST = 12 };
 
-/* '*' (is_const: "* const"), '[' (at: the token of its size; 0: none), '&', FL_PU_LAND */
+/* A declarator. kind: '*' (is_const: "* const"), '[' (at: the token of its size; 0: none), '&' or
+** FL_PU_LAND. */
 typedef struct part { int kind, is_const; int64_t at; } part;
 typedef struct written {
   int64_t base, end;           /* the tokens of the base, without its qualifiers */
@@ -16,6 +17,8 @@ typedef struct written {
   int n;
   part parts[MOST];
 } written;
+/* loose: a formal of a call is matched with an argument, so that constness, a conversion to a base
+** and an array for a pointer may differ; else the types must be the same. */
 typedef struct matching { fl_front *p; const fl_kdeduction *d; int loose; } matching;
 
 static void add(written *w, int kind, int64_t at) {
@@ -65,7 +68,7 @@ static int64_t read_base(fl_front *p, int64_t i, int64_t end, written *w) {
   return i;
 }
 
-/* Reads declarators from token i to end - 1, those in brackets last. */
+/* Reads declarators from token i to end - 1 (or to '='), those in "(…)" last. */
 static void read_parts(fl_front *p, int64_t i, int64_t end, written *w) {
   int64_t open = 0, close = 0;
   for (; i < end; i++) {
@@ -104,15 +107,15 @@ static written read_written(fl_front *p, int64_t from, int64_t end) {
 
 static int match(const matching *m, int64_t from, int64_t end, const fl_symbol *arg);
 
-/* Matches the arguments of a template, after '<' at 'open', with those of an instance. some: those
-** without a name are not known, and nothing depends on them. */
+/* Matches the arguments of a template, after '<' at 'open', with the n arguments 'args' of an
+** instance. some: those that have no name are not known, and are not compared. */
 static int match_args(const matching *m, int64_t open, const fl_symbol *args, int n, int some) {
   const matching inside = { m->p, m->d, 0 };
   int depth = 1, arg = 0, is = FL_MATCH_YES;
   int64_t from = open + 1;
   for (int64_t i = from; depth > 0 && i < m->p->toks.n; i++) {
     const int c = fl_ktok_punct(&m->p->toks.at[i]);
-    if (c == '(') { i = fl_front_end(m->p, i) - 1; continue; }      /* with comparisons in it */
+    if (c == '(') { i = fl_front_end(m->p, i) - 1; continue; }      /* may have '<' in it */
     depth += (c == '<') - (c == '>') - 2 * (c == FL_PU_SHR);
     if (depth > 0 && !(c == ',' && depth == 1)) continue;
     const int64_t end = i + (c == FL_PU_SHR && depth == 0);
@@ -154,7 +157,7 @@ static int match_struct(const matching *m, const fl_ktemplate *of, int64_t open,
   return FL_MATCH_NO;
 }
 
-/* The template that the base of w names, with *open at its '<'; NULL: it is none. */
+/* The template that the base of w names, with *open at its '<'; NULL: it names none. */
 static const fl_ktemplate *template_of(fl_front *p, const written *w, int64_t *open) {
   int64_t i = w->base;
   while (i + 2 < w->end && fl_is_punct(&p->toks.at[i + 1], FL_PU_SCOPE) &&

@@ -1,8 +1,8 @@
 /*
 ** Calls of the functions of builtins.def by their C names: the overload, and so the type, is chosen
 ** as NVRTC does. Floats stay float for the overloaded names (sin(x) of a float is the float
-** function); if all operands are integers, the result is double; a half is computed in f32 and
-** rounded.
+** function); if all operands are integers, the result is double, or, for min, max, abs and similar
+** functions, an integer; a half is computed in f32 and rounded.
 */
 #include "kernel/front/number.h"
 #include <string.h>
@@ -44,7 +44,7 @@ int fl_math_known(const fl_ktok *name) {
 }
 
 /* The builtin for floats that the integer builtin 'id' becomes: min, max and abs of floats are
-** fminf, fmaxf and fabsf. -1: there is none. */
+** fmin, fmax and fabs. -1: there is none. */
 static int for_floats(int id) {
   return id == FL_KB_IMIN   ? FL_KB_FMIN
          : id == FL_KB_IMAX ? FL_KB_FMAX

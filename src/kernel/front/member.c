@@ -8,7 +8,7 @@
 
 enum { MAX_FIELDS = 64 };
 
-/* ---- bases: unnamed fields that come first ----------------------------------------------- */
+/* ---- bases: fields with 'base' set --------------------------------------------------------- */
 
 const char *fl_member_class(const fl_ctype *t) {
   return t->s->members && t->s->members->of ? t->s->members->of->name : t->s->name;
@@ -49,7 +49,7 @@ fl_cvalue fl_member_as(fl_front *p, fl_cvalue v, const fl_ctype *base, int32_t l
   return v;
 }
 
-/* Adds to *leaf and *bytes where base is in t. */
+/* Adds to *leaf and *bytes where the base begins in t, counted in leaves and in bytes. */
 static void find_base(const fl_ctype *t, const fl_ctype *base, int32_t *leaf, int64_t *bytes) {
   for (int i = 0; !fl_ctype_same(t, base); i++) {
     const fl_cfield *f = &t->s->fields[i];
@@ -61,7 +61,8 @@ static void find_base(const fl_ctype *t, const fl_ctype *base, int32_t *leaf, in
   }
 }
 
-/* Are the variables from 'var' on those of an object of type t? */
+/* Can the variables from 'var' on be those of an object of type t? Their types must be those of its
+** leaves. */
 static int holds(fl_front *p, int32_t var, const fl_ctype *t) {
   const int n = fl_ctype_leaves(t);
   fl_kfield *f = fl_karena_new(p->a, (size_t)(n + 1) * sizeof *f);
@@ -71,7 +72,7 @@ static int holds(fl_front *p, int32_t var, const fl_ctype *t) {
   return is;
 }
 
-/* In memory seen as numbers (linear) the result still has the type of the base. */
+/* If v is linear the result still has the type of the base, which the caller casts. */
 fl_cvalue fl_member_whole(fl_front *p, fl_cvalue v, const fl_ctype *t, int32_t line) {
   int32_t leaf = 0;
   int64_t bytes = 0;
@@ -107,12 +108,12 @@ typedef struct body {            /* of a struct being read */
   pending *first, *last;
 } body;
 
-/* The number of template arguments of a struct, an instance of a template: they are the first names
-** in m->inner, and are not inherited. */
+/* How many names at the start of m->inner are no members, such as template arguments: these are not
+** inherited. m may be NULL. */
 static int arguments_of(const fl_kmembers *m) { return m ? m->n_args : 0; }
 
 /* Inherits from base t: types and constants (functions = 0), or (functions = 1) the functions that
-** no symbol of the same name from 'mark' on hides. */
+** no symbol of the same name from 'mark' on hides. Constructors and operator= are not inherited. */
 static void take_over(fl_front *p, const fl_ctype *t, int functions, int64_t mark) {
   const fl_kmembers *m = t->s->members;
   for (int64_t i = arguments_of(m); m && i < m->n_inner; i++) {
@@ -156,7 +157,8 @@ static void read_bases(fl_front *p, body *b) {
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* Takes "struct { … };", or a declaration that consists of a type alone. 1: it was one of these. */
+/* After type t: takes the ';' of a declaration of the type alone. A struct or union without a name
+** becomes a field then ("struct { … };"). 0: something else follows. */
 static int unnamed_member(fl_front *p, body *b, const fl_ctype *t) {
   if (!fl_front_take(p, ';')) return 0;
   if (t->kind == FL_C_STRUCT && !strcmp(t->s->name, FL_UNNAMED)) add_field(p, b, "", t, 1);
@@ -463,7 +465,7 @@ void fl_member_open(fl_front *p, const fl_kdevice *d, const fl_cvalue *self) {
   if (self) fl_front_bind(p, "this", FL_SYM_REFERENCE, v);
 }
 
-/* Takes "= e", "{…}" or "(…)" at the tokens, which initialises a field. */
+/* Takes "= e", "{…}" or "(…)" at the tokens, which initialises 'to'. */
 static void initialise(fl_front *p, fl_cvalue to, int32_t line) {
   fl_cvalue args[FL_K_MAX_GIVEN];
   if (fl_front_take(p, '=')) {
@@ -528,8 +530,7 @@ void fl_member_make(fl_front *p, fl_cvalue place, const fl_cvalue *args, int n, 
     fl_member_default(p, place, i, line);
 }
 
-/* Takes "V(a) : V(a, 0) {}", where another constructor initialises the object. 0: it is not such a
-** constructor. */
+/* Reads the initialiser of a delegating constructor, as in "V(a) : V(a, 0) {}". 0: d is none. */
 static int hands_over(fl_front *p, const fl_kdevice *d, fl_cvalue self) {
   p->at = d->inits + 1;
   const fl_ktok *t = fl_front_tok(p);

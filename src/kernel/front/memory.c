@@ -1,9 +1,10 @@
 /*
-** Variables of file scope in device memory: __constant__ arrays without a value, which the script
-** sets, and __device__ variables that begin as zeros. A kernel that uses one has an additional
-** parameter for it, after those of its text; a variable that it never writes is an input. Each
-** launch begins with the contents that the text gives, so if one kernel leaves a value for another,
-** the script must name the variable as an argument; otherwise the kernel is outside the language.
+** Variables of file scope in device memory: __constant__ variables without a value, which the
+** script sets, and __device__ variables that begin as zeros. A kernel that uses one has an
+** additional parameter for it, after those of its text; a variable that it never writes is an
+** input. Each launch begins with the contents that the text gives. If a kernel leaves a value in a
+** variable for another kernel (fl_kparam.shared), the script carries it: the one that writes is
+** outside the language unless its 'inout' names the variable; for the other the script sets it.
 */
 #include "kernel/front/front.h"
 #include <string.h>

@@ -26,7 +26,7 @@ fl_kexpr *fl_val_size(fl_front *p, int64_t n) {
   return fl_val_as(p, fl_kexpr_int(p->a, FL_KT_U64, n), fl_ctype_long(1));
 }
 
-/* Is operand e of 64 bits, and a long? -1: it has fewer bits. */
+/* Is operand e a long (1) or a long long (0), unsigned or not? -1: it is neither. */
 static int is_long(const fl_kexpr *e) {
   const fl_ctype *t = fl_val_type(e);
   if (fl_ctype_is_enum(t)) t = t->of;

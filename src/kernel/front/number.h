@@ -1,9 +1,10 @@
-/* Which C type a number has, where several have the numbers of one fl_ktype (fl_ctype.other). */
+/* Which C type a number has, where several C types are one fl_ktype (fl_ctype.other). */
 #ifndef FL_KERNEL_NUMBER_H
 #define FL_KERNEL_NUMBER_H
 #include "kernel/front/front.h"
 
-/* e with the name of type t, if its numbers are those of t: e, or a copy of it. */
+/* e as a number of C type t, if that is the same fl_ktype: a copy of e with another 'as'; e itself
+** if nothing changes, or t is another fl_ktype. */
 fl_kexpr *fl_val_as(fl_front *p, fl_kexpr *e, const fl_ctype *t);
 fl_kexpr *fl_val_to(fl_front *p, fl_kexpr *e, const fl_ctype *t);    /* e converted to number t */
 const fl_ctype *fl_val_type(const fl_kexpr *e);

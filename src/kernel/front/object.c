@@ -76,8 +76,8 @@ fl_cvalue fl_decl_make(fl_front *p, const fl_ctype *t, const char *name, fl_kvki
   return v;
 }
 
-/* Declares a struct, or an array of structs, whose numbers have one type as one array of numbers.
-** 0: it is none, and nothing is declared. */
+/* Declares an object of type t, a struct or an array of structs whose numbers have one type, as one
+** array of these numbers. 0: t is another type, and nothing is declared. */
 int fl_decl_numbers(fl_front *p, const fl_ctype *t, fl_kvkind kind, const char *name,
                     fl_cvalue *out, int32_t line) {
   int64_t n;
@@ -158,7 +158,8 @@ static void rest(fl_front *p, fl_cvalue place, int64_t i, int32_t line) {
   else fl_decl_zero(p, part(p, place, i, line), line);
 }
 
-/* Sets the elements of an array from index 'from' on to zero: by a loop if there are many. */
+/* Calls fl_decl_zero for the elements of an array from index 'from' on: in a loop if there are
+** many. */
 static void zero_array(fl_front *p, fl_cvalue place, int64_t from, int32_t line) {
   const int64_t n = place.type->count;
   if (n - from <= 8) {
@@ -232,8 +233,9 @@ static void fill_bare(fl_front *p, fl_cvalue place, fl_cvalue *first, int32_t li
   p->nest--;
 }
 
-/* Initialises the part of an object that a clause of its list is for. whole: the object, if it is
-** the first clause: "{ v }" is a copy of an object v of its type, for which 1 is returned. */
+/* Initialises 'place', the part of an object that the clause at the tokens is for. whole: the
+** object, if the clause is its first, else NULL: "{ v }" with v of its type, or of a derived one,
+** copies v to the whole, for which 1 is returned. */
 static int fill_clause(fl_front *p, fl_cvalue place, const fl_cvalue *whole, int32_t line) {
   if (fl_front_is(p, '{')) { fl_decl_fill(p, place); return 0; }
   if (fl_front_is(p, '.')) {
@@ -307,7 +309,7 @@ void fl_decl_fill(fl_front *p, fl_cvalue place) {
 /* ---- tables ---------------------------------------------------------------------------------- */
 
 /* The clause k tokens ahead may be a pack expansion "f(v)...": how many initialisers it then gives
-** in addition to one (-1 for an empty pack); 0: it is none. */
+** in addition to one (-1 for an empty pack); 0: it is no expansion. */
 static int64_t more_of_pack(fl_front *p, int k) {
   const int64_t at = p->at;
   p->at += k;

@@ -11,13 +11,15 @@
 **   expression is refused, since compilers differ. Calls of functions are not interleaved, and run
 **   from left to right, as on GPUs: f(&s) + s and s + f(&s) differ.
 **
-** An operand of an operator that is a function is an argument of it: if it is taken by reference,
-** the function reads what is there when it runs. That holds for "a[--b.n] = b" of structs too, but
-** NVRTC reads b first, so it gets the printed tree of such a kernel (fl_kfunc.reordered).
+** An operand of an operator that the text defines is an argument of its function: if it is taken by
+** reference, the function reads what is there when it runs. That holds for "a[--b.n] = b" of
+** structs too, but NVRTC reads b first, so it gets the printed tree of such a kernel
+** (fl_kfunc.reordered).
 */
 #include "kernel/front/forms.h"
 
-/* A write to a variable. 'anywhere': to an unknown element of it. */
+/* A write to variable 'var', of an array to element 'index'. anywhere: the element is taken as
+** unknown. found: set by a search for expressions or statements that this write concerns. */
 typedef struct effect {
   const fl_front *p; int32_t var; const fl_kexpr *index; uint8_t anywhere; int found;
 } effect;
@@ -46,8 +48,9 @@ static int see_read(void *arg, fl_kexpr *x) {
   return !e->found;
 }
 
-/* The variable that s writes; its index in *index. -1: none. Without 'atomics' these do not count:
-** no expression is refused for them, since other threads may come first anyway. */
+/* The variable that s writes, with the index of the element in *index; -1: none. Without 'atomics'
+** an atomic does not count: no expression is refused for one, since other threads may come first
+** anyway. */
 static int32_t written(const fl_kstmt *s, int atomics, const fl_kexpr **index) {
   const int stores = s->kind == FL_KS_STORE || (atomics && s->kind == FL_KS_ATOMIC);
   *index = stores ? s->x[0] : NULL;

@@ -65,8 +65,8 @@ static int names_parameters(fl_front *p, const fl_ktparam *params, int n) {
 }
 
 /* Reads the owner before "::f(" at the tokens, and returns it if it is a struct. If it is a
-** template whose arguments are just 'params', *of becomes it, and NULL is returned. NULL with *of
-** unchanged or NULL: it is unknown or refused. */
+** template whose arguments are just 'params', *of (NULL before) becomes it, and NULL is returned.
+** NULL without it: the owner is unknown, or was refused. */
 static const fl_ctype *read_owner(fl_front *p, const fl_ktparam *params, int n, fl_ktemplate **of) {
   const fl_symbol *inner = NULL;
   int64_t n_inner = 0;
@@ -101,7 +101,8 @@ static const fl_ctype *read_owner(fl_front *p, const fl_ktparam *params, int n, 
 /* ---- a declaration and its definition ------------------------------------------------------ */
 
 /* Reads the definition at the tokens, which are taken, with the names of the struct visible, and
-** after them those of 'env'. own: the parameters of the function itself. NULL: refused. */
+** those of 'env', which hide them. own: template parameters of the function itself. NULL:
+** refused. */
 static fl_kdevice *read_definition(fl_front *p, const fl_ctype *owner, const fl_symbol *env,
                                    int n_env, fl_ktparam *own, int n_own) {
   const int64_t mark = p->syms.n;
@@ -127,7 +128,8 @@ static int same_result(const fl_kdevice *a, const fl_kdevice *b) {
   return a->result && b->result && fl_ctype_same(a->result, b->result);
 }
 
-/* May 'd' be the declaration of definition 'of'? Templates of one name are not told apart. */
+/* May 'd' be the declaration of definition 'of'? Templates with one name and the same number of
+** parameters are not told apart. */
 static int declares(const fl_kdevice *d, const fl_kdevice *of) {
   if (d->owner != of->owner || d->n_tparams != of->n_tparams || strcmp(d->name, of->name)) return 0;
   if (d->n_tparams) return 1;
@@ -199,8 +201,8 @@ static void define(fl_front *p, const fl_kdevice *of, int special, int32_t line)
     fl_refuse(p, line, "'%s' declares no such function", fl_ctype_text(p->a, of->owner));
 }
 
-/* Gives the function whose definition could not be read the reason ('why'), which is reported where
-** the function is called. */
+/* Gives the functions that the definition may be of, which could not be read, the reason ('why'):
+** those of its name without a body. It is reported where one is called. */
 static void tell_callers(fl_front *p, const fl_ctype *owner, const fl_kattempt *from) {
   const char *why = fl_karena_printf(p->a, "is not understood: %s (line %d)", p->why, (int)p->line);
   if (!fl_front_undo(p, from)) return;
@@ -269,7 +271,7 @@ int fl_outside_declare(fl_front *p, fl_ktparam *params, int n, int is_template) 
   fl_koutside x = { .tparams = params, .n_tparams = n, .at = p->at };
   fl_ktemplate *of = NULL;
   const int32_t line = fl_front_tok(p)->line;
-  if (fl_front_word(p, "template")) {                        /* of a function of a template */
+  if (fl_front_word(p, "template")) {                        /* a member template */
     x.n_own = fl_template_params(p, &x.own);
     x.at = p->at;
   }
