@@ -137,25 +137,14 @@ static int wants_array(fl_front *p, const fl_kformal *f, fl_cvalue v, int64_t bo
   return 1;
 }
 
-int fl_call_writes_nothing(const fl_kdevice *d) {
-  int writes = d->scope || (d->owner && !d->is_static && !d->is_const);
-  for (int i = 0; i < d->n_params; i++) {
-    const fl_kformal *f = &d->params[i];
-    const int is_pointer = f->type && f->type->kind == FL_C_POINTER;
-    writes |= is_pointer ? !f->type->const_of : f->by_reference && !f->is_const;
-    writes |= !f->type;                                   /* of a template: not known yet */
-  }
-  return !writes;
-}
-
 static void bind_reference(fl_front *p, const fl_kdevice *d, const fl_kformal *f, fl_cvalue v,
                            int32_t line) {
-  const int pure = !v.torn && fl_call_writes_nothing(d), is_place = v.kind == FL_V_PLACE,
+  const int pure = !v.torn && fl_call_takes_copies(p, d), is_place = v.kind == FL_V_PLACE,
             turned = pure && is_place && p->turning && f->is_const && fl_turn_of(p, v.var);
   const int64_t body = d->body;
   const int derives = fl_member_derives(v.type, f->type);
   if (!v.rvalue && derives) v.torn = 0;
-  if (derives && (v.rvalue || !is_place) && !fl_ctype_same(v.type, f->type)) {
+  if (derives && !v.either && (v.rvalue || !is_place) && !fl_ctype_same(v.type, f->type)) {
     const fl_cvalue whole = fl_decl_object(p, v.type, f->name, line);      /* of v's own type */
     if (!p->failed) fl_val_assign(p, whole, v, line);
     v = whole;
@@ -165,7 +154,8 @@ static void bind_reference(fl_front *p, const fl_kdevice *d, const fl_kformal *f
   if (p->failed) return;
   const int place = v.kind == FL_V_PLACE && !v.rvalue && !turned && fl_ctype_like(f->type, v.type);
   if (!place && (f->is_const || f->by_reference == 2)) { bind_value(p, f, v, body, line); return; }
-  if (wants_array(p, f, v, body, line)) return;
+  const int copies = place && (pure || p->f->vars[v.var].kind == FL_KV_TABLE);
+  if (copies && wants_array(p, f, v, body, line)) return;
   if (!place) {
     fl_refuse(p, line, "reference '%s' needs a variable of its type", f->name);
     return;
@@ -228,7 +218,7 @@ static void bind(fl_front *p, const fl_kdevice *d, const fl_kcall *c, int64_t fr
     const fl_kformal *f = &d->params[i];
     const fl_cvalue v = args[i];
     fl_kformal as = *f;
-    if (v.kind == FL_V_POINTER && v.address) {     /* bound as the pointer that it is here */
+    if (v.kind == FL_V_POINTER && v.address) {     /* an address in shared memory */
       as.by_reference = 0;
       as.type = fl_ctype_pointer(p->a, v.type, 0);
       if (!as.type) break;

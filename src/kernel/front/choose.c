@@ -157,8 +157,8 @@ void fl_choose_place(fl_front *p, fl_cvalue *v, int32_t line) {
 
 /* Does what v refers to keep its value while a reference to const is bound to it? It does if the
 ** variable is const; v->is_const does not suffice, since v may be a const reference to a variable
-** that is changed by another name. If 'pure' (the called function writes nothing of its caller),
-** local scalars keep theirs too. */
+** that is changed by another name. If 'pure' (the called function takes copies, writes.c), local
+** scalars keep theirs too. */
 static int stays(const fl_front *p, const fl_cvalue *v, int pure) {
   const fl_keither *e = v->either;
   if (e) return stays(p, &e->x, pure) && stays(p, &e->y, pure);

@@ -37,7 +37,7 @@ static fl_kdevice *to_pointer(const fl_cvalue *v) {
 }
 
 static fl_cvalue converted(fl_front *p, fl_cvalue v, fl_kdevice *d, int32_t line) {
-  v = fl_val_stored(p, v, line);
+  v = fl_call_object(p, v, d, d->next, line);
   const fl_kcall c = { .self = &v, .line = line };
   return p->failed ? fl_val_none() : fl_inline(p, d, &c);
 }

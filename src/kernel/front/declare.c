@@ -122,6 +122,13 @@ static void declare_pointer(fl_front *p, const fl_ctype *of, int const_of,
   s->line = line;
 }
 
+/* Is v a value in memory that may change, as __ldcg gives it? */
+static int is_loaded(const fl_front *p, const fl_cvalue *v) {
+  const int kind = v->kind == FL_V_PLACE && v->rvalue && v->var >= 0 && p->f
+                   ? p->f->vars[v->var].kind : FL_KV_LOCAL;
+  return kind == FL_KV_SHARED || kind == FL_KV_POINTER;
+}
+
 static void declare_reference(fl_front *p, const fl_ctype *t, int is_auto, int is_const, int ref,
                               const char *name, int32_t line) {
   if (!fl_front_take(p, '='))
@@ -131,9 +138,9 @@ static void declare_reference(fl_front *p, const fl_ctype *t, int is_auto, int i
   if (!is_auto && t->kind == FL_C_STRUCT) v = fl_member_as(p, v, t, line);
   fl_choose_bound(p, &v, is_const, 0, name, line);
   if (p->failed) return;
-  const int place = v.kind == FL_V_PLACE && (is_auto || fl_ctype_like(t, v.type));
-  if (!place && (is_const || ref == 2) &&
-      (is_auto ? v.kind == FL_V_EXPR || v.kind == FL_V_PARTS : t->kind != FL_C_POINTER)) {
+  const int value = v.kind == FL_V_EXPR || v.kind == FL_V_PARTS || is_loaded(p, &v),
+            place = v.kind == FL_V_PLACE && !value && (is_auto || fl_ctype_like(t, v.type));
+  if (!place && (is_const || ref == 2) && (is_auto ? value : t->kind != FL_C_POINTER)) {
     const fl_cvalue to = fl_decl_object(p, is_auto ? v.type : t, name, line);
     fl_val_assign(p, to, v, line);
     bind_object(p, name, to, is_const, line);

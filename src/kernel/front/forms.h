@@ -70,8 +70,7 @@ int fl_choose_arrays(fl_front *p, const fl_cvalue *x, const fl_cvalue *y);
 /* Turns v into what the reference 'name' is bound to: an lvalue that stays where it is when a
 ** pointer into one of several arrays, through which it was found, is assigned. If the reference is
 ** to const (is_const), a const variable stays a value, and so does a choice of two lvalues that
-** nothing changes: const ones, and, if the called function writes nothing of its caller ('pure'),
-** local scalars. */
+** nothing changes: const ones, and local scalars if the called function takes copies ('pure'). */
 void fl_choose_bound(fl_front *p, fl_cvalue *v, int is_const, int pure, const char *name,
                      int32_t line);
 
@@ -85,9 +84,13 @@ int fl_decl_leaf(fl_front *p, const fl_kfield *f, fl_kvkind kind, int type, int3
 /* call.c. Reads the arguments from after '(' to 'close' = ')', as fl_parse_arguments does, or from
 ** after '{' to '}': these are evaluated in order. what: what they are, for messages. */
 int fl_parse_list(fl_front *p, fl_cvalue *args, int max, int close, const char *what);
-/* Do the parameters of the function, and its object, let it write nothing that its caller has? Then
-** what it gets by reference to const, or as a const object, may be a copy. */
-int fl_call_writes_nothing(const fl_kdevice *d);
+/* writes.c. fl_call_takes_copies: may what d takes by reference to const, and its object, be copies,
+** since d writes nothing that its caller has and returns nothing that refers to it? fl_call_object:
+** self as the object of calls of the functions from d up to 'end' (excluded) in a list: the lvalue
+** that a choice gives, unless all of them take copies; a new object if self is not stored. */
+int fl_call_takes_copies(fl_front *p, const fl_kdevice *d);
+fl_cvalue fl_call_object(fl_front *p, fl_cvalue self, const fl_kdevice *d, const fl_kdevice *end,
+                         int32_t line);
 
 #define FL_UNNAMED "struct"                  /* the name of a struct or union without a name */
 /* The union whose members are the fields of the struct 'parts'; NULL: refused, or no memory. */

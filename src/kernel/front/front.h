@@ -182,7 +182,7 @@ typedef struct fl_kcall {        /* a call to be resolved */
 
 struct fl_symbol {
   const char *name;
-  int32_t n, line;
+  int32_t n, line;           /* n: length of the name */
   uint8_t kind;
   fl_cvalue v;
   int32_t offset, may_be_null;  /* POINTER: variable of its index; does assigning it set v.when? */
@@ -226,7 +226,7 @@ typedef struct fl_front {
   int absent;    /* refused since a struct lacks the type or constant that is named, or a template
                  ** can not have these arguments: a candidate is dropped then (fl_pattern_drops) */
   int among_members;         /* the names that fl_scope_prefix gave last are those in a struct */
-  int nest, inlined;
+  int nest, inlined;         /* depth of nesting (fl_front_enter); of calls that are inlined */
   int breaks, continues;     /* FL_BREAK_*: what break means here; whether continue is allowed */
   int32_t break_label, return_label;    /* of the BLOCKs that break and return leave */
   const fl_kdevice *inside;  /* the function being inlined; NULL: in the kernel */

@@ -43,16 +43,19 @@ static void copy_value(fl_front *p, captures *c, const char *name, fl_cvalue v, 
 }
 
 /* Captures the variable of the enclosing function that token t names, by copying its value.
-** Constants, functions, shared memory, members (which are declared before 'this') and pointers that
-** are never assigned again need no copy. */
+** Constants, functions, shared variables, members (which are declared before 'this') and pointers
+** that are never assigned again need no copy. */
 static void copy(fl_front *p, captures *c, const fl_ktok *t) {
   const fl_symbol *s = fl_front_find(p, t->text, t->n), *self = fl_front_find(p, "this", 4);
   if (!s || is_captured(c, t) || s < p->syms.at + p->globals || (self && s <= self)) return;
   if (s->kind == FL_SYM_OBJECT || s->kind == FL_SYM_REFERENCE) {
-    if (s->v.kind == FL_V_PLACE && s->v.var >= 0 && p->f->vars[s->v.var].kind == FL_KV_SHARED)
+    const int place = s->v.kind == FL_V_PLACE;
+    if (s->kind == FL_SYM_OBJECT && place && s->v.var >= 0 &&
+        p->f->vars[s->v.var].kind == FL_KV_SHARED)
       return;
-    if (s->v.kind == FL_V_PLACE && s->v.type->kind == FL_C_POINTER) return;
-    copy_value(p, c, s->name, s->v, t->line);
+    const fl_cvalue v = place && s->v.type->kind == FL_C_POINTER
+                        ? fl_val_pointer(p, s->v, t->line) : s->v;
+    if (!p->failed) copy_value(p, c, s->name, v, t->line);
   } else if (s->kind == FL_SYM_POINTER && s->offset >= 0 && s->v.type) {
     fl_cvalue v = s->v;
     v.kind = FL_V_POINTER;

@@ -573,11 +573,7 @@ fl_cvalue fl_member_call(fl_front *p, fl_cvalue self, const char *name, int32_t 
   if (!s || s->kind != FL_SYM_FUNCTION)
     return fl_val_refuse(p, line, "'%s' has no function '%.*s'",
                          self.type ? fl_ctype_text(p->a, self.type) : "?", (int)n, name);
-  int changes = 0;
-  for (const fl_kdevice *d = s->device; d; d = d->next)
-    changes |= !d->is_static && (!fl_call_writes_nothing(d) || d->returns == FL_RETURNS_PLACE);
-  if (changes) fl_choose_place(p, &self, line);
-  self = fl_val_stored(p, self, line);
+  self = fl_call_object(p, self, s->device, NULL, line);
   if (p->failed) return fl_val_none();
   self.rvalue = 0;
   if (self.idx) self.idx = fl_val_stable(p, self.idx);

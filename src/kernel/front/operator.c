@@ -15,10 +15,10 @@ int fl_operator(fl_front *p, const char *name, const fl_cvalue *args, int n, fl_
     fl_cvalue self = args[0];
     fl_kcall c = { .args = args, .n = n, .line = line };
     if (!all || (i < 0 && !fl_val_is_object(self))) continue;
-    if (i < 0) self = fl_val_stored(p, fl_order_now(p, self, line), line);
     if (i < 0) c = (fl_kcall){ .self = &self, .args = args + 1, .n = n - 1, .line = line };
-    d = p->failed ? NULL : fl_overload(p, all, &c, NULL);
-    if (d) return *out = fl_inline(p, d, &c), 1;
+    d = fl_overload(p, all, &c, NULL);
+    if (d && i < 0) self = fl_call_object(p, fl_order_now(p, self, line), d, d->next, line);
+    if (d) return *out = p->failed ? fl_val_none() : fl_inline(p, d, &c), 1;
   }
   const int64_t globals = p->globals ? p->globals : p->syms.n;
   const fl_symbol *s = fl_front_among(p->syms.at, globals, name, length);
