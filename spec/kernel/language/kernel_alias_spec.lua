@@ -57,7 +57,8 @@ local changed = {
 local bodies = {}
 for _, e in ipairs(chosen) do
   for _, body in ipairs(changed) do
-    bodies[#bodies + 1] = { e[1] .. " " .. body:gsub("%f[%w][EO]%f[%W]", { E = e[2], O = e[3] }), 5 }
+    local text = body:gsub("%f[%w][EO]%f[%W]", { E = e[2], O = e[3] })
+    bodies[#bodies + 1] = { e[1] .. " " .. text, 5 }
   end
 end
 
@@ -149,6 +150,17 @@ describe("what a kernel passes, calls or captures", function()
       "__device__ float f(const float &v) { h(); return v; }\n", body))
     assert.equal(5, file("struct H { __device__ void run() const { g[0] = 5; } };\n" ..
       "__device__ float f(const float &v) { H h; h.run(); return v; }\n", body))
+    assert.equal(5, file("struct H { int n; __device__ float operator+(int i) const " ..
+      "{ g[0] = 5; return 0; } };\n" ..
+      "__device__ float f(const float &v) { H h = {1}; float z = h + 1; return v + z; }\n", body))
+    assert.equal(5, file("struct H { float n; __device__ H(float x) : n(x) { g[0] = 5; } };\n" ..
+      "__device__ float f(const float &v) { return H(0).n + v; }\n", body))
+    assert.equal(5, file("struct H { __device__ void run() const { g[0] = 5; }\n" ..
+      "  __device__ float f(const float &v) const { run(); return v; } };\n",
+      (body:gsub("y.0. = f", "H h; y[0] = h.f"))))
+    assert.equal(5, file("enum class E { A };\n" ..
+      "__device__ E operator+(E e, int i) { g[0] = 5; return e; }\n" ..
+      "__device__ float f(const float &v) { E e = E::A + 1; return v + (int)e; }\n", body))
     assert.equal(5, file(
       "__device__ float f(const float4 &a) { v.x = 5; return ((const float *)&a)[0]; }\n",
       "v = make_float4(1, 2, 3, 4); y[0] = f(v);"))

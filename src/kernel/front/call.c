@@ -454,7 +454,7 @@ static int hinted(fl_front *p, const fl_ktok *t, const fl_cvalue *args, int n,
   return 1;
 }
 
-/* Reads sincosf(x, &s, &c), or another type's or sincospi, as two assignments. 0: t names none. */
+/* Reads sincosf(x, &s, &c), sincos and sincospi as two assignments. 0: t is none of them. */
 static int by_address(fl_front *p, const fl_ktok *t, const fl_cvalue *args, int n,
                       fl_cvalue *out) {
   const int pi = fl_ktok_is(t, "sincospif") || fl_ktok_is(t, "sincospi");

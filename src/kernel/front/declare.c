@@ -122,7 +122,7 @@ static void declare_pointer(fl_front *p, const fl_ctype *of, int const_of,
   s->line = line;
 }
 
-/* Is v a value in memory that may change, as __ldcg gives it? */
+/* Is v an rvalue that is still in memory, which may change later, as __ldcg(p) gives it? */
 static int is_loaded(const fl_front *p, const fl_cvalue *v) {
   const int kind = v->kind == FL_V_PLACE && v->rvalue && v->var >= 0 && p->f
                    ? p->f->vars[v->var].kind : FL_KV_LOCAL;

@@ -84,10 +84,11 @@ int fl_decl_leaf(fl_front *p, const fl_kfield *f, fl_kvkind kind, int type, int3
 /* call.c. Reads the arguments from after '(' to 'close' = ')', as fl_parse_arguments does, or from
 ** after '{' to '}': these are evaluated in order. what: what they are, for messages. */
 int fl_parse_list(fl_front *p, fl_cvalue *args, int max, int close, const char *what);
-/* writes.c. fl_call_takes_copies: may what d takes by reference to const, and its object, be copies,
-** since d writes nothing that its caller has and returns nothing that refers to it? fl_call_object:
-** self as the object of calls of the functions from d up to 'end' (excluded) in a list: the lvalue
-** that a choice gives, unless all of them take copies; a new object if self is not stored. */
+/* writes.c. fl_call_takes_copies: can d get copies of what it takes by reference to const and of
+** its object, since it writes nothing that its caller has and returns nothing that refers to it?
+** fl_call_object: self as the object of calls of the functions from d up to 'end' (excluded) in a
+** list: the lvalue that a choice gives, unless all of them take copies; a new object if self is not
+** stored. */
 int fl_call_takes_copies(fl_front *p, const fl_kdevice *d);
 fl_cvalue fl_call_object(fl_front *p, fl_cvalue self, const fl_kdevice *d, const fl_kdevice *end,
                          int32_t line);

@@ -66,7 +66,7 @@ typedef enum {
   FL_SYM_DYNAMIC,   /* extern __shared__ at file scope: elements of 'type' */
   FL_SYM_SHARED,    /* __shared__ at file scope */
   FL_SYM_TYPE, FL_SYM_FUNCTION,
-  FL_SYM_TEMPLATE,  /* of structs, other names of types, constants: 'structs' */
+  FL_SYM_TEMPLATE,  /* class, alias or variable template: 'structs' */
   FL_SYM_SPACE,     /* a namespace; the names declared in it are symbols without its prefix */
   FL_SYM_PACK,    /* parameter pack: n_inner symbols in 'inner', or, if NULL, variables (pack.c) */
   FL_SYM_TEXT,      /* a string literal for printf: its characters are in 'why' */
@@ -109,7 +109,7 @@ typedef struct fl_kdevice {
   int64_t arrow;                 /* token of the type after '->'; 0: none */
   int busy;                      /* it is being inlined: a call of it is recursion */
   const char *why;               /* why it cannot be called; NULL: it can */
-  uint8_t returns, moves, of_const;     /* fl_kreturns; a T &&? a reference to const? */
+  uint8_t returns, moves, of_const;  /* the result: fl_kreturns; a T &&? a reference to const? */
   uint8_t is_static, is_const, is_maker, is_explicit;     /* for members; is_static 2: a friend;
                                  ** is_maker: a constructor */
   uint8_t on_device;             /* it says __device__ */
@@ -149,7 +149,7 @@ typedef struct fl_kpattern {     /* a partial specialisation */
   struct fl_kpattern *next;
 } fl_kpattern;
 
-typedef struct fl_ktemplate {    /* of structs, other names of types, constants */
+typedef struct fl_ktemplate {    /* a class, alias or variable template */
   int is_alias;                  /* it is another name of a type: 'at' is the token of that type */
   int is_value;                  /* it is a constant: 'at' is the first token of the declaration */
   int64_t align;                 /* token of alignas(…), 0: none */
@@ -266,7 +266,7 @@ int fl_front_word(fl_front *p, const char *word);             /* 1: was there, t
 const char *fl_front_name(fl_front *p);                       /* takes a name, or refuses */
 int fl_front_enter(fl_front *p);    /* adds 1 to p->nest; 0: too deep, or the text was refused */
 void fl_front_skip(fl_front *p);                              /* skips a balanced (…), […] or {…} */
-int fl_front_past(fl_front *p, int k);      /* of one that begins at token at + k: the k after it */
+int fl_front_past(fl_front *p, int k);       /* the k after the (…), […] or {…} at token at + k */
 /* Skips to the punctuator a or b, or to the end; what is in brackets does not count. */
 void fl_front_skip_to(fl_front *p, int a, int b);
 void fl_front_seek(fl_front *p, int a, int b);    /* skips to a or b, also within brackets */
@@ -392,7 +392,7 @@ fl_cvalue fl_inline(fl_front *p, fl_kdevice *d, const fl_kcall *c);
 
 /* Sets *inner to the *n names of file scope, an array that is valid until a name is added. */
 void fl_scope_file(fl_front *p, const fl_symbol **inner, int64_t *n);
-/* Is s (or NULL) a template of types, or the name of a struct that is an instance of one? */
+/* Is s (or NULL) a class or alias template, or the name of a struct that is an instance of one? */
 int fl_scope_is_template(const fl_symbol *s);
 int fl_scope_is_space(fl_front *p, const fl_ktok *t);
 void fl_scope_rename(fl_front *p);                         /* takes "a = b::c;" after 'namespace' */
@@ -477,7 +477,7 @@ fl_cvalue fl_val_stored(fl_front *p, fl_cvalue v, int32_t line);
 fl_kexpr *fl_val_scalar(fl_front *p, fl_cvalue v, int32_t line);
 fl_kexpr *fl_val_truth(fl_front *p, fl_cvalue v, int32_t line);     /* as BOOL */
 int fl_val_is_null(const fl_cvalue *v);                             /* is it known to be null? */
-void fl_val_asked(fl_front *p, const fl_cvalue *v, int32_t line);   /* it is tested for null */
+void fl_val_asked(fl_front *p, const fl_cvalue *v, int32_t line);   /* notes a test for null */
 fl_kexpr **fl_val_parts(fl_front *p, fl_cvalue v, int32_t line);    /* leaves of a struct */
 fl_kexpr *fl_val_convert(fl_front *p, fl_kexpr *e, int type);
 fl_cvalue fl_val_member(fl_front *p, fl_cvalue v, const char *name, int32_t n, int32_t line);

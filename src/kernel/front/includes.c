@@ -77,7 +77,7 @@ static void put_joined(fl_text *t, const char *s) {
   for (; late; late--) fl_text_puts(t, "\n");
 }
 
-/* The first character after blanks and complete comments with a slash and star. */
+/* The first character after blanks and complete block comments. */
 static const char *skip(const char *s) {
   for (;;) {
     if (is_blank(*s)) { s++; continue; }

@@ -1,9 +1,7 @@
 /*
-** What a called function may change besides its own variables. Where it is nothing, the caller may
-** give it a copy of what it takes by reference to const, or of a const object that is chosen by ?:.
-** This is told from declarations and tokens, before the body is read, and errs to "may". One case
-** is not seen: an operator or a constructor that the function uses and that writes a variable of
-** file scope.
+** Which functions can be given copies of what they take by reference to const, and of their object:
+** those that write only their own variables, and return nothing that refers to an argument. This is
+** told before the body is read, from declarations and tokens; in doubt a function gets no copies.
 */
 #include "kernel/front/forms.h"
 #include "kernel/front/template.h"
@@ -32,10 +30,24 @@ static int is_variable(const fl_symbol *s) {
 
 typedef struct search {
   fl_front *p;
-  int any, left;                 /* are there such variables? how many tokens may be looked at */
+  int any, left;                 /* are there such variables? how many tokens may still be read */
 } search;
 
-/* May the body of d, or of a function that it calls, name such a variable, or declare dynamic
+/* Does t have functions, such as operators, that are called without a name? */
+static int is_active(const fl_ctype *t) {
+  t = t ? fl_ctype_innermost(t) : NULL;
+  return t && ((t->kind == FL_C_STRUCT && !t->s->width) || fl_ctype_is_enum(t));
+}
+
+/* May the use of symbol s call an operator, a constructor or a conversion that the text defines? */
+static int calls_unnamed(const fl_symbol *s) {
+  if (s->kind == FL_SYM_TEMPLATE || is_active(s->type)) return 1;
+  for (const fl_kdevice *d = s->kind == FL_SYM_FUNCTION ? s->device : NULL; d; d = d->next)
+    if (!d->result || is_active(d->result)) return 1;
+  return 0;
+}
+
+/* May the body of d, or of a function that it calls, write such a variable, or declare dynamic
 ** shared memory, which all functions have in common? */
 static int names_memory(search *x, const fl_kdevice *d, int depth) {
   const fl_front *p = x->p;
@@ -47,7 +59,7 @@ static int names_memory(search *x, const fl_kdevice *d, int depth) {
     if (t->kind != FL_TOK_NAME) continue;
     if (member && x->any && fl_is_punct(t + 1, '(')) return 1;
     const fl_symbol *s = member ? NULL : fl_front_among(p->syms.at, p->globals, t->text, t->n);
-    if (s && is_variable(s)) return 1;
+    if (s && (is_variable(s) || (x->any && calls_unnamed(s)))) return 1;
     for (const fl_kdevice *o = s && s->kind == FL_SYM_FUNCTION ? s->device : NULL; o; o = o->next)
       if (names_memory(x, o, depth + 1)) return 1;
   }
@@ -58,12 +70,13 @@ int fl_call_takes_copies(fl_front *p, const fl_kdevice *d) {
   search x = { .p = p, .left = MOST_TOKENS };
   if (d->returns != FL_RETURNS_VALUE || !d->result || fl_ctype_has_array(d->result)) return 0;
   if (d->scope) return 0;
-  if (d->owner && !d->is_static && (!d->is_const || reaches(d->owner, 0))) return 0;
+  for (int64_t i = 0; i < p->globals; i++) x.any |= is_variable(&p->syms.at[i]);
+  if (d->owner && (x.any || (!d->is_static && (!d->is_const || reaches(d->owner, 0))))) return 0;
   for (int i = 0; i < d->n_params; i++) {
     const fl_kformal *f = &d->params[i];
     if (!f->type || (f->by_reference && !f->is_const) || reaches(f->type, 0)) return 0;
+    if (x.any && is_active(f->type)) return 0;
   }
-  for (int64_t i = 0; i < p->globals; i++) x.any |= is_variable(&p->syms.at[i]);
   return !names_memory(&x, d, 0);
 }
 
