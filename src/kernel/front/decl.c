@@ -322,7 +322,7 @@ fl_specifiers fl_decl_specifiers(fl_front *p) {
   if (!s.type && !p->failed) refuse_type(p);
   if (p->failed) s.type = NULL;
   if (!s.ref) s.is_const |= s.of_const;
-  else s.is_const = s.of_const;                        /* "const" before the name of a T & */
+  else s.is_const = s.of_const;                        /* "const R" is R if R is a T & */
   if (s.type && s.is_volatile) s.type = fl_ctype_volatile(p->a, s.type);
   return s;
 }

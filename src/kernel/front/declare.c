@@ -376,7 +376,7 @@ static int parse_using(fl_front *p) {
   }
   const int space = fl_scope_is_space(p, fl_front_tok(p)) || fl_ktok_is(fl_front_tok(p), "std");
   const char *name = fl_front_name(p);
-  if (space && fl_front_is(p, FL_PU_SCOPE)) {               /* found without it, too */
+  if (space && fl_front_is(p, FL_PU_SCOPE)) {               /* names are found without it */
     fl_front_seek(p, ';', ';');
     fl_front_take(p, ';');
     return 1;

@@ -281,7 +281,7 @@ void fl_device_list(fl_front *p, fl_kdevice *d, int64_t from) {
   for (fl_kdevice *o = s ? s->device : NULL; o; o = o->next) {
     if (o->why || d->why || !fl_device_same(o, d)) continue;
     if (o->body >= 0 && d->body >= 0 && o->line && o->on_device != d->on_device) {
-      d->next = o->next;                                  /* the other overload is for the host */
+      d->next = o->next;                                  /* one of the two is for the host */
       if (d->on_device) *o = *d;
       return;
     }

@@ -354,7 +354,7 @@ static fl_cvalue parse_ternary(fl_front *p) {
   }
   if (plain && c->kind == FL_KX_CONST && a.kind == FL_V_PLACE && b.kind == FL_V_PLACE &&
       fl_ctype_same(a.type, b.type))
-    return c->value.i ? a : b;                               /* may be assigned to */
+    return c->value.i ? a : b;                               /* the arm, as an lvalue */
   fl_cvalue r = choose(p, c, a, b, sides, line);
   fl_choose_note(p, &r, is_lvalue ? c : NULL, &a, &b);
   if (!plain || !r.either || c->kind != FL_KX_CONST) return r;

@@ -24,8 +24,8 @@ typedef enum {
 
 /* Where an object lies. LEAF (linear 0): each leaf (scalar or array) of the declared object is a
 ** separate variable; those of this object begin at var; idx counts elements along the dimensions
-** indexed so far. LINEAR (linear 1): all scalars are in one variable; idx counts them (unit: or
-** parts of them). idx NULL: 0. */
+** indexed so far. LINEAR (linear 1): all scalars are in one variable; idx counts them, or smaller
+** units ('unit'). idx NULL: 0. */
 typedef struct fl_cvalue {
   uint8_t kind, linear, is_const, rvalue;
   uint8_t null, list;   /* POINTER. null: it is null. list: if > 0, it points to the first of so
@@ -113,7 +113,7 @@ typedef struct fl_kdevice {
   uint8_t is_static, is_const, is_maker, is_explicit;     /* for members; is_static 2: a friend;
                                  ** is_maker: a constructor */
   uint8_t on_device;             /* it says __device__ */
-  const fl_ctype *owner;         /* the struct it is a member of */
+  const fl_ctype *owner;         /* the struct it is a member of; NULL: none */
   fl_ktparam *tparams;           /* of a template: its parameters */
   int32_t n_tparams, n_special;
   fl_symbol *special;            /* arguments of an explicit specialisation */
@@ -164,7 +164,7 @@ typedef struct fl_ktemplate {    /* a class, alias or variable template */
   struct fl_kinstance {
     fl_symbol *args;
     const fl_ctype *type;  /* as *type of fl_member_struct; NULL: not read yet, or not readable */
-    int64_t at;                  /* of a specialisation: its own 'at'; 0: it is none */
+    int64_t at;                  /* of a specialisation: as 'at' of the template; 0: it is none */
     uint8_t is_const, ref;       /* of an alias, as in fl_symbol */
     int busy;                    /* being read */
     struct fl_kinstance *next;
@@ -321,7 +321,7 @@ typedef struct fl_specifiers {
   uint8_t ref, of_const;     /* of the name of a type, as ref and is_const of fl_symbol */
   int32_t max_threads;       /* of __launch_bounds__; 0: none */
 } fl_specifiers;
-int fl_decl_starts(fl_front *p, int k);                     /* does a type begin at token at + k? */
+int fl_decl_starts(fl_front *p, int k);             /* does a type begin at token p->at + k? */
 fl_specifiers fl_decl_specifiers(fl_front *p);
 /* Takes '*', '&' and qualifiers after the specifiers; *ref: 1 after &, 2 after &&, else s->ref. */
 const fl_ctype *fl_decl_pointers(fl_front *p, const fl_specifiers *s, int *ref);
@@ -334,9 +334,9 @@ const fl_ctype *fl_decl_parameter(fl_front *p, const fl_specifiers *s, const cha
 ** *ref: 1 for the second. *name NULL: it has no name. NULL: it is neither (nothing is taken), or it
 ** was refused. */
 const fl_ctype *fl_decl_of_array(fl_front *p, const fl_ctype *t, int *ref, const char **name);
-/* 0: the types in t are nested too deep, refused. */
+/* Refuses a t whose types are nested too deep; 0: refused, now or before. */
 int fl_decl_depth(fl_front *p, const fl_ctype *t);
-const fl_ctype *fl_decl_type_name(fl_front *p);                      /* in casts and sizeof */
+const fl_ctype *fl_decl_type_name(fl_front *p);              /* without a name, as in casts */
 void fl_decl_local(fl_front *p);                             /* a declaration statement */
 void fl_decl_one(fl_front *p);                               /* "T v = e", without ';' */
 void fl_decl_global(fl_front *p, fl_specifiers s);           /* after the specifiers, to ';' */
@@ -364,7 +364,7 @@ void fl_decl_zero(fl_front *p, fl_cvalue place, int32_t line);
 void fl_vector_set(fl_front *p, fl_cvalue to, const fl_cvalue *args, int32_t line); /* v(a, b) */
 /* A vector of n values; those that are missing are 1, as in dim3(a). */
 fl_cvalue fl_vector_of(fl_front *p, const fl_ctype *t, const fl_cvalue *args, int n, int32_t line);
-void fl_decl_fill(fl_front *p, fl_cvalue place);             /* from '{' … '}' at the tokens */
+void fl_decl_fill(fl_front *p, fl_cvalue place);     /* initialises it from {…} at the tokens */
 fl_cvalue fl_decl_list(fl_front *p, const fl_ctype *t, int32_t line);   /* a new object from it */
 int64_t fl_decl_constant(fl_front *p, const char *what);     /* a constant integer expression */
 /* Takes "__launch_bounds__(…)": the threads per block; 0: they are not known. */
@@ -458,7 +458,7 @@ fl_cvalue fl_val_expr(fl_kexpr *e);
 fl_cvalue fl_val_none(void);
 /* A value of the struct t, whose parts the caller sets; kind NONE: no memory. */
 fl_cvalue fl_val_in_parts(fl_front *p, const fl_ctype *t);
-/* Refuses the text; there is no value. */
+/* Refuses the text; returns fl_val_none(). */
 fl_cvalue fl_val_refuse(fl_front *p, int32_t line, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 static inline int fl_val_is_object(fl_cvalue v) {             /* of a struct */
@@ -475,7 +475,7 @@ fl_cvalue fl_val_field(fl_front *p, fl_cvalue v, int64_t i, int32_t line);    /*
 fl_cvalue fl_val_stored(fl_front *p, fl_cvalue v, int32_t line);
 /* the value of v, which is loaded if v is an lvalue */
 fl_kexpr *fl_val_scalar(fl_front *p, fl_cvalue v, int32_t line);
-fl_kexpr *fl_val_truth(fl_front *p, fl_cvalue v, int32_t line);     /* as BOOL */
+fl_kexpr *fl_val_truth(fl_front *p, fl_cvalue v, int32_t line);     /* as a condition: BOOL */
 int fl_val_is_null(const fl_cvalue *v);                             /* is it known to be null? */
 void fl_val_asked(fl_front *p, const fl_cvalue *v, int32_t line);   /* notes a test for null */
 fl_kexpr **fl_val_parts(fl_front *p, fl_cvalue v, int32_t line);    /* leaves of a struct */

@@ -50,8 +50,8 @@ typedef struct fl_kfiles {
   int32_t n;
   int named;                 /* the caller named folders, in which these files lie */
   int read;                  /* set if one was read */
-  const char *missing;       /* set to the first '#include "name"' that is none of them, and to */
-  int32_t line;              /* its line */
+  const char *missing;       /* set to the first name of '#include "name"' that is none of them */
+  int32_t line;              /* set to the line of that #include */
 } fl_kfiles;
 
 /* The tokens of 'text' after preprocessing. given: directives that are read before it ("" or the

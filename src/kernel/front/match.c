@@ -199,7 +199,7 @@ static int take_part(const matching *m, const part *x, fl_symbol *arg) {
     return which < 0 ? FL_MATCH_YES
                      : fl_deduce_value(m->p, m->d, which, fl_ctype_scalar(FL_KT_U64), t->count);
   }
-  if (x->kind != '*') {                                     /* a reference to a reference */
+  if (x->kind != '*') {       /* '&' or '&&': the argument is such a reference */
     const int ref = x->kind == '&' ? 1 : 2;
     if (m->loose) return FL_MATCH_YES;                  /* arg->ref: of "T &&" for an lvalue */
     if (arg->ref != ref) return FL_MATCH_NO;

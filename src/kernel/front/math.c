@@ -23,7 +23,7 @@ static int find(const fl_ktok *t, int *type) {
     *type = FL_KT_VOID;
     if (*b->name64 && fl_ktok_is(t, b->name64)) {
       if (b->name64[0] == '_' && b->rule == FL_KBR_FLOAT)
-        *type = FL_KT_F64; /* __dadd_rn */
+        *type = FL_KT_F64; /* as in __dadd_rn */
       return i;
     }
     if (*b->name32 && fl_ktok_is(t, b->name32)) return *type = FL_KT_F32, i;

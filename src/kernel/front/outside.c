@@ -16,7 +16,7 @@ typedef struct fl_koutside {             /* template <…> [template <…>] R V<
   fl_ktparam *tparams, *own;     /* parameters of the struct's template (named as
                                  ** here), and of the function's */
   int n_tparams, n_own;
-  int64_t at;                    /* its first token after the templates */
+  int64_t at;                    /* its first token after "template <…>" */
   struct fl_koutside *next;
 } fl_koutside;
 
