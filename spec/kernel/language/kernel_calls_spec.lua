@@ -423,3 +423,11 @@ describe("a struct that is an argument of its base", function()
     })
   end)
 end)
+
+describe("a function without a body", function()
+  it("is refused where it is called", function()
+    refused("__device__ double f(double) = delete;\n", "t = f(x[i]);", "'f' is deleted")
+    refused("struct E { int a; __device__ bool operator==(const E &) const = default; };\n",
+      "E a = {1}; t = a == a;", "function 'operator==' is declared (line 4), and has no body")
+  end)
+end)

@@ -353,7 +353,7 @@ static int is_constant(fl_front *p, const fl_kdevice *d, const fl_kcall *c) {
 static int cannot(fl_front *p, const fl_kdevice *d, int32_t line) {
   if (p->failed) return 1;
   if (d->why) fl_refuse(p, line, "'%s' %s", d->name, d->why);
-  else if (d->body < 0)
+  else if (d->body <= 0)
     fl_refuse(p, line, "%s '%s' is declared (line %d), and has no body here",
               d->is_maker ? "a constructor of" : "function",
               d->is_maker ? fl_ctype_text(p->a, d->owner) : d->name, (int)d->line);

@@ -89,7 +89,7 @@ void fl_device_tail(fl_front *p, fl_kdevice *d) {
     }
   }
   if (fl_front_take(p, '=')) {                              /* = default, = delete */
-    d->why = fl_ktok_is(fl_front_tok(p), "default") ? NULL : "a deleted function is called";
+    d->why = fl_ktok_is(fl_front_tok(p), "default") ? NULL : "is deleted";
     if (!fl_front_word(p, "default")) fl_front_word(p, "delete");
     fl_front_need(p, ';');
     return;
