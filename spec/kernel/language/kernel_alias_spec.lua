@@ -90,8 +90,8 @@ for _, case in ipairs {
     "v.data += 1; y[0] = f();", 3 },
   { "float q[2] = {3, 4}; View v = {q, 2}; auto &r = v.data; auto f = [&] { return r[0]; }; " ..
     "v.data += 1; y[0] = f();", 4 },
-  { "SHARED float q[4]; q[0] = 3; const float &r = __ldcg(&q[0]); q[0] = 9; y[0] = r;", 3 },
-  { "SHARED float q[4]; q[0] = 3; auto &&r = __ldcg(&q[0]); q[0] = 9; y[0] = r;", 3 },
+  { "y[0] = 3; const float &r = __ldcg(y); y[0] = 9; y[0] += r;", 12 },
+  { "y[0] = 3; auto &&r = __ldcg(y); y[0] = 9; y[0] += r;", 12 },
 } do
   bodies[#bodies + 1] = case
 end
