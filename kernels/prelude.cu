@@ -124,6 +124,37 @@ template <int V, class S> FN void store(S *p, const pack<S, V> &r) {
   }
 }
 
+/* Requests a copy of 'bytes' bytes to 'to', in shared memory. end_ask ends a group of requests;
+** wait_ask waits for all groups of this thread but the newest N. */
+template <int bytes> FN void ask(void *to, const void *from) {
+#if __CUDA_ARCH__ >= 800
+  const unsigned at = (unsigned)__cvta_generic_to_shared(to);
+  if constexpr (bytes == 4)
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" :: "r"(at), "l"(from), "r"(4)
+                 : "memory");
+  else if constexpr (bytes == 8)
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" :: "r"(at), "l"(from), "r"(8)
+                 : "memory");
+  else
+#pragma unroll
+    for (int i = 0; i < bytes; i += 16)
+      asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+                   :: "r"(at + i), "l"((const char *)from + i), "r"(16) : "memory");
+#else
+  for (int i = 0; i < bytes / 4; i++) ((unsigned *)to)[i] = ((const unsigned *)from)[i];
+#endif
+}
+FN void end_ask() {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+template <int N> FN void wait_ask() {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.wait_group %0;" :: "n"(N) : "memory");
+#endif
+}
+
 /* x / d for x < 2^31: m holds the multiplier and, above it, the shift. */
 FN unsigned divide(unsigned x, long long m) {
   return (__umulhi(x, (unsigned)m) + x) >> (unsigned)(m >> 32);
@@ -255,6 +286,31 @@ FN typename R::A join_columns(const typename R::A (&a)[V], s8 *space) {
   }
   __syncthreads();
   return l[0];
+}
+
+/* Joins P partial results of a chunk, of V neighbouring columns each, first those P / 2 apart, then
+** P / 4 and so on; and joins a[], of earlier chunks, with the result. step: elements from one to
+** the next. */
+FN float in_part(s4 x) { return in_f32(x); }
+FN double in_part(s8 x) { return in_f64(x); }
+template <class R, int P, int V, class S>
+FN void join_parts_of(typename R::A *a, const S *from, long long step) {
+  typename R::A l[P][V];
+#pragma unroll
+  for (int i = 0; i < P; i++) {
+    const pack<S, V> x = load<V>(from + i * step);
+#pragma unroll
+    for (int q = 0; q < V; q++) l[i][q] = in_part(x.get(q));
+  }
+#pragma unroll
+  for (int q = 0; q < V; q++) {
+#pragma unroll
+    for (int s = P / 2; s > 0; s /= 2) {
+#pragma unroll
+      for (int i = 0; i < s; i++) l[i][q] = R::join(l[i][q], l[i + s][q]);
+    }
+    a[q] = R::join(a[q], l[0][q]);
+  }
 }
 
 /* The parameter of a launch over many instances of one kernel; see fl_text_multi. */

@@ -37,6 +37,7 @@ static constexpr const char *fake_forms[] = {
   "{ .reg .u32 t; bfind.u32 t, %1; add.u32 %0, t, 1; }",
   "{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %3, 0;\n\tmov.b32 %0, 0;\n\tmov.b32 %1, 0;\n"
     "\t@p ld.global.cg.v2.u32 {%0, %1}, [%2];\n}",
+  "cp.async.ca.shared.global [%0], [%1], 8, %2;",
 };
 constexpr int fake_form(const char *t) {
   for (int i = 0; i < (int)(sizeof fake_forms / sizeof *fake_forms); i++)
@@ -85,6 +86,7 @@ FAKE void fake_copy(fake_u32 to, const void *from, int n, int given) {
 FAKE_FORM(18, float &r, float x) { r = fake_about(1 / fake_flush(x)); } };
 FAKE_FORM(9, fake_u32 to, const void *from, int n) { fake_copy(to, from, 4, n); } };
 FAKE_FORM(10, fake_u32 to, const void *from, int n) { fake_copy(to, from, 16, n); } };
+FAKE_FORM(33, fake_u32 to, const void *from, int n) { fake_copy(to, from, 8, n); } };
 FAKE_FORM(11) {} };
 FAKE_FORM(12, int) {} };
 FAKE_FORM(13) {} };

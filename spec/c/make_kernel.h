@@ -142,7 +142,7 @@ static inline int mk_random(maker *m, int op, int dtype, int index, int low, int
 }
 
 static inline int mk_store(maker *m, int v, int o) {
-  m->store[m->k.nstore++] = (fl_store){ (uint16_t)v, (uint16_t)o };
+  m->store[m->k.nstore++] = (fl_store){ (uint16_t)v, (uint16_t)o, 0 };
   m->operand[o].writes = 1;
   return o;
 }

@@ -283,7 +283,7 @@ static void random_store(sample *s, int v) {
   const unsigned mask = x->level ? all_mask(&s->k) : kept_mask(&s->k);
   if (s->k.noperand >= MAX_OPERANDS) return;
   const int o = s->k.noperand;
-  s->store[s->k.nstore++] = (fl_store){ (uint16_t)v, (uint16_t)o };
+  s->store[s->k.nstore++] = (fl_store){ (uint16_t)v, (uint16_t)o, 0 };
   for (int i = 0; i < s->k.ninstr && pick(3) == 0; i++) {
     const fl_instr *y = &s->instr[i];
     if (y->code != FL_I_LOAD || y->dtype != x->dtype || y->level != x->level ||

@@ -6,6 +6,7 @@
 */
 #include "plan/kernel.h"
 #include "base/hash.h"
+#include "base/num.h"
 #include "base/text.h"
 #include <assert.h>
 #include <stdio.h>
@@ -31,10 +32,23 @@ static int same_operand(const fl_kernel *a, const fl_kernel *b, int i) {
   return (p->gstride != 0) == (q->gstride != 0);
 }
 
+int64_t fl_column_chunk(int64_t n, int64_t kept) {
+  const int64_t tiles = fl_ceil_div(kept, 64);
+  int64_t c = 256;
+  const int64_t least = kept <= FL_WARP_ROW ? 640 : 300;
+  while (c < 2048 && tiles * fl_ceil_div(n, 2 * c) >= (c < 1024 ? least : 1024)) c *= 2;
+  while (n / c > 1024) c *= 2;
+  return c;
+}
+
+int64_t fl_row_partials(int64_t rows, int64_t n) {
+  return fl_ceil_div(rows, fl_column_chunk(rows, n)) * fl_row_parts(n);
+}
+
 int fl_kernel_same_structure(const fl_kernel *a, const fl_kernel *b) {
-  if (a->kind != b->kind || a->nkept != b->nkept || a->nred != b->nred || a->ninstr != b->ninstr ||
-      a->noperand != b->noperand || a->nstore != b->nstore || a->nscalar != b->nscalar ||
-      row_class(a) != row_class(b))
+  if (a->kind != b->kind || a->partial != b->partial || a->nkept != b->nkept ||
+      a->nred != b->nred || a->ninstr != b->ninstr || a->noperand != b->noperand ||
+      a->nstore != b->nstore || a->nscalar != b->nscalar || row_class(a) != row_class(b))
     return 0;
   for (int i = 0; i < a->ninstr; i++) {
     fl_instr x = a->instr[i], y = b->instr[i];
@@ -46,8 +60,8 @@ int fl_kernel_same_structure(const fl_kernel *a, const fl_kernel *b) {
 }
 
 uint64_t fl_kernel_key(const fl_kernel *k) {
-  const uint16_t head[8] = { k->kind, k->nkept, k->nred, k->ninstr, k->noperand, k->nstore,
-                             k->nscalar, (uint16_t)row_class(k) };
+  const uint16_t head[8] = { (uint16_t)(k->kind | k->partial << 8), k->nkept, k->nred, k->ninstr,
+                             k->noperand, k->nstore, k->nscalar, (uint16_t)row_class(k) };
   uint64_t h = fl_hash64(head, sizeof head, 1);
   for (int i = 0; i < k->ninstr; i++) {
     fl_instr x = k->instr[i];
@@ -103,7 +117,8 @@ void fl_kernel_print(const fl_kernel *k, fl_text *out) {
   }
   for (int i = 0; i < k->ninstr; i++) print_instr(k, i, out);
   for (int i = 0; i < k->nstore; i++)
-    fl_text_printf(out, "  store @%d = %%%d\n", k->store[i].operand, k->store[i].value);
+    fl_text_printf(out, "  store @%d = %%%d%s\n", k->store[i].operand, k->store[i].value,
+                   k->store[i].across ? ", summed over the rows of each lane" : "");
 }
 
 /* Appends "+name" unless it is in the list already; a full list ends in "+...". */

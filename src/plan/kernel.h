@@ -10,7 +10,8 @@
 **   COL  as ROW in meaning, but the kept innermost dim is the one contiguous in memory (the
 **        reduced index is outer); one level of reductions, then kept-level work; full-level stores
 **        of values of pass 0 alone, which the planner makes for a GPU.
-**   A ROW or COL has at least one reduction.
+**   A ROW or COL has at least one reduction. A ROW may also sum over its rows, and a COL may join
+**   the partial results of that (fl_store.across); the planner makes both for a GPU alone.
 **   A ROW or COL of rows without elements (n == 0) has only reductions of values that read no
 **   memory, and no full-level stores; operands of level-0 values are in memory that exists.
 **
@@ -87,11 +88,29 @@ typedef struct fl_instr {
   uint16_t op, a, b, c, arg;
 } fl_instr;
 
-typedef struct fl_store { uint16_t value, operand; } fl_store;
+/* across: ROW on a GPU: stores not the value of each point but, for each position in the row, its
+** sum over the rows, as partial results in the register type of a sum: fl_row_parts of them for
+** each chunk of rows (fl_column_chunk), each the size of a row. The operand's strides are those of
+** the first. */
+typedef struct fl_store { uint16_t value, operand, across; } fl_store;
+
+/* The order of a sum of columns on a GPU (cuda/text/text.h): chunks of fl_column_chunk reduced
+** indices, each of FL_COLUMN_LANES lanes. n: number of reduced indices; kept: of sums. There are
+** enough chunks for all multiprocessors, but not many more, since their results must be combined;
+** where a ROW may have a warp for each lane (rows of at most FL_WARP_ROW), up to twice as many. It
+** depends only on the numbers of reduced and kept points, which fusion does not change. */
+enum { FL_COLUMN_LANES = 16 };
+int64_t fl_column_chunk(int64_t n, int64_t kept);
 
 /* On a GPU: the longest row that a single warp computes. For longer rows the threads of a block
 ** wait for each other at a barrier at the end of each round of reductions. */
 enum { FL_WARP_ROW = 1024 };
+/* Partial results of a chunk of rows of n elements (fl_store.across): a block has one lane of the
+** chunk, or with a warp per row four, whose results it joins. */
+static inline int fl_row_parts(int64_t n) {
+  return n <= FL_WARP_ROW ? FL_COLUMN_LANES / 4 : FL_COLUMN_LANES;
+}
+int64_t fl_row_partials(int64_t rows, int64_t n);       /* of all chunks */
 
 /* Operands that are read come first, at most FL_MAX_READS of them. FL_MAX_SWEPT: a limit for the
 ** number of instructions times that of the sweeps over a row after the first, each of which may
@@ -101,6 +120,8 @@ enum { FL_MAX_INSTR = 1280, FL_MAX_OPERANDS = 160, FL_MAX_READS = 96, FL_MAX_SCA
 
 typedef struct fl_kernel {
   uint8_t kind, nkept, nred, passes;
+  uint8_t partial;        /* COL: its reduced indices are the partial results that a ROW stored
+                          ** (fl_store.across), so many for each chunk; 0: they are not */
   uint8_t guard;          /* on a GPU: the kernel stores nothing if a check of the run has failed */
   int64_t size[FL_MAX_AXES];       /* kept dims, then reduced dims */
   int64_t points, rows, n;         /* products of all, of the kept, and of the reduced sizes */

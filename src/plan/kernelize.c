@@ -169,6 +169,10 @@ void fl_kernel_measure(const fl_planner *P, fl_kernel *k) {
     o->aligned16 = (uint8_t)is_aligned(P, k, o);
     k->bytes += o->gstride ? gathered(k, i) * fl_dtype_size(o->dtype) : operand_bytes(k, o);
   }
+  for (int s = 0; s < k->nstore; s++)
+    if (k->store[s].across)              /* the operand's strides are those of one partial result */
+      k->bytes += (fl_row_partials(k->rows, k->n) - 1) *
+                  operand_bytes(k, &k->operand[k->store[s].operand]);
   for (int i = 0; i < k->ninstr; i++)
     if (k->instr[i].pass > k->passes) k->passes = k->instr[i].pass;
 }
@@ -225,6 +229,23 @@ static int read_operands(const fl_planner *P, const fl_group *G, const uint8_t *
   return n;
 }
 
+/* Makes the stores, whose operands follow the *n that are there. Returns how many. */
+static int stores_of(const fl_planner *P, const fl_group *G, const uint16_t *remap,
+                     const int *order, int nd, list *out, fl_operand *operand, int *n,
+                     fl_store *store) {
+  int ns = 0;
+  for (int64_t i = 0; i < G->access.n; i++) {
+    const fl_access *a = &G->access.at[i];
+    if (!is_kept_store(P, a)) continue;
+    const uint16_t v = remap[a->value];
+    const int full = G->kind != FL_K_MAP && fl_plan_moves_in_row(G, &a->map);
+    set_operand(P, a, order, nd, &operand[*n]);
+    store[ns++] = (fl_store){ full ? lift(out, v) : v, (uint16_t)(*n)++,
+                              a->store == FL_STORE_ACROSS };
+  }
+  return ns;
+}
+
 int fl_plan_kernelize(fl_planner *P, int32_t g, fl_kernel *k, int *empty) {
   const fl_group *G = fl_plan_group(P, g);
   uint8_t used[FL_MAX_INSTR] = { 0 };
@@ -236,19 +257,13 @@ int fl_plan_kernelize(fl_planner *P, int32_t g, fl_kernel *k, int *empty) {
   int order[FL_MAX_AXES + 1], ok = 1;
   memset(k, 0, sizeof *k);
   k->kind = G->kind;
+  k->partial = (uint8_t)(G->kind == FL_K_COL && G->partial > 0 ? G->partial : 0);
   mark_used(P, G, used);
   renumber(G, used, &out, remap);
   space_of_group(G, k, order);
   const int nd = k->nkept + k->nred;
-  int no = read_operands(P, G, used, remap, order, nd, instr, operand), ns = 0;
-  for (int64_t i = 0; i < G->access.n; i++) {
-    const fl_access *a = &G->access.at[i];
-    if (!is_kept_store(P, a)) continue;
-    const uint16_t v = remap[a->value];
-    const int full = G->kind != FL_K_MAP && fl_plan_moves_in_row(G, &a->map);
-    set_operand(P, a, order, nd, &operand[no]);
-    store[ns++] = (fl_store){ full ? lift(&out, v) : v, (uint16_t)no++ };
-  }
+  int no = read_operands(P, G, used, remap, order, nd, instr, operand);
+  const int ns = stores_of(P, G, remap, order, nd, &out, operand, &no, store);
   k->ninstr = (uint16_t)out.n;
   k->noperand = (uint16_t)no;
   k->nstore = (uint16_t)ns;

@@ -36,7 +36,7 @@ int fl_place_space(const fl_layout *s, int64_t size[FL_MAX_AXES]) {
   return nd;
 }
 
-static int32_t *bin_of(fl_planner *P, int nd, const int64_t *size) {
+int32_t *fl_place_bin(fl_planner *P, int nd, const int64_t *size) {
   return &P->bin[fl_hash64(size, sizeof(int64_t) * (size_t)nd, (uint64_t)nd) & 255];
 }
 
@@ -50,13 +50,13 @@ int32_t fl_place_group(fl_planner *P, int kind, int nd, const int64_t *size) {
   G->stage = 1;
   G->limit = INT32_MAX;
   G->cell = -1;
-  G->sibling = G->fault = G->reader = -1;
+  G->sibling = G->fault = G->reader = G->partial = -1;
   return (int32_t)P->group.n - 1;
 }
 
 static void enter_bin(fl_planner *P, int32_t g) {
   fl_group *G = fl_plan_group(P, g);
-  int32_t *bin = bin_of(P, G->nd, G->size);
+  int32_t *bin = fl_place_bin(P, G->nd, G->size);
   G->sibling = *bin;
   *bin = g;
 }
@@ -154,9 +154,7 @@ static uint32_t reduced_dims(const fl_node *n, const fl_layout *in, int *kind) {
   return red;
 }
 
-/* The dims of group G that reduction n reduces, if G's space is that of the input, perhaps divided
-** into dims in another way; 0: it is not. */
-static uint32_t reduced_here(const fl_group *G, const fl_node *n, const fl_layout *in) {
+uint32_t fl_place_reduced_here(const fl_group *G, const fl_node *n, const fl_layout *in) {
   uint32_t red = 0;
   int a = 0;
   for (int d = 0; d < G->nd;) {
@@ -177,8 +175,7 @@ static uint32_t reduced_here(const fl_group *G, const fl_node *n, const fl_layou
   return a == in->rank ? red : 0;
 }
 
-/* The map of the results of a reduction over 'red': row-major over the kept dims. */
-static fl_map results_of(const fl_group *G, uint32_t red) {
+fl_map fl_place_results_of(const fl_group *G, uint32_t red) {
   fl_map out;
   memset(&out, 0, sizeof out);
   int64_t step = 1;
@@ -190,9 +187,7 @@ static fl_map results_of(const fl_group *G, uint32_t red) {
   return out;
 }
 
-/* Reads the input of reduction n at each point of the group's space, through map m; for rows of no
-** elements it reads nothing. */
-static int pull_row(fl_planner *P, int32_t g, const fl_node *n, const fl_map *m) {
+int fl_place_pull_row(fl_planner *P, int32_t g, const fl_node *n, const fl_map *m) {
   const fl_group *G = fl_plan_group(P, g);
   const fl_node *q = n->in[0];
   fl_map im = { 0 };
@@ -210,22 +205,23 @@ static int join_reduce(fl_planner *P, int32_t g, int32_t t) {
   uint32_t red = reduced_dims(n, q->shape, &kind);
   const uint32_t had = G->red;
   const int had_kind = G->kind, columns = kind == FL_K_COL && G->full;
-  if (columns) red = reduced_here(G, n, q->shape);
+  if (columns) red = fl_place_reduced_here(G, n, q->shape);
   if (G->kind == FL_K_MAP) {
     if (G->full && !(red && (kind == FL_K_ROW ? row_program(G, red) : column_program(P, G, red))))
       return FL_EMIT_REJECT;
     G->red = red;
     G->kind = (uint8_t)kind;
-  } else if (G->red != red || !red || G->kind != kind) return FL_EMIT_REJECT;
-  fl_map m = results_of(G, 0);                                    /* of each point */
+  } else if (G->red != red || !red || G->kind != kind || (kind == FL_K_COL && G->partial > 0))
+    return FL_EMIT_REJECT;
+  fl_map m = fl_place_results_of(G, 0);                                    /* of each point */
   int v = (columns || fl_plan_natural(G, q->shape, &m, &level)) && level
-          ? pull_row(P, g, n, &m) : FL_EMIT_REJECT;
+          ? fl_place_pull_row(P, g, n, &m) : FL_EMIT_REJECT;
   G = fl_plan_group(P, g);
   const int single = G->kind == FL_K_COL || row_length(G, red) > FL_ROW_LIMIT;
   if (v >= 0 && single && G->instr.at[v].pass > 0) v = FL_EMIT_REJECT;
   if (v >= 0 && columns && !column_program(P, G, red)) v = FL_EMIT_REJECT;
   if (v >= 0) {
-    const fl_map out = results_of(G, red);
+    const fl_map out = fl_place_results_of(G, red);
     v = fl_plan_add(P, g, (fl_instr){ .code = FL_I_REDUCE, .dtype = n->dtype, .from = q->dtype,
                                       .op = n->op, .a = (uint16_t)v }, t, &out);
     const int err = v < 0 ? v : fl_place_store(P, g, t, n->dtype, v, &out);
@@ -256,7 +252,7 @@ static void settle(fl_planner *P, int32_t g, int32_t t, int piece, int32_t stage
 ** reductions, with many values in registers. A cell is better placed in another kernel if it adds
 ** much work to a long program, or more arrays than it shares (unless it is a reduction, which is
 ** what rows and columns are traversed for). */
-static int crowds(const fl_group *G, const fl_place_was *was, int reduces) {
+int fl_place_crowds(const fl_group *G, const fl_place_was *was, int reduces) {
   int fresh = 0;
   if (G->instr.n > FL_JOIN_LIMIT) return 1;
   if (G->kind == FL_K_MAP || was->kind == FL_K_MAP) return 0;
@@ -289,8 +285,8 @@ int fl_place_try(fl_planner *P, int32_t g, int32_t t, int piece, int n) {
   for (int i = 0; v >= 0 && i < n; i++) v = join(P, g, t, piece < 0 ? piece : piece + i);
   G = fl_plan_group(P, g);
   const int32_t stage = G->need + 1 > G->stage ? G->need + 1 : G->stage;
-  if (v >= 0 && G->shared > 0 && !crowds(G, &was, reduces) && !delays(P, G, stage) &&
-      (stage < G->limit || fl_raise(P, g, stage))) {
+  if (v >= 0 && G->shared > 0 && !fl_place_crowds(G, &was, reduces) && !delays(P, G, stage) &&
+      fl_place_across_fits(G) && (stage < G->limit || fl_raise(P, g, stage))) {
     for (int i = 0; i < n; i++) settle(P, g, t, piece < 0 ? piece : piece + i, stage);
     return 1;
   }
@@ -366,7 +362,7 @@ int fl_place_beside(fl_planner *P, int32_t t, int piece, int n, const fl_layout 
   int64_t size[FL_MAX_AXES];
   const int nd = fl_place_space(space, size);
   int tries = FL_CANDIDATES;
-  for (int32_t g = *bin_of(P, nd, size); g >= 0 && tries; g = fl_plan_group(P, g)->sibling) {
+  for (int32_t g = *fl_place_bin(P, nd, size); g >= 0 && tries; g = fl_plan_group(P, g)->sibling) {
     const fl_group *G = fl_plan_group(P, g);
     if (G->nd != nd || memcmp(G->size, size, sizeof(int64_t) * (size_t)nd)) continue;
     tries--;
@@ -389,6 +385,8 @@ static int place_expression(fl_planner *P, int32_t t, int32_t *first) {
   const fl_layout *space = fl_ops[n->op].fuse == FL_FUSE_R ? n->in[0]->shape : n->shape;
   int32_t near[6];
   P->asked = -1;
+  const int across = fl_place_across(P, t);
+  if (across) return across;
   if (fl_place_near(P, t, -1, 1, near, fl_plan_dep_groups(P, t, near, 6))) return 1;
   if (P->cell.at[t].hoist == FL_HOIST_ASKED) {
     if (helps(P, P->asked, t)) { *first = P->asked; return 0; }

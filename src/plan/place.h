@@ -21,6 +21,8 @@ void fl_place_cut(fl_planner *P, fl_group *G, const fl_place_was *was);
 
 /* The sizes of 's' that are not 1, as dims of a group. Returns how many. */
 int fl_place_space(const fl_layout *s, int64_t size[FL_MAX_AXES]);
+/* Where the newest group is of those whose space may be this one. */
+int32_t *fl_place_bin(fl_planner *P, int nd, const int64_t *size);
 /* Makes an empty group. No cell joins it before fl_place_own has entered it among the groups of its
 ** space. -1: no memory. */
 int32_t fl_place_group(fl_planner *P, int kind, int nd, const int64_t *size);
@@ -41,6 +43,23 @@ int fl_place_try(fl_planner *P, int32_t g, int32_t t, int piece, int n);
 ** the newest groups of the cell's space. */
 int fl_place_near(fl_planner *P, int32_t t, int piece, int n, const int32_t *near, int k);
 int fl_place_beside(fl_planner *P, int32_t t, int piece, int n, const fl_layout *space);
+
+/* The dims of group G that reduction n reduces, if G's space is that of the input 'in', perhaps
+** divided into dims in another way; 0: it is not. */
+uint32_t fl_place_reduced_here(const fl_group *G, const fl_node *n, const fl_layout *in);
+/* The map of the results of a reduction over 'red': row-major over the kept dims. */
+fl_map fl_place_results_of(const fl_group *G, uint32_t red);
+/* Reads the input of reduction n at each point of the group's space, through map m; for rows of no
+** elements it reads nothing. */
+int fl_place_pull_row(fl_planner *P, int32_t g, const fl_node *n, const fl_map *m);
+/* Would the cell make the group too large? */
+int fl_place_crowds(const fl_group *G, const fl_place_was *was, int reduces);
+
+/* across.c. Places cell t, a sum over the rows of a group that has what it needs: 1; 0: there is no
+** such group; -1: no memory. */
+int fl_place_across(fl_planner *P, int32_t t);
+/* Is the group still small enough for the sums over its rows, if it has any? */
+int fl_place_across_fits(const fl_group *G);
 
 /* raise.c. Enters g into the lists of readers of the groups that it reads from. */
 void fl_raise_note(fl_planner *P, int32_t g);

@@ -3,6 +3,7 @@
 **
 **   classify.c  each program node becomes a cell: view, deferred or anchored
 **   place.c     each anchored cell is put into a group, in program order
+**   across.c    sums over the rows of a group of rows, which reads what they need
 **   raise.c     moves a group to a later stage, with its readers
 **   pieces.c    arrays joined along an axis, read and written piece by piece
 **   emit.c      appends the expression of a cell to a group's instructions (form.c, joint.c)
@@ -50,6 +51,13 @@ enum {
   FL_COLUMN_LEAST = 64,    /* the columns that such a group sums have at least this many elements */
   FL_COLUMN_READS = 4,     /* it reads at most this many arrays */
   FL_COLUMN_JOIN = 32,     /* it has at most this many instructions */
+  /* limits of a group of rows that also sums over its rows (across.c): */
+  FL_ACROSS_LEAST = 64, FL_ACROSS_MOST = 8192,  /* its rows have more than, and at most, so many
+                                                ** elements */
+  FL_ACROSS_BLOCKS = 128,  /* least number of blocks, each of which has one partial result */
+  FL_ACROSS_WORDS = 160,   /* most registers of a thread for its elements and their sums, and for
+                           ** rows of more than 4096, whose blocks are larger: */
+  FL_ACROSS_WORDS_LONG = 80,
   FL_ROW_LIMIT = 65536,    /* longest row that a group which reduces rows may store whole as well */
   FL_AWAIT_LIMIT = 65536,  /* a reduction of at most this many elements, whose result others wait
                            ** for, is not delayed to join another */
@@ -103,6 +111,7 @@ static inline int fl_plan_lies_turned(const fl_node *q) {
 typedef struct fl_value { fl_ref ref; fl_map map; } fl_value;
 
 /* How a store, or an instruction (LOAD, GATHER or IOTA), addresses the elements of ref. */
+enum { FL_STORE_POINT = 1, FL_STORE_ACROSS };     /* ACROSS: sums over rows (across.c) */
 typedef struct fl_access {
   fl_ref ref; uint8_t dtype, store, iota; uint16_t value; fl_map map;
   int64_t gstride, extent;               /* GATHER: of its axis */
@@ -125,6 +134,9 @@ typedef struct fl_group {
   struct { int32_t *at; int64_t n, cap; } deps;           /* groups read from */
   int64_t noted;           /* number of deps that have this group in their lists of readers */
   int32_t reader;         /* first link of the groups that read from this one (raise.c); -1: none */
+  /* ROW: the group that joins its sums over rows (across.c), -1: none; COL: it is such a group, of
+  ** so many partial results per chunk */
+  int32_t partial;
   int32_t need, shared;    /* for the current emission: highest stage read, values found again */
 } fl_group;
 typedef struct fl_group_link { int32_t group, next; } fl_group_link;

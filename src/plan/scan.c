@@ -47,6 +47,7 @@ static area flat(fl_place place, int dtype, int64_t numel) {
 
 static area of_store(const fl_kernel *k, int i) {
   const fl_operand *o = &k->operand[k->store[i].operand];
+  if (k->store[i].across) return flat(o->place, o->dtype, fl_row_partials(k->rows, k->n) * k->n);
   area a = { .place = o->place, .dtype = o->dtype, .offset = o->offset,
              .rank = k->nkept + k->nred };
   memcpy(a.size, k->size, sizeof a.size);
@@ -102,7 +103,7 @@ static int fill(fl_mem *m, const area *a, int64_t numel, int64_t byte, fl_kernel
                                 .offset = a->offset };
   memcpy(k->operand[0].stride, a->stride, sizeof a->stride);
   k->operand[1] = (fl_operand){ .place = { FL_AT_ARENA, 0, byte }, .dtype = b, .writes = 1 };
-  k->store[0] = (fl_store){ 2, 1 };
+  k->store[0] = (fl_store){ 2, 1, 0 };
   k->key = fl_kernel_key(k);
   return 1;
 }

@@ -137,7 +137,7 @@ static void fill(const parts *p, uint16_t first, fl_kernel *out) {
   for (int s = 0; s < k->nstore; s++) {
     if (p->of[k->store[s].value] != first) continue;
     const uint16_t o = operand_in(k, k->store[s].operand, out, operand);
-    out->store[out->nstore++] = (fl_store){ to[k->store[s].value], o };
+    out->store[out->nstore++] = (fl_store){ to[k->store[s].value], o, 0 };
   }
 }
 

@@ -34,8 +34,9 @@
 **        <= 32768: 1024; more, and reductions of everything (no kept dim): chunks of 32768
 **        with T = 512, and the m chunk results are combined as a row of m elements, T = 512.
 **   COL  chunks of c reduced indices, c a power of two >= 256 that n and the kept points decide
-**        (fl_text_col_chunk); in a chunk 16 lanes, index i to lane i % 16 ascending,
+**        (fl_column_chunk); in a chunk 16 lanes, index i to lane i % 16 ascending,
 **        lanes in halves (8, 4, 2, 1 apart); the m chunk results likewise: 16 lanes, then halves.
+**        A ROW that sums over its rows (fl_store.across) has the lanes of these chunks.
 ** NaN wins in max and min; positions: the first of ties.
 **
 ** The texts of tensor/math.h and of kernels/prelude.cu and kernels/steps.cu are those of

@@ -244,6 +244,28 @@ static void put_storing_loop(col_writer *c, int vector) {
   fl_text_puts(w->out, "}\n");
 }
 
+/* Writes the loop over the partial results that a ROW stored (fl_store.across): for each chunk the
+** results of some lanes, which are joined in the order in which join_columns joins lanes; then the
+** results of the chunks, as put_finish does. */
+static void put_partial_loop(col_writer *c, int vector) {
+  text_writer *w = c->w;
+  const text_form *f = w->f;
+  const int parts = f->k->partial;
+  fl_text_printf(w->out, "for (long long i = y * %d; i < n; i += %d) {\n", parts,
+                 COL_LANES * parts);
+  for (int v = 0; v < f->k->ninstr; v++) {
+    if (!is_reduce(c, v)) continue;
+    if (!vector)
+      fl_text_printf(w->out, "for (int q = 0; q < %d; q++) if (column + q < cols) ", f->vector);
+    fl_text_puts(w->out, "join_parts_of<");
+    fl_text_reducer(w, v);
+    fl_text_printf(w->out, vector ? ", %d, %d>(a%d, p%d + i * cols + column, cols);\n"
+                                  : ", %d, %d>(a%d + q, p%d + i * cols + column + q, cols);\n", parts,
+                   vector ? f->vector : 1, v, f->k->instr[f->k->instr[v].a].arg);
+  }
+  fl_text_puts(w->out, "}\n");
+}
+
 static void put_tile(col_writer *c) {
   text_writer *w = c->w;
   const int inner = w->f->k->nkept - 1;
@@ -252,7 +274,8 @@ static void put_tile(col_writer *c) {
   fl_text_printf(w->out, "const long long start = chunk * w[%d] + y;\n"
                  "long long end = (chunk + 1) * w[%d];\nif (end > n) end = n;\n"
                  "if (column < cols) {\nif (vector) {\n", W_SPAN, W_SPAN);
-  void (*const put)(col_writer *, int) = c->stores ? put_storing_loop : put_loop;
+  void (*const put)(col_writer *, int) =
+      w->f->k->partial ? put_partial_loop : c->stores ? put_storing_loop : put_loop;
   put(c, 1);
   fl_text_puts(w->out, "} else {\n");
   put(c, 0);
@@ -364,6 +387,6 @@ void fl_text_col(text_writer *w) {
     fl_text_reducer(w, v);
     fl_text_printf(w->out, ", %d>(a%d, space);\n", f->vector, v);
   }
-  put_finish(&c);
+  if (!f->k->partial) put_finish(&c);
   put_kept(&c);
 }

@@ -28,15 +28,9 @@ static int row_steps(const fl_kernel *k, int lanes) {
   return most > step ? (int)((most + step - 1) / step) : 1;
 }
 
-/* COL: the number of reduced indices per block. There are enough blocks for all multiprocessors,
-** but not many more, since their results must be combined. It determines the order of a sum, so it
-** depends only on the numbers of reduced and kept points, which fusion does not change. */
 int64_t fl_text_col_chunk(const fl_kernel *k) {
-  const int64_t tiles = fl_ceil_div(k->rows, COL_WIDTH);
-  int64_t c = 256;
-  while (c < 2048 && tiles * fl_ceil_div(k->n, 2 * c) >= (c < 1024 ? 300 : 1024)) c *= 2;
-  while (k->n / c > 1024) c *= 2;
-  return c;
+  if (k->partial) return k->n;
+  return k->kind == FL_K_COL ? fl_column_chunk(k->n, k->rows) : fl_column_chunk(k->rows, k->n);
 }
 
 /* ---- structure --------------------------------------------------------------------------- */
@@ -370,7 +364,7 @@ static void plan_once(text_form *f) {
 ** memory. */
 static void plan_few(text_form *f) {
   const fl_kernel *k = f->k;
-  f->few = f->few && f->cls == C_CHUNKS && !f->split && !f->multi &&
+  f->few = f->few && f->cls == C_CHUNKS && !f->across && !f->split && !f->multi &&
            fl_text_count_chunks(k->n, ROW_CHUNK) == 2;
   for (int o = 0; o < k->noperand; o++) if (f->quad[o]) f->few = 0;
   plan_once(f);
@@ -403,6 +397,11 @@ void fl_text_form(const fl_kernel *k, int multi, text_form *f) {
   operand_uses(f);
   operand_strides(f);
   for (int v = 0; v < k->ninstr; v++) value_facts(f, v);
+  for (int s = 0; s < k->nstore; s++) {
+    if (!k->store[s].across) continue;
+    f->across++;
+    f->used[k->store[s].value] = 1;
+  }
   f->flat = f->cls == C_MAP ? f->ndim <= 1 : k->nkept <= 1 && k->nred <= 1;
   f->wide = !f->flat && k->points > 0x7fffffff;
   assign_words(f);
@@ -446,11 +445,13 @@ void fl_text_key(const fl_kernel *k, int multi, fl_text *out) {
   put(out, k->kind | multi << 4 | k->guard << 5, 1);
   put(out, k->nkept | k->nred << 4, 1);
   put(out, f.cls | f.wide << 4 | f.runs << 5, 1);
+  if (k->partial) put(out, k->partial, 1);
   put(out, f.lanes, 2);
   put(out, f.steps | f.full << 8 | f.few << 9 | f.once << 10, 2);
   put(out, k->ninstr, 2);
   put(out, k->noperand, 2);
   put(out, k->nstore, 2);
+  if (f.across) put(out, k->room, 4);                      /* decides how far a row is requested */
   for (int v = 0; v < k->ninstr; v++) key_instr(&k->instr[v], out);
   for (int o = 0; o < k->noperand; o++) {
     put(out, k->operand[o].dtype, 1);
@@ -459,6 +460,6 @@ void fl_text_key(const fl_kernel *k, int multi, fl_text *out) {
   }
   for (int s = 0; s < k->nstore; s++) {
     put(out, k->store[s].value, 2);
-    put(out, k->store[s].operand, 2);
+    put(out, k->store[s].operand | (k->store[s].across ? 1 << 15 : 0), 2);
   }
 }

@@ -27,7 +27,8 @@ enum { F_VECTOR = 1 };
 enum { MAP_THREADS = 256, ROW_VECTOR = 4, ROW_CHUNK = 32768, CHUNK_THREADS = 512,
        FEW_THREADS = 1024, FEW_VECTOR = 2,
        ONCE_STEPS = 28, ONCE_BLOCKS = 132,
-       HELD_BYTES = 640, COL_LANES = 16, COL_WIDTH = 64, COL_THREADS = 256, SLOT_BYTES = 16 };
+       HELD_BYTES = 640, COL_LANES = FL_COLUMN_LANES, COL_WIDTH = 64, COL_THREADS = 256,
+       SLOT_BYTES = 16, ACROSS_THREADS = 128 };
 /* COSTLY: the weight from which an op counts as costly. MOST_WRITTEN: the most weight of costly ops
 ** that a text writes out; with more they are calls of functions, since NVRTC takes about 0.3 ms for
 ** each unit of weight, and can not be interrupted. */
@@ -51,6 +52,8 @@ typedef struct text_form {
   int calls;          /* once planned: costly functions are called, not written out at each use */
   int split;                                /* C_CHUNKS: one block per chunk; else per row */
   int once;           /* C_BLOCK: a block reads row after row, each once (text_row.c) */
+  int across;         /* ROW: the number of stores that are sums over the rows (text_across.c) */
+  int slots;          /* across, once planned: rows requested ahead by each warp or block */
   int few;            /* C_CHUNKS: there are two chunks, and a sweep reads a costly value of an
                       ** earlier sweep */
   uint8_t zero[FL_MAX_OPERANDS];            /* bit d: stride of dim d is 0 */
@@ -140,6 +143,7 @@ static inline int64_t fl_text_count_chunks(int64_t n, int64_t chunk) {
 static inline int64_t fl_text_once_bytes(int64_t steps) {
   return steps * FEW_THREADS * FEW_VECTOR * 4;
 }
+/* COL, and ROW that sums over its rows: the number of indices of a chunk of such a sum. */
 int64_t fl_text_col_chunk(const fl_kernel *k);
 /* o: the operand with the indices of a random draw. Does each vector of four elements begin where a
 ** block of the generator does, which gives four numbers? */

@@ -200,7 +200,8 @@ void fl_row_begin(row_writer *r, text_writer *w) {
   memset(r, 0, sizeof *r);
   r->w = w;
   for (int s = 0; s < f->k->nstore; s++) fl_text_need(f, f->k->store[s].value, NULL, r->all);
-  if (f->persist || f->once) choose_early(r, fl_row_sweeps(f));
+  if (f->across) fl_row_across_early(r);
+  else if (f->persist || f->once) choose_early(r, fl_row_sweeps(f));
 }
 
 /* Plans fewer rows per block if values of each row are held, since all of them are in the block's
@@ -251,6 +252,10 @@ void fl_text_row_plan(text_writer *w) {
   row_writer r;
   uint8_t late[FL_MAX_INSTR] = { 0 };
   const int weight = fl_text_kernel_weight(f), elements = f->steps * f->vector;
+  if (f->across) {
+    fl_row_across_plan(f);
+    return;
+  }
   f->persist = f->cls != C_CHUNKS && !f->once;
   f->threads = f->lanes > 32 ? f->lanes : 256;
   if (f->once) return;

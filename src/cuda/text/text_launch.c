@@ -2,7 +2,7 @@
 ** What a launch of a kernel needs (text.h): its geometry, and the words of its parameters, whose
 ** order text_form.c has fixed.
 */
-#include "cuda/text/text_form.h"
+#include "cuda/text/text_row.h"
 #include "base/num.h"
 #include <string.h>
 
@@ -23,13 +23,15 @@ static int64_t col_tiles(const fl_kernel *k) {
   return k->rows ? fl_ceil_div(columns_of(k), COL_WIDTH) * (k->rows / columns_of(k)) : 0;
 }
 
-static void geometry(const text_form *f, fl_text_geometry *g) {
+static void geometry(text_form *f, fl_text_geometry *g) {
   const fl_kernel *k = f->k;
   const int64_t m = f->cls == C_COL ? fl_ceil_div(k->n, fl_text_col_chunk(k))
+                    : f->across ? fl_ceil_div(k->rows, fl_text_col_chunk(k))
                                     : fl_text_count_chunks(k->n, ROW_CHUNK);
   int64_t grid = 0;
   g->block = f->cls == C_MAP ? MAP_THREADS : (uint32_t)f->threads;
   if (f->cls == C_MAP) grid = fl_ceil_div(k->points, map_span(f));
+  else if (f->across) grid = m * COL_LANES / (f->threads / f->lanes);
   else if (f->cls == C_GROUP) grid = fl_ceil_div(k->rows, f->threads / f->lanes);
   else if (f->cls == C_BLOCK) grid = f->once ? fl_min(k->rows, ONCE_BLOCKS) : k->rows;
   else if (f->cls == C_CHUNKS) {
@@ -43,7 +45,8 @@ static void geometry(const text_form *f, fl_text_geometry *g) {
     if (m > 1) g->counters = tiles;
   }
   g->grid = (uint32_t)grid;
-  g->shared = f->once ? (uint32_t)fl_text_once_bytes(f->steps) : 0;
+  g->shared = f->once ? (uint32_t)fl_text_once_bytes(f->steps)
+              : f->across ? (uint32_t)fl_row_across_bytes(f) : 0;
   g->words = f->words;
   g->faults = (uint8_t)f->faults;
 }
@@ -139,7 +142,8 @@ static void fill(const text_form *f, void *const *address, const fl_scalar *scal
   scalar_words(f, scalar, word);
   word[W_N] = f->cls == C_MAP ? k->points : k->n;
   word[W_ROWS] = f->cls == C_COL ? col_tiles(k) : k->rows;
-  word[W_SPAN] = f->cls == C_MAP ? map_span(f) : f->cls == C_COL ? fl_text_col_chunk(k) : 0;
+  word[W_SPAN] = f->cls == C_MAP ? map_span(f)
+                 : f->cls == C_COL || f->across ? fl_text_col_chunk(k) : 0;
   word[W_CHUNKS] = f->cls == C_COL ? fl_ceil_div(k->n, word[W_SPAN])
                                    : fl_text_count_chunks(k->n, ROW_CHUNK);
   word[W_TILES] = f->cls == C_COL ? fl_ceil_div(columns_of(k), COL_WIDTH) : 0;

@@ -70,8 +70,7 @@ static void put_results(row_writer *r, int round) {
   }
 }
 
-/* Writes the values of the whole row (the kept level) that can be computed after 'round' rounds. */
-static void put_kept(row_writer *r, int round) {
+void fl_row_put_kept(row_writer *r, int round) {
   const text_form *f = r->w->f;
   uint8_t now[FL_MAX_INSTR];
   for (int v = 0; v < f->k->ninstr; v++)
@@ -79,7 +78,7 @@ static void put_kept(row_writer *r, int round) {
   fl_text_values(r->w, now, V_KEPT, V_KEPT);
 }
 
-static void put_kept_stores(row_writer *r) {
+void fl_row_put_kept_stores(row_writer *r) {
   text_writer *w = r->w;
   const text_form *f = w->f;
   int any = 0;
@@ -113,12 +112,13 @@ static void put_short_sweep(row_writer *r, const sweep *s, const uint8_t *before
     return;
   }
   if (f->persist) {
+    if (f->across) fl_text_puts(w->out, "{\n");      /* another sweep may load the same again */
     fl_text_packs(w, late, f->vector, count);
     fl_text_printf(w->out, "#pragma unroll\nfor (int jb = 0; jb < %d; jb += %d) {\n", f->steps,
                    fl_row_late_batch(f));
     fl_row_put_loads(r, late, 0);
     fl_row_put_compute(r, s, before, 0);
-    fl_text_puts(w->out, "}\n");
+    fl_text_puts(w->out, f->across ? "}\n}\n" : "}\n");
     return;
   }
   fl_text_printf(w->out, "#pragma unroll 1\nfor (int base = 0; base < n; base += %d) {\n",
@@ -252,7 +252,7 @@ static void put_split(row_writer *r, sweep *s) {
                  W_COUNTER, W_CHUNKS);
   put_combine(r, 0);
   put_results(r, 0);
-  put_kept(r, 1);
+  fl_row_put_kept(r, 1);
 }
 
 /* ---- rows that are read once ------------------------------------------------------------------
@@ -282,7 +282,7 @@ static void put_next(row_writer *r) {
   fl_text_puts(r->w->out, "}\n");
 }
 
-static void put_sweeps(row_writer *r, int count) {
+void fl_row_put_sweeps(row_writer *r, int count) {
   const text_form *f = r->w->f;
   for (int p = 0; p < count; p++) {
     sweep s = fl_row_sweep(r, p, count);
@@ -296,12 +296,13 @@ static void put_sweeps(row_writer *r, int count) {
       put_short_sweep(r, &s, before);
       if (f->once && s.round == 0) put_before(r, 0);
       if (f->once && s.round == 1) put_next(r);
+      if (f->across && s.round == 0) fl_row_put_ahead(r);
       for (int v = 0; s.round >= 0 && v < f->k->ninstr; v++)
         if (fl_row_in_round(r, v, s.round)) put_join(r, v);
     }
     if (s.round < 0) continue;
     put_results(r, s.round);
-    put_kept(r, s.round + 1);
+    fl_row_put_kept(r, s.round + 1);
   }
 }
 
@@ -309,7 +310,9 @@ static void put_head(row_writer *r) {
   text_writer *w = r->w;
   const text_form *f = w->f;
   const int per = f->threads / f->lanes;
-  if (f->cls == C_GROUP) {
+  if (f->across) {
+    fl_text_printf(w->out, "const int lane = threadIdx.x %% %d;\n", f->lanes);
+  } else if (f->cls == C_GROUP) {
     fl_text_printf(w->out, "const int lane = threadIdx.x %% %d;\n"
                    "long long row = block * %d + threadIdx.x / %d;\nconst bool on = row < w[%d];\n"
                    "if (!on) row = w[%d] - 1;\n", f->lanes, per, f->lanes, W_ROWS, W_ROWS);
@@ -321,7 +324,7 @@ static void put_head(row_writer *r) {
   fl_text_printf(w->out, "const %s n = w[%d];\n", fl_row_index_type(f), W_N);
   if (f->once) fl_text_puts(w->out, "const bool vector = true;\n");
   else fl_text_printf(w->out, "const bool vector = w[%d] & %d;\n", W_FLAGS, F_VECTOR);
-  if (!f->once) fl_text_coords(w, 0, f->k->nkept, "row");
+  if (!f->once && !f->across) fl_text_coords(w, 0, f->k->nkept, "row");
   for (int v = 0; f->lanes > 32 && v < f->k->ninstr; v++) {
     if (f->k->instr[v].code != FL_I_REDUCE) continue;
     fl_text_puts(w->out, "__shared__ ");
@@ -363,8 +366,8 @@ static void put_once(row_writer *r) {
                "for (long long row = block; row < rows; row += gridDim.x) {\n");
   fl_text_coords(w, 0, f->k->nkept, "row");
   put_before(r, 1);
-  put_sweeps(r, fl_row_sweeps(f));
-  put_kept_stores(r);
+  fl_row_put_sweeps(r, fl_row_sweeps(f));
+  fl_row_put_kept_stores(r);
   fl_text_puts(w->out, "}\n");
 }
 
@@ -383,13 +386,17 @@ void fl_text_row(text_writer *w) {
     put_once(&r);
     return;
   }
+  if (f->across) {
+    fl_row_put_across(&r);
+    return;
+  }
   const int first = f->persist && !has_gather(&r);
   if (first) put_row(&r);
-  put_kept(&r, 0);
+  fl_row_put_kept(&r, 0);
   if (f->persist && !first) put_row(&r);
   if (f->split) {
     sweep s = { .round = 0, .stores = 1 };
     put_split(&r, &s);
-  } else put_sweeps(&r, fl_row_sweeps(f));
-  put_kept_stores(&r);
+  } else fl_row_put_sweeps(&r, fl_row_sweeps(f));
+  fl_row_put_kept_stores(&r);
 }

@@ -32,6 +32,10 @@ void fl_row_need(const row_writer *r, sweep *s);
 void fl_row_choose(row_writer *r, sweep *s, int p, int count);
 int fl_row_in_round(const row_writer *r, int v, int round);
 int fl_row_store_level(const text_form *f, int s);
+/* Does store s write a value at each point? (One of the rows' sums does not.) */
+static inline int fl_row_is_full(const text_form *f, int s) {
+  return fl_row_store_level(f, s) == 1 && !f->k->store[s].across;
+}
 int fl_row_has_full_stores(const text_form *f);
 /* Bytes per element that the loads among the values 'need' read. */
 int fl_row_loads(const text_form *f, const uint8_t *need);
@@ -43,6 +47,24 @@ int fl_row_late_batch(const text_form *f);
 ** bytes that an element of value v takes where it is kept. */
 int fl_row_room(const text_form *f);
 int fl_row_size(const text_form *f, int v);
+
+/* text_row.c. Writes the values of the whole row (the kept level) that can be computed after
+** 'round' rounds; 'count' sweeps; the stores of such values. */
+void fl_row_put_kept(row_writer *r, int round);
+void fl_row_put_sweeps(row_writer *r, int count);
+void fl_row_put_kept_stores(row_writer *r);
+
+/* text_across.c. Chooses the loads that are done before a row's first sweep; plans the kernel, and
+** its bytes of shared memory. */
+void fl_row_across_early(row_writer *r);
+void fl_row_across_plan(text_form *f);
+int fl_row_across_bytes(text_form *f);
+/* Is value v, an early load, requested ahead? Writes its load from there; the request of the next
+** row, which comes when the current one is in registers. */
+int fl_row_is_asked(const row_writer *r, int v);
+void fl_row_put_asked(const row_writer *r, int v);
+void fl_row_put_ahead(row_writer *r);
+void fl_row_put_across(row_writer *r);
 
 /* text_sweep.c. The type of an element's index in the row. */
 const char *fl_row_index_type(const text_form *f);

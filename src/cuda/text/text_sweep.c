@@ -35,8 +35,13 @@ void fl_row_put_room(const row_writer *r, int v) {
 
 /* ---- loads ----------------------------------------------------------------------------------- */
 
-static void put_row_load(text_writer *w, int v, int vector) {
+static void put_row_load(row_writer *r, int v, int vector) {
+  text_writer *w = r->w;
   const int o = fl_row_instr(w, v)->arg, whole = vector && w->f->in[o] == 1;
+  if (whole && fl_row_is_asked(r, v)) {
+    fl_row_put_asked(r, v);
+    return;
+  }
   if (whole) fl_text_printf(w->out, "l%d[j] = load<%d>(p%d + ", v, w->f->vector, o);
   else if (vector)
     fl_text_printf(w->out, "for (int q = 0; q < %d; q++) l%d[j].put(q, p%d[", w->f->vector, v, o);
@@ -76,13 +81,13 @@ void fl_row_put_loads(row_writer *r, const uint8_t *need, int count) {
   fl_text_printf(w->out, "%s{\n", f->full ? "" : "if (e < n) ");
   fl_text_coords(w, f->k->nkept, f->ndim, "e");
   for (int v = 0; v < f->k->ninstr; v++)
-    if (need[v] && fl_text_packed(f, v)) put_row_load(w, v, 1);
+    if (need[v] && fl_text_packed(f, v)) put_row_load(r, v, 1);
   fl_text_puts(w->out, "}\n}\n} else {\n");
   put_vector_head(r, count);
   put_elements(w, f->full);
   fl_text_coords(w, f->k->nkept, f->ndim, "e + q");
   for (int v = 0; v < f->k->ninstr; v++)
-    if (need[v] && fl_text_packed(f, v)) put_row_load(w, v, 0);
+    if (need[v] && fl_text_packed(f, v)) put_row_load(r, v, 0);
   fl_text_puts(w->out, "}\n}\n}\n");
 }
 
@@ -119,11 +124,19 @@ static const char *stored_at(const text_form *f) { return f->few ? "[j]" : ""; }
 static void put_room_to_store(row_writer *r, int count) {
   const text_form *f = r->w->f;
   for (int t = 0; t < f->k->nstore; t++) {
-    if (fl_row_store_level(f, t) != 1) continue;
+    if (!fl_row_is_full(f, t)) continue;
     fl_text_printf(r->w->out, "pack<%s, %d> o%d",
                    fl_text_storage(f->k->operand[f->k->store[t].operand].dtype), f->vector, t);
     fl_text_printf(r->w->out, f->few ? "[%d] = {};\n" : " = {};\n", count);
   }
+}
+
+/* Writes the line that adds element q of the current row to its sum over rows (text_across.c). */
+static void put_sum(row_writer *r, int t) {
+  const fl_store *s = &r->w->f->k->store[t];
+  const int reg = fl_dtype_reg(r->w->f->k->operand[s->operand].dtype), V = r->w->f->vector;
+  fl_text_printf(r->w->out, "z%d[j * %d + q] = fl_add_%s(z%d[j * %d + q], (%s)v%d);\n", t, V,
+                 fl_text_suffix(reg), t, V, fl_text_ctype(reg), s->value);
 }
 
 static void put_element(row_writer *r, const sweep *s, const uint8_t *before) {
@@ -155,7 +168,8 @@ static void put_element(row_writer *r, const sweep *s, const uint8_t *before) {
     fl_text_puts(w->out, ");\n");
   }
   for (int t = 0; s->stores && t < f->k->nstore; t++) {
-    if (fl_row_store_level(f, t) != 1) continue;
+    if (f->k->store[t].across) put_sum(r, t);
+    if (!fl_row_is_full(f, t)) continue;
     if (fl_text_rounds_late(f, f->k->store[t].value)) {
       fl_text_printf(w->out, "y%d[q] = v%d;\n", t, f->k->store[t].value);
       continue;
@@ -192,7 +206,7 @@ static void put_full_stores(row_writer *r, int count) {
     else put_elements(w, f->full);
     fl_text_coords(w, f->k->nkept, f->ndim, whole ? "e" : "e + q");
     for (int t = 0; t < f->k->nstore; t++)
-      if (fl_row_store_level(f, t) == 1) put_full_store(w, t, whole);
+      if (fl_row_is_full(f, t)) put_full_store(w, t, whole);
     fl_text_puts(w->out, f->few ? "}\n}\n" : "}\n");
   }
   fl_text_puts(w->out, "}\n");
@@ -227,7 +241,7 @@ static void put_rounding(text_writer *w, int done) {
   const text_form *f = w->f;
   for (int t = 0; t < f->k->nstore; t++) {
     const int v = f->k->store[t].value;
-    if (fl_row_store_level(f, t) != 1 || !fl_text_rounds_late(f, v)) continue;
+    if (!fl_row_is_full(f, t) || !fl_text_rounds_late(f, v)) continue;
     if (done)
       fl_text_printf(w->out, "o%d%s = outs_%s(y%d);\n", t, stored_at(f),
                      fl_dtype_name(f->k->operand[f->k->store[t].operand].dtype), t);

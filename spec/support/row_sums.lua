@@ -1,0 +1,119 @@
+--- Gradients of norms, whose sums over rows a GPU may add up in the kernel that goes through the
+--- rows (plan/across.c). Each program is computed as a whole, and op by op, where each sum has its
+--- own kernel: the bits must be the same.
+local flame = require "flame"
+
+local function leaf(shape, dtype)
+  return flame.randn(shape):to(dtype):detach():requires_grad_()
+end
+
+--- The results of the program, as tensors that are not computed yet.
+local programs = {
+  layer = function(v)
+    local y = flame.layer_norm(v.x, { v.n }, v.w, v.b)
+    y:backward(v.g)
+    return { y, v.x.grad, v.w.grad, v.b.grad }
+  end,
+  rms = function(v)
+    local y = flame.rms_norm(v.x, { v.n }, v.w)
+    y:backward(v.g)
+    return { y, v.x.grad, v.w.grad }
+  end,
+  bare = function(v)                            -- no weights: what is summed is the gradient of x
+    local y = flame.layer_norm(v.x, { v.n })
+    y:backward(v.g)
+    return { y, v.x.grad, v.x.grad:sum(v.lead), (v.x.grad * v.g):sum(v.lead) }
+  end,
+  residual = function(v)                        -- as in a transformer: the sum of a rounded result, too
+    local y = flame.layer_norm(v.x, { v.n }, v.w, v.b)
+    flame.eval(y)
+    y:backward(v.g)
+    local d = v.x.grad + v.r
+    local half = d:to "bf16"
+    return { d, half, half:sum(v.lead), v.w.grad, v.b.grad }
+  end,
+  softmax = function(v)                         -- sums of values of each point before and after
+    local y = (v.x * v.w + v.b):softmax(-1)
+    return { y, y:sum(v.lead), (y * v.g):sum(v.lead), v.g:sum(v.lead) }
+  end,
+  dropout = function(v)
+    flame.seed(5)
+    local y = flame.layer_norm(flame.dropout(v.x, 0.3), { v.n }, v.w, v.b)
+    y:backward(v.g)
+    return { y, v.x.grad, v.w.grad, v.b.grad }
+  end,
+}
+
+local function values(case)
+  flame.seed(case.n)
+  local shape, lead = {}, {}
+  for i, size in ipairs(case.rows) do shape[i], lead[i] = size, i end
+  shape[#shape + 1] = case.n
+  local v = { n = case.n, lead = lead, w = leaf({ case.n }, case.dtype),
+    b = leaf({ case.n }, case.dtype), r = leaf(shape, case.dtype):detach() }
+  if case.wider then                            -- rows that are parts of longer ones
+    shape[#shape] = case.n + case.wider
+    v.x = leaf(shape, case.dtype):detach():narrow(-1, 2, case.n):requires_grad_()
+    v.g = leaf(shape, case.dtype):detach():narrow(-1, 1, case.n)
+  elseif case.swapped then                      -- rows in another order than in memory
+    shape[1], shape[2] = shape[2], shape[1]
+    v.x = leaf(shape, case.dtype):detach():transpose(1, 2):requires_grad_()
+    v.g = leaf(shape, case.dtype):detach():transpose(1, 2)
+  else v.x, v.g = leaf(shape, case.dtype), leaf(shape, case.dtype):detach() end
+  flame.eval(v.x, v.w, v.b, v.g, v.r)
+  return v
+end
+
+--- The results as a whole or, with 'apart', op by op; and the number of launches.
+local function compute(case, apart)
+  local v = values(case)
+  flame.stats "reset"
+  local before = apart and flame.internal.budget(1)
+  local results = programs[case.program](v)
+  if apart then flame.internal.budget(before) end
+  flame.eval(table.unpack(results))
+  return results, flame.stats().launches
+end
+
+local M = {}
+
+--- "same bits", or which results differ; the number of launches as a whole; and the results. Twice
+--- as a whole, since the second run is replayed.
+function M.compare(case)
+  compute(case)
+  local whole, few = compute(case)
+  local apart = compute(case, true)
+  local wrong = {}
+  for i, t in ipairs(whole) do
+    if not t:eq(apart[i]):all():item() then wrong[#wrong + 1] = i end
+  end
+  return #wrong == 0 and "same bits" or "other bits: " .. table.concat(wrong, " "), few, whole
+end
+
+--- Cases in which a GPU joins the sums: rows of a warp, of 256 and 512 threads, of which vectors
+--- are aligned or not, in one, two and three axes. 'quick': those of few elements.
+M.cases = {
+  { program = "layer", rows = { 8192 }, n = 72, dtype = "f32", quick = true },
+  { program = "rms", rows = { 8200 }, n = 101, dtype = "bf16", quick = true },
+  { program = "residual", rows = { 64, 128 }, n = 68, dtype = "f32", quick = true },
+  { program = "layer", rows = { 96, 86 }, n = 66, dtype = "f32", wider = 3, quick = true },
+  { program = "layer", rows = { 2050 }, n = 1028, dtype = "f32", quick = true },
+  { program = "layer", rows = { 91, 96 }, n = 100, dtype = "f16", swapped = true },
+  { program = "bare", rows = { 8, 16, 65 }, n = 128, dtype = "f64" },
+  { program = "softmax", rows = { 8192 }, n = 80, dtype = "f32" },
+  { program = "dropout", rows = { 8192 }, n = 96, dtype = "f32" },
+  { program = "rms", rows = { 2048 }, n = 1031, dtype = "f32" },
+  { program = "residual", rows = { 16384 }, n = 768, dtype = "f32" },
+  { program = "layer", rows = { 16000 }, n = 1024, dtype = "bf16" },
+  { program = "layer", rows = { 16384 }, n = 4096, dtype = "f32" },
+  { program = "layer", rows = { 4096 }, n = 8192, dtype = "bf16" },
+  { program = "rms", rows = { 4100 }, n = 5000, dtype = "f32" },
+}
+
+--- "layer 8192 x 72 f32"
+function M.name(case)
+  return ("%s %s x %d %s%s"):format(case.program, table.concat(case.rows, " x "), case.n, case.dtype,
+    case.wider and ", parts of longer rows" or case.swapped and ", in another order" or "")
+end
+
+return M
