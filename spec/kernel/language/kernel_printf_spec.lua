@@ -46,6 +46,15 @@ describe("printf of a kernel", function()
     assert.equal(lines, output("", (script:gsub("DEVICE", '"cpu"'))))
     assert.equal(lines, output("--sim", (script:gsub("DEVICE", '"cuda"'))))
   end)
+  it("alone takes the name of a text", function()
+    local out = output("", [[
+local flame = require "flame"
+print(pcall(function()
+  local k = flame.kernel "__global__ void k(float *y) { const char *w = \"abc\"; y[0] = w[1]; }"
+  return k:with { shape = { 1 } }():item()
+end))]])
+    assert.truthy(out:find("line 1 .*'w' is a text, for printf alone"), out)
+  end)
   it("joins strings that stand side by side, however long", function()
     local long = ("x"):rep(450)
     local out = output("", ([[
