@@ -163,7 +163,9 @@ describe("a step of which no element is read", function()
     it(step[1] .. " has memory for itself", function()
       local x = flame.randn(1, n)
       flame.eval(x)
-      local function shifted(y) return flame.cat({ flame.ones(1, n), y:narrow(1, 1, #y - 1) }, 1) end
+      local function shifted(y)
+        return flame.cat({ flame.ones(1, n), y:narrow(1, 1, #y - 1) }, 1)
+      end
       local function read(y) return flame.cat({ y:narrow(1, 2, #y - 1), flame.zeros(1, n) }, 1) end
       local function f() return shifted(step[2](x)) * (read(x) + 3):cumsum(1) end
       for _ = 1, 3 do
