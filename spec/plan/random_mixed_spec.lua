@@ -1,10 +1,10 @@
 -- Random programs of mixed dtypes (P.mix in spec/support/programs.lua): values and gradients must
 -- have the same bits op by op and planned, and be those of a plain evaluator within its bounds. A
--- failure prints its seed and a reduced program. FLAME_FUZZ=n: n programs (2000, sanitizers: 200);
+-- failure prints its seed and a reduced program. FLAME_FUZZ=n: n programs (600, sanitizers: 200);
 -- FLAME_FUZZ_SEED=s: from seed s; tools/fuzz programs COUNT SEED runs any number.
 local plant = require "flame".internal.plant
 local P = dofile("spec/support/program_run.lua")
-local COUNT = tonumber(os.getenv "FLAME_FUZZ") or (os.getenv "FLAME_SANITIZE" and 200 or 2000)
+local COUNT = tonumber(os.getenv "FLAME_FUZZ") or (os.getenv "FLAME_SANITIZE" and 200 or 600)
 local FIRST = tonumber(os.getenv "FLAME_FUZZ_SEED") or 1
 
 describe("random programs of mixed dtypes", function()
