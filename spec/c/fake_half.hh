@@ -12,10 +12,10 @@ FAKE fake_u16 fake_f16(float x) {
   if (e < -25) return sign;
   /* number of the 24 bits that are dropped */
   const int drop = e < -14 ? -1 - e : 13;
-  const fake_u32 m = (a & 0x7fffff) | 0x800000, half = 1u << (drop - 1);
+  const fake_u32 m = (a & 0x7fffff) | 0x800000, mid = 1u << (drop - 1);
   fake_u32 kept = m >> drop;
   const fake_u32 rest = m & ((1u << drop) - 1);
-  kept += rest > half || (rest == half && kept & 1);
+  kept += rest > mid || (rest == mid && kept & 1);
   return (fake_u16)(sign | (e < -14 ? kept : kept - 0x400 + ((fake_u32)(e + 15) << 10)));
 }
 FAKE float fake_of_f16(fake_u16 h) {

@@ -88,7 +88,7 @@ FAKE long long llmin(long long a, long long b) { return min(a, b); }
 FAKE long long llmax(long long a, long long b) { return max(a, b); }
 FAKE fake_u64 ullmin(fake_u64 a, fake_u64 b) { return min(a, b); }
 FAKE fake_u64 ullmax(fake_u64 a, fake_u64 b) { return max(a, b); }
-extern "C" { int abs(int); long labs(long); long long llabs(long long); }
+extern "C" int abs(int); extern "C" long labs(long); extern "C" long long llabs(long long);
 FAKE long abs(long x) { return x < 0 ? -x : x; }
 FAKE long long abs(long long x) { return x < 0 ? -x : x; }
 
@@ -114,18 +114,22 @@ FAKE float abs(float x) { return fabsf(x); }
 FAKE double abs(double x) { return fabs(x); }
 FAKE float pow(float x, int n) { return powf(x, (float)n); }
 FAKE double pow(double x, int n) { return pow(x, (double)n); }
-extern "C" {
-double fma(double, double, double); float fmaf(float, float, float);
-double ldexp(double, int); float ldexpf(float, int); double scalbn(double, int);
-float scalbnf(float, int); double frexp(double, int *); float frexpf(float, int *);
-double modf(double, double *); float modff(float, float *); int ilogb(double); int ilogbf(float);
-long lrint(double); long lrintf(float); long lround(double); long lroundf(float);
-long long llrint(double); long long llrintf(float); long long llround(double);
-long long llroundf(float); void sincos(double, double *, double *);
-void sincosf(float, float *, float *); double remquo(double, double, int *);
-float remquof(float, float, int *); double jn(int, double); float jnf(int, float);
-double nan(const char *); float nanf(const char *);
-}
+#define FAKE_LIBRARY(...) extern "C" __VA_ARGS__;
+FAKE_LIBRARY(double fma(double, double, double)) FAKE_LIBRARY(float fmaf(float, float, float))
+FAKE_LIBRARY(double ldexp(double, int)) FAKE_LIBRARY(float ldexpf(float, int))
+FAKE_LIBRARY(double scalbn(double, int)) FAKE_LIBRARY(float scalbnf(float, int))
+FAKE_LIBRARY(double frexp(double, int *)) FAKE_LIBRARY(float frexpf(float, int *))
+FAKE_LIBRARY(double modf(double, double *)) FAKE_LIBRARY(float modff(float, float *))
+FAKE_LIBRARY(int ilogb(double)) FAKE_LIBRARY(int ilogbf(float)) FAKE_LIBRARY(long lrint(double))
+FAKE_LIBRARY(long lrintf(float)) FAKE_LIBRARY(long lround(double))
+FAKE_LIBRARY(long lroundf(float)) FAKE_LIBRARY(long long llrint(double))
+FAKE_LIBRARY(long long llrintf(float)) FAKE_LIBRARY(long long llround(double))
+FAKE_LIBRARY(long long llroundf(float)) FAKE_LIBRARY(void sincos(double, double *, double *))
+FAKE_LIBRARY(void sincosf(float, float *, float *))
+FAKE_LIBRARY(double remquo(double, double, int *))
+FAKE_LIBRARY(float remquof(float, float, int *)) FAKE_LIBRARY(double jn(int, double))
+FAKE_LIBRARY(float jnf(int, float)) FAKE_LIBRARY(double nan(const char *))
+FAKE_LIBRARY(float nanf(const char *))
 FAKE float fma(float a, float b, float c) { return fmaf(a, b, c); }
 FAKE float ldexp(float x, int n) { return ldexpf(x, n); }
 FAKE float scalbn(float x, int n) { return scalbnf(x, n); }

@@ -1,11 +1,12 @@
 /*
-** Leaves out the inline functions at file scope that nothing names. Each text has all functions of
-** tensor/math.h and of fake_words.hh, and g++ would parse them for longer than it compiles the
-** kernel. A function stays if its name is a word anywhere else in what stays, so that one too many
-** may stay but none that is called can be missing.
+** Leaves out the inline functions at file scope that nothing names, and the types and templates of
+** the fake's own headers. Each text has all functions of tensor/math.h and of fake_words.hh, and
+** g++ would parse them for longer than it compiles the kernel. A function stays if its name is a
+** word anywhere else in what stays, so that one too many may stay but none that is called can be
+** missing.
 */
 typedef struct fake_item {
-  const char *at, *end, *name;    /* "inline … name(…) {…}" */
+  const char *at, *end, *name;    /* "inline … name(…) {…}", "struct name {…};" … */
   size_t n;
   int kept;
   struct fake_item *same, *next;  /* in one chain of 'head'; to be read */
@@ -23,24 +24,79 @@ static unsigned fake_chain(const char *s, size_t n) {
   return h % FAKE_CHAINS;
 }
 
-/* The function that is defined at s, where a statement begins; 0 if none is, or not a plain one. */
-static int fake_inline_at(const char *s, fake_item *f) {
-  const char *word = fake_at_word(s, "static") ? fake_blank(fake_token(s)) : s;
-  if (!fake_at_word(word, "inline")) return 0;
-  const char *open = fake_until(word, "(;{"), *e = open;
-  if (*open != '(') return 0;
-  while (e > word && isspace((unsigned char)e[-1])) e--;
-  f->name = e;
-  while (f->name > word && fake_word((unsigned char)f->name[-1])) f->name--;
-  f->n = (size_t)(e - f->name);
-  if (!f->n || fake_at_word(f->name, "__attribute__") || fake_at_word(f->name, "alignas")) return 0;
-  for (const char *t = word; t < e; t = fake_token(t))
-    if (fake_at_word(t, "operator")) return 0;
+/* Names an item at 'at' by the word that ends at 'end', after 'from'; 0 if it is none. */
+static int fake_name(fake_item *f, const char *at, const char *from, const char *end) {
+  while (end > from && isspace((unsigned char)end[-1])) end--;
+  f->name = end;
+  while (f->name > from && fake_word((unsigned char)f->name[-1])) f->name--;
+  f->n = (size_t)(end - f->name);
+  f->at = at;
+  return f->n && !fake_at_word(f->name, "__attribute__") && !fake_at_word(f->name, "alignas");
+}
+
+/* Skips "template <…>", if it is at s. */
+static const char *fake_after_template(const char *s) {
+  if (!fake_at_word(s, "template")) return s;
+  int depth = 0;
+  s = fake_blank(fake_token(s));
+  do {
+    depth += (*s == '<') - (*s == '>');
+    s = fake_token(s);
+  } while (*s && depth);
+  return fake_blank(s);
+}
+
+/* The first word of an operator's first parameter, "const" left out: an operator is as good as
+** named where that type is. */
+static void fake_name_operator(fake_item *f, const char *open) {
+  f->name = fake_blank(open + 1);
+  if (fake_at_word(f->name, "const")) f->name = fake_blank(fake_token(f->name));
+  f->n = (size_t)(fake_token(f->name) - f->name);
+}
+
+/* The function that is defined at s, where a statement begins; 0 if none is, or not a plain one.
+** given: it is of a header of the fake, where templates and operators are looked at as well. */
+static int fake_inline_at(const char *s, fake_item *f, int given) {
+  const char *word = given ? fake_after_template(s) : s;
+  if (fake_at_word(word, "static")) word = fake_blank(fake_token(word));
+  if (!fake_at_word(word, "inline") && !(given && fake_at_word(word, "constexpr"))) return 0;
+  const char *open = fake_until(word, "(;{"), *t = word;
+  while (t < open && *t != '=' && !fake_at_word(t, "operator")) t = fake_token(t);
+  if (*open != '(' || (t < open && (!given || *t == '='))) return 0;
+  if (t >= open && !fake_name(f, s, word, open)) return 0;
+  if (t < open) fake_name_operator(f, open);
   const char *close = fake_until(open + 1, ")"), *body = *close ? fake_until(close + 1, "{;=") : "";
   if (*body != '{') return 0;
   const char *last = fake_until(body + 1, "}");
   f->at = s;
   f->end = *last ? last + 1 : last;
+  return 1;
+}
+
+/* The struct, template of a struct, function that is only declared, type's other name or table of
+** a header of the fake at s. */
+static int fake_type_at(const char *s, fake_item *f) {
+  const char *word = fake_after_template(s), *end;
+  if (fake_at_word(word, "struct")) {
+    word = fake_blank(fake_token(word));
+    if (fake_at_word(word, "alignas"))
+      word = fake_blank(fake_until(fake_until(word, "(") + 1, ")") + 1);
+    end = fake_until(word, "{;");
+    if (*end != '{' || !fake_name(f, s, word, fake_token(word))) return 0;
+  } else if (fake_at_word(word, "extern") && *fake_blank(fake_token(word)) == '"') {
+    end = fake_until(word, "(;{");
+    if (*end != '(' || !fake_name(f, s, word, end)) return 0;
+  } else if (fake_at_word(word, "typedef")) {
+    end = fake_until(word, ";({[");
+    if (*end != ';' || !fake_name(f, s, word, end)) return 0;
+  } else {
+    if (!fake_at_word(word, "static") || !fake_at_word(fake_blank(fake_token(word)), "constexpr"))
+      return 0;
+    end = fake_until(word, "[;{=(");
+    if (*end != '[' || !fake_name(f, s, word, end)) return 0;
+  }
+  end = fake_until(end, ";");
+  f->end = *end ? end + 1 : end;
   return 1;
 }
 
@@ -55,13 +111,16 @@ static void fake_add_item(fake_items *all, const fake_item *f) {
 
 static void fake_find_items(fake_items *all, const char *text) {
   int depth = 0, begins = 1;        /* a statement may begin at s */
+  const char *given = strstr(text, "\"<command-line>\" 2\n");       /* our headers' end */
+  if (!given) given = text;
   for (const char *s = fake_blank(text); *s; s = fake_blank(s)) {
     fake_item f = { 0 };
     if (*s == '#') {
       s += strcspn(s, "\n");
       continue;
     }
-    if (begins && !depth && fake_inline_at(s, &f)) {
+    if (begins && !depth &&
+        (fake_inline_at(s, &f, s < given) || (s < given && fake_type_at(s, &f)))) {
       fake_add_item(all, &f);
       s = f.end;
       continue;

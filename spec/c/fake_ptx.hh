@@ -98,14 +98,14 @@ template <int T> FAKE void fake_gather(const fake_lanes *l, void *p) {
   fake_u32 *r = (fake_u32 *)p;
   const unsigned row = l->lane / 4, col = l->lane % 4 * 2;
   for (unsigned m = 0; m < 4; m++) {
-    fake_u16 half[2];
+    fake_u16 two[2];
     for (unsigned k = 0; k < 2; k++) {
       const unsigned i = T ? col + k : row, j = T ? row : col + k;
       const fake_u16 *from;
       memcpy(&from, l->value[m * 8 + i], sizeof from);
-      half[k] = from[j];
+      two[k] = from[j];
     }
-    r[m] = half[0] | (fake_u32)half[1] << 16;
+    r[m] = two[0] | (fake_u32)two[1] << 16;
   }
 }
 template <int T>
