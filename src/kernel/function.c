@@ -461,9 +461,9 @@ fl_kfunction *fl_kfunction_given(fl_kunit *u, fl_kfunc *f) {
 
 fl_kfunction *fl_kfunction_derived(fl_kunit *u, fl_kad *ad, int exact) {
   fl_text t;
-  uint8_t slot[FL_KP_MAX_ARGS] = { 0 };
+  uint8_t slot[FL_KP_MAX_ARGS] = { 0 }, sole[FL_KP_MAX_ARGS] = { 0 };
   const int sums = exact && ad->func->n_params <= FL_KP_MAX_ARGS
-                   ? fl_ktext_sums(ad->func, slot) : 0;
+                   ? fl_ktext_sums(ad->func, slot, sole) : 0;
   fl_text_init(&t, u->mem);
   put_tree(u, &t, ad->func, sums ? slot : NULL, 0);
   fl_kfunction *k = of_text(u, ad->func, &t);
@@ -471,6 +471,7 @@ fl_kfunction *fl_kfunction_derived(fl_kunit *u, fl_kad *ad, int exact) {
   k->ad = ad;
   k->sums = (uint8_t)sums;
   memcpy(k->slot, slot, sizeof slot);
+  memcpy(k->sole, sole, sizeof sole);
   return k;
 }
 

@@ -56,9 +56,11 @@ typedef struct fl_kfunction {
   uint32_t ready;        /* bit d: device d has compiled it with 'ready_for' */
   unsigned ready_for;    /* the FL_LANE_* checks with which devices have compiled it */
   uint8_t sums;          /* how many parameters receive sums that do not depend on their order: if
-                         ** there are any, the text has 2 more parameters and is launched twice */
+                         ** there are any, the text has 2 more parameters and is launched twice
+                         ** (cuda/call/ordered.c) */
   uint8_t slot[FL_KP_MAX_ARGS];  /* by parameter: 1 + the number of the sum that it receives, or
                                  ** 0 */
+  uint8_t sole[FL_KP_MAX_ARGS];  /* by parameter: such sums are all that is done with it */
   int32_t registers, spilled;   /* per thread, as reported by the device that compiled it last; -1:
                                 ** unknown */
 } fl_kfunction;

@@ -1,12 +1,11 @@
 /* Arguments of a user kernel's launch in the driver's format. */
-#include "cuda/call/call.h"
+#include "cuda/call/ordered.h"
 
 /* Sets the contents that the result at address 'at' has before the launch: zeros (FL_KARG_OUT; a:
-** bytes) or a copy of input a (FL_KARG_COPY); a result of kind FL_KARG_RAW is left as it is. */
+** bytes) or a copy of input a (FL_KARG_COPY). */
 static flame_status fill(fl_cuda *s, const fl_call_run *r, fl_karg_kind kind, int64_t a,
                          fl_cu_ptr at) {
   const fl_call *c = r->call;
-  if (kind == FL_KARG_RAW) return FLAME_OK;
   if (kind == FL_KARG_OUT)
     return a ? fl_cuda_check(s, s->cu->Memset8(at, 0, (size_t)a, s->stream), "cuMemsetD8Async")
              : FLAME_OK;
@@ -17,19 +16,27 @@ static flame_status fill(fl_cuda *s, const fl_call_run *r, fl_karg_kind kind, in
                        "cuMemcpyDtoDAsync");
 }
 
-flame_status fl_cuda_bind(fl_cuda *s, const fl_call_run *r, fl_cu_ptr *pointer, void **param) {
+void fl_cuda_bind(const fl_call_run *r, fl_cu_ptr *pointer, void **param) {
   const fl_call *c = r->call;
-  flame_status e = FLAME_OK;
-  for (int i = 0; i < c->p[FL_KP_COUNT_ARGS] && e == FLAME_OK; i++) {
+  for (int i = 0; i < c->p[FL_KP_COUNT_ARGS]; i++) {
     int64_t a, b;
     const fl_karg_kind kind = fl_karg_of(c, i, &a, &b);
     pointer[i] = 0;
     param[i] = &pointer[i];
     if (kind == FL_KARG_IN || kind == FL_KARG_IN_EACH) pointer[i] = (fl_cu_ptr)(uintptr_t)r->in[a];
     if (kind == FL_KARG_VALUE) param[i] = (void *)(uintptr_t)(r->scalar + a);
-    if (kind != FL_KARG_OUT && kind != FL_KARG_RAW && kind != FL_KARG_COPY) continue;
-    pointer[i] = (fl_cu_ptr)((uintptr_t)r->out + (uintptr_t)b);
-    e = fill(s, r, kind, a, pointer[i]);
+    if (kind == FL_KARG_OUT || kind == FL_KARG_RAW || kind == FL_KARG_COPY)
+      pointer[i] = (fl_cu_ptr)((uintptr_t)r->out + (uintptr_t)b);
+  }
+}
+
+flame_status fl_cuda_fill(fl_cuda *s, const fl_kfunction *k, const fl_call_run *r) {
+  flame_status e = FLAME_OK;
+  for (int i = 0; i < r->call->p[FL_KP_COUNT_ARGS] && e == FLAME_OK; i++) {
+    int64_t a, b;
+    const fl_karg_kind kind = fl_karg_of(r->call, i, &a, &b);
+    if ((kind != FL_KARG_OUT && kind != FL_KARG_COPY) || fl_ordered_stores(k, r->call, i)) continue;
+    e = fill(s, r, kind, a, (fl_cu_ptr)((uintptr_t)r->out + (uintptr_t)b));
   }
   return e;
 }

@@ -12,8 +12,10 @@
 ** that finds at run time that the device can not run the call. */
 flame_status fl_cuda_call_host(fl_cuda *s, const fl_call_run *r);
 
-/* Makes the arguments for cuLaunchKernel, and sets the initial contents of results. */
-flame_status fl_cuda_bind(fl_cuda *s, const fl_call_run *r, fl_cu_ptr *pointer, void **param);
+/* fl_cuda_bind makes the arguments for cuLaunchKernel, fl_cuda_fill sets the initial contents of
+** results that k's launch changes (FL_KARG_OUT, FL_KARG_COPY). */
+void fl_cuda_bind(const fl_call_run *r, fl_cu_ptr *pointer, void **param);
+flame_status fl_cuda_fill(fl_cuda *s, const struct fl_kfunction *k, const fl_call_run *r);
 /* call_checked.c: runs k->checked, the version of k with checks, and waits for it. */
 flame_status fl_cuda_call_checked(fl_cuda *s, const struct fl_kfunction *k, const fl_call_run *r);
 

@@ -182,7 +182,8 @@ static flame_status run(launch *x) {
   const int n = (int)x->r->call->p[FL_KP_COUNT_ARGS];
   record found = { 0 };
   flame_status e = fl_cuda_user_entry(x->s, x->k->checked, &x->f);
-  if (e == FLAME_OK) e = fl_cuda_bind(x->s, x->r, x->pointer, x->param);
+  fl_cuda_bind(x->r, x->pointer, x->param);
+  if (e == FLAME_OK) e = fl_cuda_fill(x->s, x->k->checked, x->r);
   if (e == FLAME_OK) e = reserve(x);
   if (e == FLAME_OK) e = clear(x, x->fixed, (int64_t)sizeof(record));
   if (e == FLAME_OK) e = clear(x, x->cells, x->cells_bytes);

@@ -100,11 +100,12 @@ static flame_status run_one(fl_cuda *s, const fl_call_run *r) {
   }
   e = fl_cuda_user_entry(s, batched ? k->batched : k, &f);
   if (e == FLAME_OK && k->sums) e = fl_ordered_begin(s, k, r);
-  for (int pass = k->sums ? 0 : 1; pass < 2 && e == FLAME_OK; pass++) {
+  if (e == FLAME_OK) e = fl_cuda_fill(s, k, r);
+  for (int pass = 0; pass <= (k->sums > 0) && e == FLAME_OK; pass++) {
+    if (pass && (e = fl_ordered_judge(s, k, r)) != FLAME_OK) return e;
     param[n] = &pass;
     param[n + 1] = &table;
-    e = fl_cuda_bind(s, r, pointer, param);
-    if (e != FLAME_OK) return e;
+    fl_cuda_bind(r, pointer, param);
     e = batched ? launch_parts(s, f, c, &x, pointer, param, n + (k->sums ? 2 : 0))
                 : start(s, k, f, &x, param);
   }

@@ -59,50 +59,10 @@ static void put_store(fl_kwriter *w, const fl_kstmt *s) {
   put_stored(w, s);
 }
 
-/* Must s be the same in any order of the threads (exact)? An atomic addition of f32 or f64 to an
-** array that is a parameter must, if its result is not used and its mode is ORDERED or BLOCK. */
-static int is_ordered(const fl_kfunc *f, const fl_kstmt *s) {
-  const fl_kvar *v = s->kind == FL_KS_ATOMIC ? &f->vars[s->var] : NULL;
-  return v && s->op == FL_KA_ADD && s->mode > FL_KM_WARP && s->result < 0 &&
-         v->kind == FL_KV_POINTER && v->param >= 0 &&
-         (v->type == FL_KT_F32 || v->type == FL_KT_F64);
-}
-
-typedef struct finder { const fl_kfunc *f; uint8_t *slot; } finder;
-
-static int find_ordered(void *arg, fl_kstmt *s) {
-  const finder *x = arg;
-  if (is_ordered(x->f, s)) x->slot[x->f->vars[s->var].param] = 1;
-  return 1;
-}
-
-int fl_ktext_sums(const fl_kfunc *f, uint8_t *slot) {
-  finder x = { f, slot };
-  const fl_kvisitor v = { find_ordered, NULL, &x };
-  int n = 0;
-  memset(slot, 0, (size_t)f->n_params);
-  fl_kwalk_block(&v, f->body);
-  for (int i = 0; i < f->n_params; i++) if (slot[i]) slot[i] = (uint8_t)++n;
-  return n;
-}
-
-static void put_ordered(fl_kwriter *w, const fl_kstmt *s) {
-  fl_text_printf(w->t, "fl_ordered_%sadd(fl_pass, fl_fix[%d], ",
-                 s->mode == FL_KM_BLOCK ? "block_" : "",
-                 w->slot[w->f->vars[s->var].param] - 1);
-  if (w->batch)
-    fl_text_printf(w->t, "(blockIdx.z / fl_b.blocks + fl_b.first) * (fl_b.step[%d] / %d) + ",
-                   (int)w->f->vars[s->var].param, fl_kt_size(w->f->vars[s->var].type));
-  fl_kput_expr(w, s->x[0]);
-  fl_text_puts(w->t, ", (double)(");
-  fl_kput_expr(w, s->x[1]);
-  fl_text_puts(w->t, "))");
-}
-
 static void put_atomic(fl_kwriter *w, const fl_kstmt *s) {
   const int type = s->as ? s->as : w->f->vars[s->var].type;
-  if (w->slot && is_ordered(w->f, s)) {
-    put_ordered(w, s);
+  if (w->slot && fl_kput_is_ordered(w->f, s)) {
+    fl_kput_ordered(w, s);
     return;
   }
   if (fl_knear_put(w->near, w->t, s)) return;
@@ -170,6 +130,12 @@ static void put_simple(fl_kwriter *w, const fl_kstmt *s) {
     case FL_KS_BREAK: fl_text_puts(w->t, "break"); break;
     case FL_KS_LEAVE: fl_text_printf(w->t, "goto leave_%d", (int)s->label); break;
     case FL_KS_RETURN:
+      if (w->slot) {
+        fl_text_puts(w->t, "{\n");
+        fl_kput_sums_end(w);
+        fl_text_puts(w->t, "  return; }");
+        break;
+      }
       fl_text_puts(w->t, w->check ? "{ fl_leave(fl_t, true); return; }" : "return");
       break;
     case FL_KS_BARRIER: fl_kput_barrier(w, s); break;
@@ -559,7 +525,9 @@ static void put_kernel(fl_text *t, const fl_kfunc *f, fl_kwriter w) {
   if (w.batch) put_parts(&w);
   if (check) fl_text_puts(t, "  fl_thread fl_t;\n  fl_begin(fl_t, fl_c);\n");
   if (near) fl_knear_begin(near, t);
+  if (slot) fl_kput_sums_begin(&w);
   put_block(&w, f->body, NULL);
+  if (slot) fl_kput_sums_end(&w);
   if (near) fl_knear_end(near, t);
   if (check) fl_text_puts(t, "  fl_leave(fl_t, false);\n");
   fl_text_puts(t, "}\n");

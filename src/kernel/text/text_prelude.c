@@ -56,35 +56,48 @@ static const char prelude[] =
   "  }\n"
   "}\n";
 
-/* Sums that do not depend on the order of the threads: a first launch (pass 0) finds the largest
-** magnitude of the summands; a second one scales them to integers, the largest to 'bits' bits, and
-** adds these in 128 bits. The launcher prepares and reads them (cuda/call/ordered.c). low begins as
-** 0x80 in each byte, so that it rarely overflows either way. Lanes of a warp that add to one
-** element at one time sum their integers first (from compute capability 8.0 on), in three parts of
-** 22, 22 and 20 bits, in any order, as integers may be. If the second launch has a summand far
-** above those of the first (since another thread took the cotangent of an element that several
-** write), the sum is NaN rather than wrong. */
+/* Sums that do not depend on the order of the threads (cuda/call/ordered.c says how the launches
+** work together): summands are scaled to integers and added in 64 bits; a sum that leaves them adds
+** 1 or -1 to 'high'. mode: 0, there is no 'high' and no 'special', and what needs them is noted in
+** 'again'; 1, both are there; 2, and this is the launch that repeats. limit: the upper half of the
+** first double that is too large to be added, 0: nothing is known of the summands, so none is
+** added. shift: the scale's exponent. top: the greatest upper half of the finite summands; a thread
+** keeps its own in 'most' until it ends. Lanes of a warp that add to one element at one time sum
+** their integers first (from compute capability 8.0 on), in three parts of 22, 22 and 20 bits, as
+** integers add in any order. If the repeated launch has a summand above those of the first (since
+** another thread took the cotangent of an element that several write), the sum is NaN rather than
+** wrong. */
 static const char ordered[] =
-  "struct fl_fixed { unsigned long long *low, *high, *peak; unsigned *special; long long bits; };\n"
-  "FL_FN void fl_ordered_put(const fl_fixed &x, long long i, long long high,"
-  " unsigned long long low) {\n"
-  "  const unsigned long long old = atomicAdd(x.low + i, low);\n"
-  "  const long long up = high + (old + low < old ? 1 : 0);\n"
-  "  if (up) atomicAdd(x.high + i, (unsigned long long)up);\n"
-  "}\n"
-  "FL_FN void fl_ordered_add(int pass, const fl_fixed &x, long long i, double v) {\n"
-  "  if (v == 0) return;\n"
-  "  const unsigned long long b = (unsigned long long)__double_as_longlong(fabs(v));\n"
-  "  const bool finite = b < 0x7ff0000000000000ull;\n"
-  "  if (pass == 0) {\n"
-  "    if (finite && b > *(volatile unsigned long long *)x.peak) atomicMax(x.peak, b);\n"
-  "    return;\n"
+  "struct fl_fixed {\n"
+  "  unsigned long long *low, *high;\n"
+  "  unsigned *special, *top, *again;\n"
+  "  void *out;\n"
+  "  long long n;\n"
+  "  unsigned limit;\n"
+  "  int shift, mode, guess, wide, add, slot;\n"
+  "};\n"
+  "FL_FN void fl_ordered_odd(const fl_fixed &x, long long i, double v, unsigned b) {\n"
+  "  const bool finite = b < 0x7ff00000u;\n"
+  "  if (!finite && !x.mode) {\n"
+  "    if (!*(volatile unsigned *)x.again) *(volatile unsigned *)x.again = 1;\n"
+  "  } else if (!finite || x.mode == 2) {\n"
+  "    atomicOr(x.special + i, finite || v != v ? 1u : v > 0 ? 2u : 4u);\n"
   "  }\n"
-  "  if (!finite) { atomicOr(x.special + i, b > 0x7ff0000000000000ull ? 1u : v > 0 ? 2u : 4u);"
-  " return; }\n"
-  "  const int e = (int)(*x.peak >> 52) - 1023, k = (int)x.bits - e;\n"
-  "  const double s = k < 1000 ? v * __longlong_as_double((1023ll + k) << 52) : scalbn(v, k);\n"
-  "  if (!(fabs(s) < 9e18)) { atomicOr(x.special + i, 1u); return; }\n"
+  "}\n"
+  "FL_FN void fl_ordered_put(const fl_fixed &x, long long i, long long high, long long q) {\n"
+  "  const unsigned long long old = atomicAdd(x.low + i, (unsigned long long)q), now = old + q;\n"
+  "  if ((long long)((old ^ now) & (q ^ now)) < 0) high += q < 0 ? -1 : 1;\n"
+  "  if (!high) return;\n"
+  "  if (x.mode) atomicAdd(x.high + i, (unsigned long long)high);\n"
+  "  else *(volatile unsigned *)x.again = 1;\n"
+  "}\n"
+  "FL_FN void fl_ordered_add(const fl_fixed &x, long long i, double v, unsigned &most) {\n"
+  "  if (v == 0) return;\n"
+  "  const unsigned b = (unsigned)__double2hiint(v) & 0x7fffffffu;\n"
+  "  if ((b | 1) > most && b < 0x7ff00000u) most = b | 1;\n"
+  "  if (b >= x.limit) { fl_ordered_odd(x, i, v, b); return; }\n"
+  "  const double s = x.shift < 1000 ? v * __longlong_as_double((1023ll + x.shift) << 52)"
+  " : scalbn(v, x.shift);\n"
   "  const long long q = __double2ll_rn(s);\n"
   "#if __CUDA_ARCH__ >= 800\n"
   "  const unsigned here = __activemask();\n"
@@ -98,16 +111,23 @@ static const char ordered[] =
   "    if (me % 32 != __ffs(here) - 1) return;\n"
   "    const unsigned long long part = a + ((unsigned long long)c << 22);\n"
   "    const unsigned long long sum = part + ((unsigned long long)d << 44);\n"
-  "    fl_ordered_put(x, i, (d >> 20) + (sum < part ? 1 : 0), sum);\n"
+  "    fl_ordered_put(x, i, (d >> 20) + (sum < part) + (long long)(sum >> 63), (long long)sum);\n"
   "    return;\n"
   "  }\n"
   "#endif\n"
-  "  fl_ordered_put(x, i, q < 0 ? -1 : 0, (unsigned long long)q);\n"
+  "  fl_ordered_put(x, i, 0, q);\n"
   "}\n"
-  "FL_FN void fl_ordered_block_add(int pass, const fl_fixed &x, long long i, double v) {\n"
+  "FL_FN void fl_ordered_block_add(const fl_fixed &x, long long i, double v, unsigned &most) {\n"
   BLOCK_SUM("double", "me")
-  "    fl_ordered_add(pass, x, i, v);\n"
+  "    fl_ordered_add(x, i, v, most);\n"
   "  }\n"
+  "}\n"
+  "FL_FN void fl_ordered_end(const fl_fixed &x, unsigned most) {\n"
+  "  if (x.mode == 2) return;\n"
+  "#if __CUDA_ARCH__ >= 800\n"
+  "  most = __reduce_max_sync(__activemask(), most);\n"
+  "#endif\n"
+  "  if (most > *(volatile unsigned *)x.top) atomicMax(x.top, most);\n"
   "}\n";
 
 /* The barrier of a grid whose blocks run at the same time. Each block adds 1 to the word, but the
