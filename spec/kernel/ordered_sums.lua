@@ -13,7 +13,9 @@ local pick = flame.kernel { source = [=[
 local function bits(t, by)
   local list = {}
   for i, v in ipairs(t:flatten():totable()) do
-    if v ~= 0 then list[#list + 1] = v == v and ("%d=%a"):format(i, v * (by or 1)) or i .. "=nan" end
+    if v ~= v then list[#list + 1] = i .. "=nan"
+    elseif v ~= 0 then list[#list + 1] = ("%d=%a"):format(i, v * (by or 1))
+    end
   end
   return table.concat(list, " ")
 end
@@ -58,6 +60,13 @@ local function places(n)
   return flame.tensor(at, { dtype = "i32" }), flame.tensor(g)
 end
 
+--- Where a list is not the one that is wanted, or nil.
+local function differ(list, want, n)
+  for i = 1, n do
+    if list[i] ~= want[i] then return ("%d: %a, not %a"):format(i, list[i], want[i]) end
+  end
+end
+
 local parts = {}
 
 --- The same gradient after others that are 2^40 times as large or small, 0, NaN or infinite; also
@@ -71,7 +80,9 @@ local function guesses(m, dtype)
     return gradient(at, flame.tensor(list, { dtype = dtype }), m)
   end
   local first, wrong, all = bits(scaled(1)), {}, {}
-  for _, scale in ipairs { 1, 2 ^ 40, 1, 2 ^ -40, 1, 0, 1, 2 ^ 5, 2 ^ -5, 1, 0 / 0, 1, math.huge, 1, 2 ^ 100 } do
+  local scales = { 1, 2 ^ 40, 1, 2 ^ -40, 1, 0, 1, 2 ^ 5, 2 ^ -5, 1, 0 / 0, 1, math.huge, 1,
+    2 ^ 100 }
+  for _, scale in ipairs(scales) do
     local d = bits(scaled(scale))
     if scale == 1 and d ~= first then wrong[#wrong + 1] = "after another" end
     all[#all + 1] = d
@@ -117,7 +128,7 @@ function parts.long()
       want[j] = want[j] + g[i]
     end
     local d = gradient(flame.tensor(at, { dtype = "i32" }), flame.tensor(g), m):totable()
-    for i = 1, 3 do if d[i] ~= want[i] then wrong = ("%d: %a, not %a"):format(i, d[i], want[i]) end end
+    wrong = wrong or differ(d, want, 3)
   end
   return say(wrong or "good", "")
 end
@@ -134,14 +145,15 @@ function parts.cancel()
     end
     for _ = 1, 2 do
       local d = gradient(flame.tensor(at, { dtype = "i32" }), flame.tensor(g), m):totable()
-      for j = 1, 8 do if d[j] ~= want[j] then wrong = ("%d: %a, not %a"):format(j, d[j], want[j]) end end
+      wrong = wrong or differ(d, want, 8)
     end
   end
   return say(wrong or "good", "")
 end
 
 local three = flame.kernel { source = [=[
-  __global__ void three(const int *at, const float *x, const double *u, const float *w, float *y, int n) {
+  __global__ void three(const int *at, const float *x, const double *u, const float *w, float *y,
+                        int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) y[i] = x[at[i]] * (float)u[at[n - 1 - i]] * w[at[i] / 2] * w[0] * w[0];
   }]=], block = { 64 }, shape = function(at) return { at:numel() } end }
@@ -153,7 +165,8 @@ local function several(twice)
   local x, u, w = spread(few, 9), spread(few, 9):to "f64" * 2 ^ 50, spread(few, 9) * 2 ^ -30
   flame.eval(u, w)
   local function run()
-    local v = { x:clone():requires_grad_(true), u:clone():requires_grad_(true), w:clone():requires_grad_(true) }
+    local v = {}
+    for i, t in ipairs { x, u, w } do v[i] = t:clone():requires_grad_(true) end
     local y = (three(at, v[1], v[2], v[3], n) * g):sum()
     local d = y:gradients(v, { create_graph = twice })
     if twice then
@@ -176,7 +189,8 @@ local function several(twice)
       want[A[i] + 1] = want[A[i] + 1] + U[A[n + 1 - i] + 1] * W[A[i] // 2 + 1] * W[1] ^ 2 * G[i]
     end
     for i = 1, few do
-      if math.abs(want[i] - value[i]) > 1e-5 * (2 ^ -39 + math.abs(want[i])) then wrong = "x " .. i end
+      local far = math.abs(want[i] - value[i])
+      if far > 1e-5 * (2 ^ -39 + math.abs(want[i])) then wrong = "x " .. i end
     end
   end
   all[1] = first
@@ -224,7 +238,8 @@ function parts.steps()
   flame.eval(scale)
   local before = flame.stats().replays
   for step = 1, 18 do
-    scale:copy_(flame.tensor { 2 ^ (step % 7 == 5 and 40 or step % 7 == 0 and -40 or step > 14 and 9 or 0) })
+    local by = step % 7 == 5 and 40 or step % 7 == 0 and -40 or step > 14 and 9 or 0
+    scale:copy_(flame.tensor { 2 ^ by })
     flame.eval(scale)
     x.grad = nil
     collectgarbage()

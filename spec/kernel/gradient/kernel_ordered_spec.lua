@@ -4,7 +4,8 @@
 local flame = require "flame"
 local machine = dofile "spec/support/machine.lua"
 local has_gxx = os.execute "g++ --version >/dev/null 2>&1"
-local parts <const> = { "few", "many", "doubles", "odd", "long", "cancel", "several", "twice", "taken", "steps" }
+local parts <const> = { "few", "many", "doubles", "odd", "long", "cancel", "several", "twice",
+  "taken", "steps" }
 
 describe("sums in a fixed unit", function()
   local folder
@@ -30,7 +31,7 @@ for name in ("%s"):gmatch "%%a+" do print(name, sums(name)) end]]):format(table.
   --- The lines without the number of replays.
   local function same(text) return (text:gsub("(steps\tgood\t%x+)\t%d+", "%1")) end
 
-  case("have the same bits after other gradients, as graphs, step by step and in any order", function()
+  case("have the same bits after other gradients, as graphs, by steps, in any order", function()
     local first = seeded(1)
     for _, name in ipairs(parts) do assert.truthy(first:find(name .. "\tgood\t"), first) end
     assert.truthy(tonumber(first:match "steps\tgood\t%x+\t(%d+)") >= 10, first)
@@ -44,14 +45,16 @@ for name in ("%s"):gmatch "%%a+" do print(name, sums(name)) end]]):format(table.
     ["no launch is repeated"] = { "if (!is_again(x, sums)) return;|return;", "few", "cancel" },
     ["a guess that is too large holds"] = { "!= x[k].guess|> x[k].guess", "few" },
     ["a guess that is too small holds"] = { "!= x[k].guess|< x[k].guess", "few" },
-    ["sums are not cleared"] = { "(n + 1) / 2; i += threads()) x->low[i] = 0;|(n + 1) / 2; i += threads()) {}", "few" },
+    ["sums are not cleared"] = {
+      "(n + 1) / 2; i += threads()) x->low[i] = 0;|(n + 1) / 2; i += threads()) {}", "few" },
     ["arrays are not put back"] = { "put_back(c.at[k]);|{}", "taken" },
     ["sums that leave 64 bits are kept"] = { "else *(volatile unsigned *)x.again = 1;|", "long" },
     ["upper halves are dropped"] = { "if (x.mode) atomicAdd(x.high|if (x.mode) (void)(x.high", "long" },
     ["infinities are passed over"] = { "*(volatile unsigned *)x.again = 1;|{}", "odd" },
     ["one sum has the unit of another"] = {
       "bucket_of(&x[k], *x[k].top))|bucket_of(&x[0], *x[0].top))", "several", "twice" },
-    ["the second launch never runs"] = { "if (fl_pass && !fl_fix->again[1]) return;|if (fl_pass) return;", "few" },
+    ["the second launch never runs"] = {
+      "if (fl_pass && !fl_fix->again[1]) return;|if (fl_pass) return;", "few" },
   }
   for title, plant in pairs(plants) do
     case("are found wrong where " .. title, function()
@@ -69,12 +72,15 @@ local sum = flame.kernel { source = [=[
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) y[i] = x[at[i]];
   }]=], shape = { 300 } }
-local at = flame.tensor({ 0, 1, 2 }, { dtype = "i32" }):index_select(1, flame.arange(0, 299):remainder(3):to "i64" + 1)
+local places = {}
+for i = 1, 300 do places[i] = i % 3 end
+local at = flame.tensor(places, { dtype = "i32" })
 for _, m in ipairs { 3, 300000 } do
   local x, g = flame.ones(m):requires_grad_(true), flame.ones(300)
   flame.eval(at, x, g)
   for turn = 1, 4 do
-    local d = sum(at, x, 300):gradients({ x }, { seed = turn < 4 and g * (turn + 3) or g * 2 ^ 9 })[x]
+    local by = turn < 4 and turn + 3 or 2 ^ 9
+    local d = sum(at, x, 300):gradients({ x }, { seed = g * by })[x]
     print(m, turn, d[1]:item())
     d = nil
     collectgarbage()
@@ -82,7 +88,8 @@ for _, m in ipairs { 3, 300000 } do
 end]==], "FAKE_CUDA=\"computes=1\" TMPDIR=" .. folder
       .. " FAKE_CUDA_PLANT=\"if (fl_pass && !fl_fix->again[1]) return;|if (fl_pass) return;\"")
     for _, m in ipairs { 3, 300000 } do
-      assert.truthy(text:find(("%d\t1\t0.0\n%d\t2\t500.0\n%d\t3\t600.0\n%d\t4\t0.0\n"):format(m, m, m, m)), text)
+      local said = ("m\t1\t0.0\nm\t2\t500.0\nm\t3\t600.0\nm\t4\t0.0\n"):gsub("m", m)
+      assert.truthy(text:find(said, 1, true), text)
     end
   end)
 
