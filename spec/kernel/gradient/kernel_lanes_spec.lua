@@ -64,6 +64,34 @@ __global__ void k(const double *x, const double *w, double *y, int n) {
     s = s * w[j] + tile[2 * j] * x[i] - tile[2 * j + 1] + w[j + 1];
   y[i] = s;
 }]]
+  -- The lanes that read the tile wait for each other alone: no other lane may add in their stead.
+  local PARTS <const> = [[
+__global__ void k(const double *x, const double *w, double *y, int n) {
+  __shared__ double tile[16];
+  const int t = threadIdx.x, i = blockIdx.x * 32 + t;
+  double s = 0;
+  if (t < 8) {
+    tile[t] = x[t] * w[t];
+    tile[t + 8] = x[t] + w[t];
+    __syncwarp(0xff);
+  }
+  const int c = t < 8 ? 8 : 2 * n;
+  for (int j = 0; j < c; j++)
+    if (t < 8) s += tile[j] * x[i] + tile[j + 8]; else s += x[i] * j;
+  y[i] = s;
+}]]
+  -- Its adjoint reads what the loop has added after the last barrier in the loop's step.
+  local STEP <const> = [[
+__global__ void k(const double *x, const double *w, double *y, int n) {
+  __shared__ double acc[64];
+  const int t = threadIdx.x, i = blockIdx.x * 32 + t;
+  double s = 0;
+  for (int e = t; e < 64; e += blockDim.x) acc[e] = 0;
+  __syncthreads();
+  for (int j = 0; j < n; j++, __syncthreads()) atomicAdd(&acc[j], w[j] * x[i]);
+  for (int j = 0; j < n; j++) s += acc[j] * acc[j] * x[i];
+  y[i] = s;
+}]]
   local SCRIPT <const> = [[
 local flame = require "flame"
 local k = flame.kernel { block = 32, grid = 2, shape = { 64 }, source = [=[SOURCE]=] }
@@ -89,7 +117,8 @@ for _, exact in ipairs { true, false } do
 end]]
 
   for name, source in pairs { ["of different rounds of an outer loop"] = ROUNDS,
-    ["of a loop that carries a state"] = STATE } do
+    ["of a loop that carries a state"] = STATE, ["of a part of a warp"] = PARTS,
+    ["that wait in the step of a loop"] = STEP } do
     it("has the same bits on a GPU, also saved and loaded: lanes " .. name, has_gxx and function()
       for seed = 0, 2 do
         local script = SCRIPT:gsub("SOURCE", function() return source end):gsub("FOLDER", folder)

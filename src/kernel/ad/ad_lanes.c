@@ -27,6 +27,7 @@ typedef struct lanes {
                                  ** from another lane or from an atomic operation */
   int32_t beyond;                /* the variable in indices of gradients in dynamic memory;
                                  ** -1: none */
+  uint8_t parted;                /* lanes of a part of a warp wait for each other */
   int changed;
   int n_held;
 } lanes;
@@ -68,7 +69,7 @@ static int see_sum(void *arg, fl_kstmt *s) {
     return 1;
   const int type = l->f->vars[s->var].type;
   const int real = (type == FL_KT_F32 || type == FL_KT_F64) && s->x[1]->type == type;
-  if (real && !fl_kexpr_any(s->x[0], is_of_lane, l)) s->mode = FL_KM_WARP;
+  s->mode = real && !l->parted && !fl_kexpr_any(s->x[0], is_of_lane, l) ? FL_KM_WARP : FL_KM_FREE;
   s->joined = s->held = s->in_step = 0;
   return 1;
 }
@@ -110,10 +111,21 @@ static void find_steps(lanes *l) {
 
 /* ---- which loops ---- */
 
+/* Is s a barrier of a part of a warp? Its lanes then see what they have added, but not what others
+** add in their stead. */
+static int parts_warp(const void *none, const fl_kstmt *s) {
+  (void)none;
+  const fl_kexpr *mask = s->x[0];
+  return s->kind == FL_KS_BARRIER &&
+         (s->op == FL_KBAR_HERE ||
+          (s->op == FL_KBAR_WARP && mask &&
+           !(fl_kexpr_is_int(mask) && (uint32_t)mask->value.i == UINT32_MAX)));
+}
+
 static int is_joint(const void *none, const fl_kstmt *s) {
   (void)none;
   return s->kind == FL_KS_BARRIER || s->kind == FL_KS_SHUFFLE || s->kind == FL_KS_VOTE ||
-         s->kind == FL_KS_RETURN;
+         s->kind == FL_KS_RETURN || (s->kind == FL_KS_ATOMIC && s->mode == FL_KM_BLOCK);
 }
 
 static int is_number(const fl_kexpr *x, int64_t i) {
@@ -331,7 +343,9 @@ static int see_holder(void *arg, fl_kstmt *s) {
   holder h = { .l = arg };
   if (s->kind != FL_KS_LOOP) return 1;
   find_sums(&h, s->body);
-  if (h.n > MOST_HELD || fl_kblock_any(s->body, is_joint, NULL) || fl_kjumps(s->body)) return 1;
+  if (h.n > MOST_HELD || fl_kblock_any(s->body, is_joint, NULL) ||
+      fl_kblock_any(s->other, is_joint, NULL) || fl_kjumps(s->body))
+    return 1;
   for (int i = 0; i < h.n && h.l->n_held < 255; i++)
     if (may_hold(&h, s, h.sum[i])) h.sum[i]->held = (uint8_t)++h.l->n_held;
   return 1;
@@ -343,6 +357,7 @@ void fl_kad_sum_lanes(fl_karena *a, fl_kfunc *f, int32_t beyond) {
   const fl_kvisitor values = { see_value, NULL, &l }, sums = { see_sum, NULL, &l },
                     loops = { see_loop, NULL, &l }, holders = { see_holder, NULL, &l };
   if (a->failed) return;
+  l.parted = (uint8_t)fl_kblock_any(f->body, parts_warp, NULL);
   do {
     l.changed = 0;
     fl_kwalk_block(&values, f->body);

@@ -193,6 +193,28 @@ static void parse_while(fl_front *p, int32_t line) {
   loop_body(p, s);
 }
 
+/* Puts the statements of 'first' before s in the block that holds it. */
+static void put_before(fl_kblock *b, const fl_kstmt *s, fl_kblock first) {
+  fl_kblock all = { NULL, NULL };
+  while (b->first && b->first != s) fl_kblock_put(&all, fl_kblock_take(b));
+  fl_kblock_append(&all, first);
+  fl_kblock_append(&all, *b);
+  *b = all;
+}
+
+/* The condition c of the do-while loop s in 'out', as it is after statements in the loop's step: the
+** step keeps it in a variable that is declared before the loop. */
+static fl_kexpr *kept_condition(fl_front *p, fl_kblock *out, fl_kstmt *s, fl_kexpr *c) {
+  fl_kblock before = { NULL, NULL };
+  fl_front_into(p, &before);
+  const int again = fl_front_temp(p, c->type, s->line);
+  fl_front_into(p, out);
+  put_before(out, s, before);
+  if (again < 0) return c;
+  fl_kstmt_assign(p->f, &s->other, again, c);
+  return fl_kexpr_var(p->f, again);
+}
+
 static void parse_do(fl_front *p, int32_t line) {
   fl_kstmt *s = new_loop(p, line);
   if (!s) return;
@@ -206,7 +228,9 @@ static void parse_do(fl_front *p, int32_t line) {
   fl_front_need(p, ')');
   fl_front_need(p, ';');
   fl_front_into(p, out);
-  if (c && (c->kind != FL_KX_CONST || !c->value.i)) s->x[0] = c;
+  if (!c || p->failed) return;
+  if (s->other.first && c->kind != FL_KX_CONST) c = kept_condition(p, out, s, c);
+  if (c->kind != FL_KX_CONST || !c->value.i) s->x[0] = c;
 }
 
 /* After '(' of a for: is it "for (T v : a)"? */
