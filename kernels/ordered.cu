@@ -71,6 +71,7 @@ extern "C" __global__ void ordered_begin(fl_fixed *x, unsigned *words, u64 *low,
     x->mode = s.mode;
     x->slot = (int)((s.hash + k) % GUESSES);
     x->guess = (int)fl_guess[x->slot] - 1;
+    if (x->guess >= (x->wide ? 2048 : 256)) x->guess = -1;        /* that was another call's */
     if (x->guess >= 0) set_bucket(x, x->guess);
     from += x->n;
   }

@@ -40,6 +40,13 @@ for name in ("%s"):gmatch "%%a+" do print(name, sums(name)) end]]):format(table.
     end
   end)
 
+  case("have them where all calls share one guess", function()
+    local names <const> = { "few", "doubles", "several" }
+    local text = "FLAME_CACHE_DIR=off FAKE_CUDA=\"computes=1\" "
+      .. "FAKE_CUDA_PLANT=\"GUESSES = 4096|GUESSES = %d\""
+    assert.equal(run(names, text:format(4096)), run(names, text:format(1)))
+  end)
+
   -- A fault, and parts that find it.
   local plants = {
     ["no launch is repeated"] = { "if (!is_again(x, sums)) return;|return;", "few", "cancel" },
