@@ -138,6 +138,10 @@ describe("data.csv", function()
       data.csv(write("b.csv", "1;2\n"), { sep = ";", dtype = "i64" }):totable())
   end)
 
+  it("reads lines that end in carriage returns alone", function()
+    assert.same({ { 1, 2 }, { 3, 4 } }, data.csv(write("r.csv", "1,2\r3,4\r")):totable())
+  end)
+
   it("names the line that is wrong", function()
     raises("line 2 has 1 fields", data.csv, write("c.csv", "1,2\n3\n"))
     raises("line 2, field 2: 'x'", data.csv, write("c.csv", "1,2\n3,x\n"))

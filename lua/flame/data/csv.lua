@@ -75,7 +75,9 @@ return function(data, shared)
 
   --- Reads a file: its rows that are not blank, as lists of fields; a list of their line numbers.
   local function rows_of(path, separator)
-    local text = internal.io_read(path, "csv"):gsub("^\xEF\xBB\xBF", "") .. "\n"
+    local text = internal.io_read(path, "csv"):gsub("^\xEF\xBB\xBF", "")
+    if not text:find("\n", 1, true) then text = text:gsub("\r", "\n") end
+    text = text .. "\n"
     local rows, lines, at, number = {}, {}, 1, 1
     while at <= #text do
       local stop = text:find("\n", at, true)
