@@ -1,8 +1,8 @@
---- Random programs whose values have 0 to 4 rows: rows are shifted, joined and left out, so that parts
--- without elements meet scans, sorts, products, sums at positions and kernels. Most values are
--- dropped, and steps stay that nothing but an empty part reads. What is kept has the bits of a run
--- op by op. All values are f32 with as many columns. FLAME_FUZZ: programs, FLAME_FUZZ_SEED: the
--- first one.
+--- Random programs whose values have 0 to 4 rows, all in f32 with as many columns: rows are
+-- shifted, joined and left out, so that parts without elements meet scans, sorts, products, sums at
+-- positions and kernels. Most values are dropped, so that nothing but an empty part reads some
+-- steps. What is kept has the bits of a run op by op.
+-- FLAME_FUZZ: number of programs, FLAME_FUZZ_SEED: first seed.
 local flame = require "flame"
 local count = math.tointeger(os.getenv "FLAME_FUZZ" or 150)
 local first = math.tointeger(os.getenv "FLAME_FUZZ_SEED" or 1)
@@ -88,9 +88,9 @@ describe("random programs with empty parts", function()
     for seed = first, first + count - 1 do
       local want = {}
       for i, x in ipairs(run(seed, true)) do want[i] = x:totable() end
-      for _ = 1, 4 do                                   -- a plan, the same one again, a recorded one
+      for _ = 1, 4 do                                -- a plan, the same one again, a recorded one
         local got = run(seed)
-        collectgarbage()                                -- what is dropped is not evaluated
+        collectgarbage()                             -- what is dropped is not evaluated
         flame.eval(table.unpack(got))
         for i, x in ipairs(got) do
           assert.same(want[i], x:totable(), ("seed %d, value %d"):format(seed, i))
