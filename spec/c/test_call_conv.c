@@ -82,29 +82,47 @@ static int64_t met(const fl_conv *c, int64_t q, int64_t k) {
   return xi;
 }
 
+/* Adds the terms of one row and one tap to array 'what': q of the output meets at[q] of the input
+** (-1: it is padding). x, w and y are the row's places in the arrays, r and m its places in the
+** sums of terms and of their magnitudes. */
+static void add_row(int what, int64_t vo, const int64_t *restrict at, const double *x,
+                    const double *w, const double *y, double *restrict r, double *restrict m) {
+  double sum = 0, size = 0;
+  for (int64_t q = 0; q < vo && what == 0; q++) {
+    const double v = at[q] < 0 ? 0 : x[at[q]] * *w;
+    r[q] += v, m[q] += fabs(v);
+  }
+  for (int64_t q = 0; q < vo && what == 1; q++) {
+    if (at[q] < 0) continue;
+    const double v = y[q] * *w;
+    r[at[q]] += v, m[at[q]] += fabs(v);
+  }
+  for (int64_t q = 0; q < vo && what == 2; q++) {
+    const double v = at[q] < 0 ? 0 : y[q] * x[at[q]];
+    sum += v, size += fabs(v);
+  }
+  if (what == 2) *r += sum, *m += size;
+}
+
 /* The array 'what' (0 y, 1 the gradient of x, 2 that of w), computed from the two others in xwy.
 ** *size: for each element the sum of the magnitudes of its terms. The caller frees both. */
 static double *conv_oracle(const fl_conv *c, int what, const double *const xwy[3], double **size) {
   const int64_t cg = c->c / c->groups, og = c->o / c->groups, vi = volume(c->in), vk = volume(c->k),
                 vo = volume(c->out);
   const int64_t n[3] = { c->n * c->o * vo, c->n * c->c * vi, c->o * cg * vk };
-  const double *const a = xwy[what == 0 ? 0 : 2], *const b = xwy[what == 2 ? 0 : 1];
   double *r = calloc((size_t)n[what] + 1, sizeof *r), *m = calloc((size_t)n[what] + 1, sizeof *r);
-  for (int64_t q = 0; q < vo; q++)
-    for (int64_t k = 0; k < vk; k++) {
-      const int64_t xi = met(c, q, k);
-      if (xi < 0) continue;
-      for (int64_t image = 0; image < c->n; image++)
-        for (int64_t o = 0; o < c->o; o++)
-          for (int64_t h = 0; h < cg; h++) {
-            const int64_t X = (image * c->c + o / og * cg + h) * vi + xi,
-                          W = (o * cg + h) * vk + k, Y = (image * c->o + o) * vo + q;
-            const int64_t to = what == 0 ? Y : what == 1 ? X : W;
-            const double v = a[what == 0 ? X : Y] * b[what == 2 ? X : W];
-            r[to] += v;
-            m[to] += fabs(v);
-          }
-    }
+  int64_t *at = malloc((size_t)(vk * vo + 1) * sizeof *at);
+  for (int64_t k = 0; k < vk; k++)
+    for (int64_t q = 0; q < vo; q++) at[k * vo + q] = met(c, q, k);
+  for (int64_t image = 0; image < c->n; image++)
+    for (int64_t o = 0; o < c->o; o++)
+      for (int64_t k = 0; k < vk; k++)
+        for (int64_t h = 0; h < cg; h++) {
+          const int64_t X = (image * c->c + o / og * cg + h) * vi, W = (o * cg + h) * vk + k,
+                        Y = (image * c->o + o) * vo, to = what == 0 ? Y : what == 1 ? X : W;
+          add_row(what, vo, at + k * vo, xwy[0] + X, xwy[1] + W, xwy[2] + Y, r + to, m + to);
+        }
+  free(at);
   *size = m;
   return r;
 }
