@@ -21,18 +21,21 @@ static void check(int ok, const char *what, double seen) {
 
 /* ---- arrays ---- */
 
-typedef struct array { int64_t n; int dtype; void *p; } array;
+/* value: the elements as doubles, of arrays that the oracle reads */
+typedef struct array { int64_t n; int dtype; void *p; double *value; } array;
 static double get(const array *a, int64_t i) {
   const fl_scalar v = fl_scalar_load((const char *)a->p + i * fl_dtype_size(a->dtype), a->dtype);
   return a->dtype == FLAME_BOOL ? (double)v.i : v.d;
 }
 static array noise(int64_t n, int dtype) {
-  array a = { n, dtype, malloc((size_t)(n * fl_dtype_size(dtype))) };
+  array a = { n, dtype, malloc((size_t)(n * fl_dtype_size(dtype))),
+              malloc((size_t)n * sizeof(double)) };
   for (int64_t i = 0; i < n; i++) {
     fl_scalar v;
     if (dtype == FLAME_BOOL) v.i = pick(0, 2) > 0;
     else v.d = (double)pick(-40, 40) / 32;
     fl_scalar_store((char *)a.p + i * fl_dtype_size(dtype), dtype, v);
+    a.value[i] = get(&a, i);
   }
   return a;
 }
@@ -88,11 +91,8 @@ static problem make(int dtype) {
   return x;
 }
 static void drop(problem *x) {
-  free(x->q.p);
-  free(x->k.p);
-  free(x->v.p);
-  free(x->g.p);
-  free(x->mask.p);
+  const array *const all[] = { &x->q, &x->k, &x->v, &x->g, &x->mask };
+  for (int i = 0; i < 5; i++) free(all[i]->p), free(all[i]->value);
 }
 
 /* ---- plain sums ---- */
@@ -104,13 +104,14 @@ static double weights(const problem *x, int64_t b, int64_t h, int64_t i, double 
   const int64_t hk = h / (a->h / a->hk);
   double top = -INFINITY, sum = 0;
   for (int64_t j = 0; j < a->s; j++) {
+    const double *const q = x->q.value + fl_row_at(a->qs, b, h, i),
+                 *const k = x->k.value + fl_row_at(a->ks, b, hk, j);
     double s = 0;
-    for (int64_t e = 0; e < a->d; e++)
-      s += get(&x->q, fl_row_at(a->qs, b, h, i) + e) * get(&x->k, fl_row_at(a->ks, b, hk, j) + e);
+    for (int64_t e = 0; e < a->d; e++) s += q[e] * k[e];
     s *= x->scale;
     if (a->causal && j > i) s = -INFINITY;
     if (x->mask.p) {
-      const double m = get(&x->mask, fl_row_at(a->ms, b, h, i) + j * a->ms[3]);
+      const double m = x->mask.value[fl_row_at(a->ms, b, h, i) + j * a->ms[3]];
       if (x->mask.dtype != FLAME_BOOL) s += m;
       else if (m == 0) s = -INFINITY;
     }
@@ -124,6 +125,11 @@ static double weights(const problem *x, int64_t b, int64_t h, int64_t i, double 
 
 /* Expected values: outputs, the log-sum-exp of each row, and dq, dk, dv one after the other. */
 typedef struct plain { double *out, *lse, *grad; int64_t n_out, n_lse, n_grad; } plain;
+
+/* y += f x */
+static void add(double *restrict y, double f, const double *restrict x, int64_t n) {
+  for (int64_t e = 0; e < n; e++) y[e] += f * x[e];
+}
 
 static plain oracle(const problem *x) {
   const fl_attention *a = &x->a;
@@ -140,25 +146,23 @@ static plain oracle(const problem *x) {
     double mean = 0;
     r.lse[row] = weights(x, b, h, i, p);
     for (int64_t j = 0; j < a->s; j++) {
+      const double *const v = x->v.value + fl_row_at(a->vs, b, hk, j),
+                   *const g = x->g.value + fl_row_at(a->gs, b, h, i);
+      double *const dv = r.grad + nq + nk + ((b * a->hk + hk) * a->s + j) * a->d2;
       dp[j] = 0;
-      for (int64_t e = 0; e < a->d2; e++) {
-        const double v = get(&x->v, fl_row_at(a->vs, b, hk, j) + e),
-                     g = get(&x->g, fl_row_at(a->gs, b, h, i) + e);
-        r.out[row * a->d2 + e] += p[j] * v;
-        dp[j] += g * v;
-        r.grad[nq + nk + ((b * a->hk + hk) * a->s + j) * a->d2 + e] += p[j] * g;
-      }
+      for (int64_t e = 0; e < a->d2; e++) dp[j] += g[e] * v[e];
+      add(r.out + row * a->d2, p[j], v, a->d2);
+      add(dv, p[j], g, a->d2);
       mean += p[j] * dp[j];
     }
     for (int64_t j = 0; j < a->s; j++) {
       const int hidden = isnan(r.lse[row]) ||
                          (p[j] == 0 && (!x->mask.p || x->mask.dtype == FLAME_BOOL));
       const double ds = hidden ? 0 : p[j] * (dp[j] - mean) * x->scale;
-      for (int64_t e = 0; e < a->d; e++) {
-        r.grad[row * a->d + e] += ds * get(&x->k, fl_row_at(a->ks, b, hk, j) + e);
-        r.grad[nq + ((b * a->hk + hk) * a->s + j) * a->d + e] +=
-            ds * get(&x->q, fl_row_at(a->qs, b, h, i) + e);
-      }
+      const double *const q = x->q.value + fl_row_at(a->qs, b, h, i),
+                   *const k = x->k.value + fl_row_at(a->ks, b, hk, j);
+      add(r.grad + row * a->d, ds, k, a->d);
+      add(r.grad + nq + ((b * a->hk + hk) * a->s + j) * a->d, ds, q, a->d);
     }
   }
   free(p);
@@ -219,7 +223,7 @@ static void take_rows(const array *from, int64_t first, const int64_t stride[3],
 /* Results in the oracle's order. */
 static array plain_order(const fl_attention *a, const array *x, int back, int64_t n) {
   const fl_attention_results r = fl_attention_results_of(a);
-  array y = { n, x->dtype, malloc((size_t)(n * fl_dtype_size(x->dtype))) };
+  array y = { n, x->dtype, malloc((size_t)(n * fl_dtype_size(x->dtype))), NULL };
   if (!back) {
     take_rows(x, 0, r.out, a->b, a->h, a->t, a->d2, &y, 0);
     return y;
@@ -245,18 +249,18 @@ static void one_case(setup *one, setup *three, int dtype) {
   const plain want = oracle(&x);
   const array *in[] = { &x.q, &x.k, &x.v, &x.mask };
   fl_call k = call_of(&x, FL_CALL_attention, x.mask.p ? 4 : 3, in, want.n_out + want.n_lse * width);
-  array packed = { k.numel, dtype, run(one, &k, in, x.scale) };
+  array packed = { k.numel, dtype, run(one, &k, in, x.scale), NULL };
   void *again = run(three, &k, in, x.scale);
   check(!memcmp(packed.p, again, (size_t)(k.numel * size)), "the same bits with three workers", 0);
   const array out = plain_order(a, &packed, 0, want.n_out);
   near(&out, want.out, want.n_out, eps[dtype], "result");
   array lse = { want.n_lse, dtype == FLAME_F64 ? FLAME_F64 : FLAME_F32,
-                malloc((size_t)want.n_lse * 8) };
+                malloc((size_t)want.n_lse * 8), NULL };
   memcpy(lse.p, (char *)packed.p + want.n_out * size, (size_t)(want.n_lse * width * size));
   near(&lse, want.lse, want.n_lse, dtype == FLAME_F64 ? 1e-12 : 2e-5, "log-sum-exp");
   const array *back[] = { &x.g, &packed, &x.q, &x.k, &x.v, &x.mask };
   fl_call b = call_of(&x, FL_CALL_attention_back, x.mask.p ? 6 : 5, back, want.n_grad);
-  array grad = { want.n_grad, dtype, run(one, &b, back, x.scale) };
+  array grad = { want.n_grad, dtype, run(one, &b, back, x.scale), NULL };
   void *twice = run(three, &b, back, x.scale);
   check(!memcmp(grad.p, twice, (size_t)(b.numel * size)),
         "the same bits of gradients with three workers", 0);
