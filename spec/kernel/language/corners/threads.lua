@@ -21,6 +21,8 @@ return {
     { "one stmt, pairs of threads, read under a condition on it", [[__shared__ double s[6]; s[t/2] = x[t/2]; __syncwarp();
       double a = s[t/2] > 0.1 || s[t/2] < -0.6 ? s[t/2]*s[t/2] : x[i]; __syncwarp(); s[t/2] = x[t/2 + 6]; __syncwarp();
       y[i] = a * s[t/2] * s[t/2];]] },
+    { "a loop whose condition has a barrier", [[int j = 0; double a = x[i]; do { a = a * x[(i + j) % n] + 0.1; j++; }
+      while (__syncthreads_and(j < 3)); y[i] = a;]] },
     { "inactive shared, all write constant", [[__shared__ double s; if (t==0) s = 1; __syncthreads(); double a = s*x[i]*x[i];
       __syncthreads(); s = 2; __syncthreads(); y[i] = a * s * x[i];]] },
     { "int flag set by several", [[__shared__ int f; if (t==0) f = 0; __syncthreads(); if (x[i] > 0) f = 1; __syncthreads(); double a
