@@ -238,6 +238,15 @@ static void long_rows(void) {
   add(&m, 1);
 }
 
+static void sums_over_rows(maker *m) {
+  for (int i = 0; i < 4; i++) {
+    const int64_t n[] = { 72, 1001, 4096, 8192 };
+    row_sums_of(m, 3000, n[i], i % 2 ? FLAME_F16 : FLAME_F32), m->k.room = i % 2 ? 227 << 10 : 0;
+    add(m, 0);
+    partial_sums_of(m, 3000, n[i]), add(m, 0);
+  }
+}
+
 static void compile_all(void) {
   static const int64_t lengths[] = { 3, 16, 50, 100, 200, 500, 1000, 2000, 4000, 8000, 16000, 30000,
                                      70000 };
@@ -253,6 +262,7 @@ static void compile_all(void) {
     softmax_of(&m, 9, lengths[i], i % 3 ? FLAME_F32 : FLAME_BF16), add(&m, 0);
     layer_norm_of(&m, 9, lengths[i], i % 2 ? FLAME_F32 : FLAME_F16), add(&m, i % 2);
   }
+  sums_over_rows(&m);
   cross_once_of(&m, 9, 32776), add(&m, 0);
   softmax_of(&m, 9, 57344, FLAME_F16), add(&m, 0);
   end_source("row lengths");
@@ -398,6 +408,27 @@ static void test_geometry_of_rows_gathered_or_held(void) {
   check(g.grid == 512 && g.block == 256, "eight where nothing is");
 }
 
+/* Sums over rows: what a block has, and how far it requests rows. */
+static void test_row_sums(void) {
+  static maker m;
+  fl_text_geometry g;
+  row_sums(&m);
+  fl_text_geometry_of(&m.k, 0, &g);
+  check(g.grid == 64 * 4 && g.block == 128, "a block has four of the 16 lanes of a chunk");
+  check(g.shared == 4 * 2 * 768 * 6, "two rows of each warp are requested ahead");
+  row_sums_of(&m, 16384, 1024, FLAME_F32);
+  m.k.room = 0;
+  fl_text_geometry_of(&m.k, 0, &g);
+  check(g.shared == 4 * 1 * 1024 * 8, "one where a block has no more than on every GPU");
+  row_sums_of(&m, 16384, 8192, FLAME_F32);
+  fl_text_geometry_of(&m.k, 0, &g);
+  check(g.grid == 8 * 16 && g.block == 512, "a block has a lane of a chunk");
+  check(g.shared == 8192 * 8, "one row of a block is requested ahead");
+  partial_sums(&m);
+  fl_text_geometry_of(&m.k, 0, &g);
+  check(g.grid == 12 && g.counters == 0, "a tile of columns for all partial results");
+}
+
 static void test_geometry(void) {
   static maker m;
   fl_text_geometry g;
@@ -416,7 +447,7 @@ static void test_geometry(void) {
   check(word[0] == 0, "others do not");
   bias_grad(&m);
   fl_text_geometry_of(&m.k, 0, &g);
-  check(g.grid == 12 * 32 && g.counters == 12, "columns in tiles and chunks");
+  check(g.grid == 12 * 64 && g.counters == 12, "columns in tiles and chunks");
   many_columns(&m);
   fl_text_geometry_of(&m.k, 0, &g);
   check(g.grid == 8 * 16 && g.block == 512, "two columns to a thread where there is much for each");
@@ -498,6 +529,7 @@ int main(int argc, char **argv) {
   else printf("text: no NVRTC here, texts are not compiled\n");
   test_keys();
   test_geometry();
+  test_row_sums();
   test_geometry_of_rows();
   test_geometry_of_rows_read_once();
   test_geometry_of_rows_gathered_or_held();

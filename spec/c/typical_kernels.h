@@ -111,6 +111,42 @@ static void layer_norm_of(maker *m, int64_t rows, int64_t n, int dtype) {
 
 static void layer_norm(maker *m) { layer_norm_of(m, 4096, 768, FLAME_F32); }
 
+/* g less its part along x, with sums over the rows: of g x and of the result, in a dtype. */
+static void row_sums_of(maker *m, int64_t rows, int64_t n, int dtype) {
+  const int64_t size[] = { rows, n };
+  mk_begin(m, FL_K_ROW, 1, 1, size);
+  const int F = FLAME_F32;
+  const int x = mk_load(m, mk_operand(m, F, 3, NULL), 1);
+  int g = mk_load(m, mk_operand(m, dtype, 3, NULL), 1);
+  if (dtype != F) g = mk_cast(m, F, g);
+  const int w = mk_load(m, mk_operand(m, F, 2, NULL), 1), u = mk_op(m, FL_OP_mul, F, g, w, w);
+  const int p = mk_op(m, FL_OP_mul, F, u, x, x), s = mk_reduce(m, FL_OP_sum, F, p);
+  int y = mk_op(m, FL_OP_sub, F, u, mk_op(m, FL_OP_mul, F, x, s, s), s);
+  if (dtype != F) y = mk_cast(m, dtype, y);
+  mk_out(m, y, 3);
+  const int sums[] = { p, y };
+  for (int i = 0; i < 2; i++) {
+    mk_store(m, sums[i], mk_operand(m, F, 2, NULL));
+    m->store[m->k.nstore - 1].across = 1;
+  }
+}
+
+static void row_sums(maker *m) { row_sums_of(m, 16384, 768, FLAME_BF16); }
+
+/* Joins the partial results of these sums. */
+static void partial_sums_of(maker *m, int64_t rows, int64_t n) {
+  const int64_t size[] = { n, fl_row_partials(rows, n) };
+  const int order[] = { 1, 0 };
+  mk_begin(m, FL_K_COL, 1, 1, size);
+  for (int i = 0; i < 2; i++) {
+    const int x = mk_load(m, mk_operand(m, FLAME_F32, 3, order), 1);
+    mk_out(m, mk_reduce(m, FL_OP_sum, FLAME_F32, x), 1);
+  }
+  m->k.partial = (uint8_t)fl_row_parts(n);
+}
+
+static void partial_sums(maker *m) { partial_sums_of(m, 16384, 768); }
+
 /* y = x + dropout(h), and y minus its mean: random draws in a ROW kernel that goes over the row
 ** twice, with the same draws. */
 static void dropout_norm(maker *m) {
@@ -235,7 +271,7 @@ static const struct { const char *name; void (*make)(maker *); } typical[] = {
   { "chain", chain }, { "adamw", adamw }, { "bias_half", bias }, { "transposed", transposed },
   { "embedding", embedding }, { "dropout", dropout }, { "softmax", softmax },
   { "layer_norm", layer_norm }, { "sum_all", sum_all }, { "bias_grad", bias_grad },
-  { "gelu_grad", gelu_grad },
+  { "gelu_grad", gelu_grad }, { "row_sums", row_sums }, { "partial_sums", partial_sums },
   { "cross_entropy", cross_entropy },
   { "cross_once", cross_once }, { "dropout_norm", dropout_norm },
   { "gated_norm", gated_norm }, { "many_columns", many_columns },

@@ -24,7 +24,7 @@ local programs = {
     y:backward(v.g)
     return { y, v.x.grad, v.x.grad:sum(v.lead), (v.x.grad * v.g):sum(v.lead) }
   end,
-  residual = function(v)                        -- as in a transformer: the sum of a rounded result, too
+  residual = function(v)                        -- as in a transformer; sums a rounded result, too
     local y = flame.layer_norm(v.x, { v.n }, v.w, v.b)
     flame.eval(y)
     y:backward(v.g)
@@ -112,8 +112,9 @@ M.cases = {
 
 --- "layer 8192 x 72 f32"
 function M.name(case)
-  return ("%s %s x %d %s%s"):format(case.program, table.concat(case.rows, " x "), case.n, case.dtype,
-    case.wider and ", parts of longer rows" or case.swapped and ", in another order" or "")
+  local how = case.wider and ", parts of longer rows" or case.swapped and ", in another order" or ""
+  return ("%s %s x %d %s%s"):format(case.program, table.concat(case.rows, " x "), case.n,
+    case.dtype, how)
 end
 
 return M

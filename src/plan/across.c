@@ -1,10 +1,10 @@
 /*
 ** Sums over the rows of a group of rows: the gradients of a norm's gain and bias read what the
 ** gradient of its input reads, so the group that computes that adds them up as well. It can not
-** finish such a sum, since its blocks have some rows each: it stores partial results (fl_store.across
-** in kernel.h), in a cell that the planner adds, and a group of columns joins them. The order of the
-** sum is that of a COL kernel over the same elements, so its bits are the same. Only on a GPU: the
-** CPU goes through columns in its cache.
+** finish such a sum, since its blocks have some rows each: it stores partial results (kernel.h,
+** fl_store.across) in a cell that the planner adds, and a group of columns joins them. The order of
+** the sum is that of a COL kernel over the same elements, so its bits are the same. Only on a GPU:
+** the CPU goes through columns in its cache.
 */
 #include "plan/place.h"
 
