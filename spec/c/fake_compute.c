@@ -177,8 +177,8 @@ static int fake_make_image(fake_source *s, int n, const char *const *options) {
   snprintf(out, sizeof out, "%s/text.so", s->folder);
   const char *second[] = { "g++", "-std=c++17", "-O1", "-shared", "-fPIC", "-w", "-fpermissive",
     "-ffp-contract=off", "-fwrapv", "-fno-strict-aliasing", "-fno-exceptions", "-fno-rtti",
-    "-fno-threadsafe-statics", "-fno-math-errno", "-fno-trapping-math", "-Wl,-Bsymbolic", "-nodefaultlibs", "-o", out, in,
-    "-lm", "-lc", "-lgcc", NULL };
+    "-fno-threadsafe-statics", "-fno-math-errno", "-fno-trapping-math", "-Wl,-Bsymbolic",
+    "-nodefaultlibs", "-o", out, in, "-lm", "-lc", "-lgcc", NULL };
   if (fake_gxx(s, second)) s->image = fake_read_file(s->folder, "text.so", &s->bytes);
   return s->image && own;
 }
