@@ -171,9 +171,10 @@ describe("what a kernel passes, calls or captures", function()
 
   it("is the object if the function writes dynamic shared memory", function()
     local k = flame.kernel { source = [[
-      __device__ float f(const float &v) { extern __shared__ float s[]; s[0] = 5; return v; }
+      extern __shared__ float s[];       // (declared in both functions NVRTC takes them for two)
+      __device__ float f(const float &v) { s[0] = 5; return v; }
       __global__ void k(float *y, int c) {
-        extern __shared__ float s[]; float q[2] = {1}; s[0] = 2;
+        float q[2] = {1}; s[0] = 2;
         float *p = c ? s : q; y[0] = f(p[0]);
       }]], grid = { 1 }, block = { 1 }, shape = { 1 }, shared = 16 }
     assert.equal(5, k(1):item())
