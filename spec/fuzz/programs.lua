@@ -2,7 +2,8 @@
 -- on, for at most SECONDS: of each seed one of mixed dtypes, and one as in random_spec.lua, every
 -- fourth time with gradients. Run it in the root of the repository. Each difference is printed with
 -- its seed and a program that was reduced; the last line has counts. The exit status is 1 if there
--- was a difference. FUZZ_PLANT=k: plants bug k in the planner (random_spec.lua), which must be found.
+-- was a difference. FUZZ_PLANT=k: plants bug k in the planner (random_spec.lua), which is to be
+-- found.
 local P = dofile("spec/support/program_run.lua")
 local count, first, seconds = tonumber(arg[1]), tonumber(arg[2] or 1), tonumber(arg[3] or math.huge)
 local flame, counts, done, bad, start = require "flame", {}, 0, 0, os.time()

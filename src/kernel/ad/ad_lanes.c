@@ -8,9 +8,9 @@
 ** Loops that count down to 0 around such a sum are DOWN, so that lanes that make fewer rounds are
 ** at the same round as the others. If nothing in the innermost loop reads the array or waits, lanes
 ** may hold what they have summed until it ends.
-** Which sums and loops are meant is a guess for speed: the text compares the elements when it runs,
-** and rounds are only delayed. That the indices of joined sums differ by constants is proven, and so
-** is that all threads of a block make a sum together, at one element (in_step): the conditions
+** Which sums and loops are chosen is a guess for speed: the text compares the elements when it
+** runs, and rounds are only delayed. That indices of joined sums differ by constants is proven, and
+** so is that all threads of a block make a sum together, at one element (in_step): the conditions
 ** around it and its index are the same in the block. Nothing is then compared when it runs, and the
 ** sums of several rounds are made at once.
 */

@@ -103,7 +103,7 @@ typedef struct fl_kcount {
   const fl_kexpr *bound;
 } fl_kcount;
 int fl_kcount_of(const fl_kfunc *f, const fl_kstmt *loop, fl_kcount *out);      /* 0: it is none */
-/* The same for a part of the condition, a && part: the loop makes at most the rounds of this one. */
+/* The same for a part of the condition (a && part): the loop makes at most its rounds. */
 int fl_kcount_most(const fl_kfunc *f, const fl_kstmt *loop, fl_kcount *out);
 int fl_kop_mirrored(int op);      /* a < b is b > a */
 

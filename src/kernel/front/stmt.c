@@ -2,9 +2,7 @@
 ** Statements. Conditions with effects move into the loop: while (i++ < n) becomes for (;;) {
 ** effects; if (!c) break; … }. A switch of at most 64 groups (case labels and the statements after
 ** them) becomes an if-chain if every group but the last ends with a jump, and none has a break
-** before its end; otherwise a block in which group g runs if the switch enters at g or at an
-** earlier group.
-*/
+** before its end; otherwise a block in which group g runs if the switch enters at g or before. */
 #include "kernel/front/forms.h"
 #include <string.h>
 
@@ -193,26 +191,15 @@ static void parse_while(fl_front *p, int32_t line) {
   loop_body(p, s);
 }
 
-/* Puts the statements of 'first' before s in the block that holds it. */
-static void put_before(fl_kblock *b, const fl_kstmt *s, fl_kblock first) {
-  fl_kblock all = { NULL, NULL };
-  while (b->first && b->first != s) fl_kblock_put(&all, fl_kblock_take(b));
-  fl_kblock_append(&all, first);
-  fl_kblock_append(&all, *b);
-  *b = all;
-}
-
-/* The condition c of the do-while loop s in 'out', as it is after statements in the loop's step: the
-** step keeps it in a variable that is declared before the loop. */
+/* The condition c of the do-while loop s in 'out', after statements in the loop's step, which keeps
+** it in a variable that is declared before the loop. */
 static fl_kexpr *kept_condition(fl_front *p, fl_kblock *out, fl_kstmt *s, fl_kexpr *c) {
   fl_kblock before = { NULL, NULL };
   fl_front_into(p, &before);
   const int again = fl_front_temp(p, c->type, s->line);
   fl_front_into(p, out);
-  put_before(out, s, before);
-  if (again < 0) return c;
-  fl_kstmt_assign(p->f, &s->other, again, c);
-  return fl_kexpr_var(p->f, again);
+  fl_kblock_before(out, s, before);
+  return again >= 0 && fl_kstmt_assign(p->f, &s->other, again, c) ? fl_kexpr_var(p->f, again) : c;
 }
 
 static void parse_do(fl_front *p, int32_t line) {
@@ -229,8 +216,8 @@ static void parse_do(fl_front *p, int32_t line) {
   fl_front_need(p, ';');
   fl_front_into(p, out);
   if (!c || p->failed) return;
-  if (s->other.first && c->kind != FL_KX_CONST) c = kept_condition(p, out, s, c);
-  if (c->kind != FL_KX_CONST || !c->value.i) s->x[0] = c;
+  const int fixed = c->kind == FL_KX_CONST;
+  if (!fixed || !c->value.i) s->x[0] = fixed || !s->other.first ? c : kept_condition(p, out, s, c);
 }
 
 /* After '(' of a for: is it "for (T v : a)"? */

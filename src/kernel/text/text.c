@@ -202,24 +202,26 @@ static void put_loop_down(fl_kwriter *w, const fl_kstmt *s) {
   fl_text_puts(w->t, "}\n");
 }
 
+static void put_loop_head(fl_kwriter *w, const fl_kstmt *s) {
+  indent(w);
+  if (s->post) { fl_text_puts(w->t, "do {\n"); return; }
+  fl_text_puts(w->t, "for (; ");
+  if (s->x[0]) fl_kput_expr(w, s->x[0]);
+  fl_text_puts(w->t, "; ");
+  if (is_for(s)) {
+    fl_kput_var(w, s->other.first->var);
+    fl_text_puts(w->t, " = ");
+    fl_kput_expr(w, s->other.first->x[0]);
+  }
+  fl_text_puts(w->t, ") {\n");
+}
+
 static void put_loop(fl_kwriter *w, const fl_kstmt *s) {
   if (s->op == FL_KLOOP_DOWN && !w->check && !w->saved) {
     put_loop_down(w, s);
     return;
   }
-  indent(w);
-  if (s->post) fl_text_puts(w->t, "do {\n");
-  else {
-    fl_text_puts(w->t, "for (; ");
-    if (s->x[0]) fl_kput_expr(w, s->x[0]);
-    fl_text_puts(w->t, "; ");
-    if (is_for(s)) {
-      fl_kput_var(w, s->other.first->var);
-      fl_text_puts(w->t, " = ");
-      fl_kput_expr(w, s->other.first->x[0]);
-    }
-    fl_text_puts(w->t, ") {\n");
-  }
+  put_loop_head(w, s);
   w->depth++;
   if (w->check) {
     indent(w);

@@ -73,7 +73,7 @@ static void put_keeper(fl_kwriter *w, const fl_kstmt *s) {
 
 /* Calls 'see' for each sum in b, outside of loops in it, that lanes hold. Returns the greatest
 ** number of rounds of which sums in step are made at once, at least 1. */
-static int each_held(fl_kwriter *w, fl_kblock b, void (*see)(fl_kwriter *, const fl_kstmt *)) {
+static int each_held(fl_kwriter *w, fl_kblock b, fl_kput *see) {
   int most = 1, all;
   for (const fl_kstmt *s = b.first; s; s = s->next) {
     int n = 1;
@@ -144,8 +144,7 @@ static void put_ended(fl_kwriter *w, const fl_kstmt *s) {
 }
 
 void fl_kput_held(fl_kwriter *w, const fl_kstmt *loop, fl_kput_when when) {
-  void (*const see[])(fl_kwriter *, const fl_kstmt *) = { put_declared, put_begun, put_late,
-                                                          put_ended };
+  fl_kput *const see[] = { put_declared, put_begun, put_late, put_ended };
   if (w->check || w->saved) return;
   const int rounds = each_held(w, loop->body, see[when]);
   if (when == FL_KPUT_BEFORE && rounds > 1) fl_text_printf(w->t, "#pragma unroll %d\n", rounds);
@@ -211,7 +210,7 @@ static void put_noted(fl_kwriter *w, const fl_kstmt *s, int n) {
 }
 
 /* Writes 'put' for whole warps and for others. */
-static void put_both(fl_kwriter *w, const fl_kstmt *s, void (*put)(fl_kwriter *, const fl_kstmt *)) {
+static void put_both(fl_kwriter *w, const fl_kstmt *s, fl_kput *put) {
   fl_text_puts(w->t, "if (fl_step_whole()) {\n");
   w->warps = FL_KPUT_WHOLE;
   put(w, s);
@@ -239,8 +238,7 @@ static int holds_steps(fl_kblock b) {
   return 0;
 }
 
-int fl_kput_twice(fl_kwriter *w, const fl_kstmt *loop,
-                  void (*put)(fl_kwriter *, const fl_kstmt *)) {
+int fl_kput_twice(fl_kwriter *w, const fl_kstmt *loop, fl_kput *put) {
   if (w->check || w->saved || w->warps || !holds_steps(loop->body)) return 0;
   put_both(w, loop, put);
   return 1;

@@ -26,8 +26,10 @@ typedef struct fl_kwriter {
   uint8_t warps;                 /* fl_kput_warps: where the statement is written */
 } fl_kwriter;
 
-/* Sums in step (fl_kstmt.in_step) are written twice: for warps that have all their lanes, and for the
-** last one of a block if it has less. */
+/* Writes a statement. */
+typedef void fl_kput(fl_kwriter *w, const fl_kstmt *s);
+/* Sums in step (fl_kstmt.in_step) are written twice: for warps that have all their lanes, and for
+** the last one of a block if it has less. */
 typedef enum { FL_KPUT_ANY, FL_KPUT_WHOLE, FL_KPUT_PARTS } fl_kput_warps;
 
 static inline const char *fl_kput_half(int type) { return type == FL_KT_F16 ? "f16" : "bf16"; }
@@ -59,12 +61,12 @@ void fl_kput_barrier(fl_kwriter *w, const fl_kstmt *s);
 int fl_kput_is_joint(const fl_kstmt *s);            /* is s a sum that lanes make together? */
 /* Writes such a sum s and those that are made with it (fl_kstmt.joined), and returns the last. */
 const fl_kstmt *fl_kput_joined(fl_kwriter *w, const fl_kstmt *s);
-/* What lanes hold of the sums in the loop (fl_kstmt.held) is declared before it, cleared when a round
-** begins, added up when it ends, and added to memory after the loop. A text that is checked or saved
-** has no such sums. */
+/* What lanes hold of the sums in the loop (fl_kstmt.held) is declared before it, cleared when a
+** round begins, added up when it ends, and added to memory after the loop. A text that is checked
+** or saved has no such sums. */
 typedef enum { FL_KPUT_BEFORE, FL_KPUT_BEGIN, FL_KPUT_END, FL_KPUT_AFTER } fl_kput_when;
 void fl_kput_held(fl_kwriter *w, const fl_kstmt *loop, fl_kput_when when);
 /* Calls 'put' for the loop twice and returns 1 if lanes hold sums in step in it; 0: nothing is
 ** written. */
-int fl_kput_twice(fl_kwriter *w, const fl_kstmt *loop, void (*put)(fl_kwriter *, const fl_kstmt *));
+int fl_kput_twice(fl_kwriter *w, const fl_kstmt *loop, fl_kput *put);
 #endif

@@ -1,5 +1,5 @@
 /*
-** Sums to which the lanes of a warp add together (ad/ad_lanes.c): v[k] is added to base[to + at[k]],
+** Sums to which the lanes of a warp add together (ad/ad_lanes.c): v[k] is added to base[to + at[k]]
 ** for K (1, 2, 4, 8) sums. Embedded as text.
 */
 
@@ -16,10 +16,29 @@ template <int K> FL_FN int fl_pick(const int (&at)[K], int k) {
   return a[0];
 }
 
+/* Sums v over 32 lanes by halves: each gives its partner half of the sums it still has, and takes
+** the partner's part of the others, until each has one; then those with the same sum add theirs.
+** Lanes k * 32 / K to (k + 1) * 32 / K - 1 return the sum of v[k]. */
+template <int K, class T> FL_FN T fl_halve(T (&v)[K]) {
+  const int n = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x, lane = n % 32;
+  #pragma unroll
+  for (int m = K / 2, d = 16; m > 0; m /= 2, d /= 2) {
+    #pragma unroll
+    for (int k = 0; k < m; k++) {
+      const T low = v[k], high = v[k + m];
+      const bool up = lane & d;
+      v[k] = (up ? high : low) + __shfl_xor_sync(~0u, up ? low : high, d);
+    }
+  }
+  #pragma unroll
+  for (int d = 16 / K; d > 0; d /= 2) v[0] += __shfl_xor_sync(~0u, v[0], d);
+  return v[0];
+}
+
 /* ---- lanes that may have gone different ways ---- */
 
-/* to, v: what the lane adds in this round of a loop, or once; p, kept: a sum that the lane keeps; n:
-** of those that the warp has made, how many lanes have kept. */
+/* to, v: what the lane adds in this round of a loop, or once; p, kept: a sum that the lane keeps;
+** n: how many of the warp's sums lanes have kept. */
 template <class T, int K> struct fl_held { long long to; T v[K], *p, kept; unsigned n; };
 template <class T, int K> FL_FN void fl_warp_begin(fl_held<T, K> &h) {
   #pragma unroll
@@ -30,13 +49,32 @@ template <class T, int K> FL_FN void fl_warp_end(fl_held<T, K> &h) {
   h.p = 0;
 }
 
-/* If all 32 lanes are there and have the same element (with HOLD: those that do not add 0), by halves: each lane
-** gives its partner half of the sums it still has and takes the partner's part of the others, until
-** each has one, then the lanes with the same sum add theirs. With HOLD one of these keeps the sum,
-** each time another one, so that fl_warp_end adds 32 at once; lanes that would choose different ones
-** (in different rounds of an outer loop) do not add so. Otherwise, of the lanes that do not add 0,
-** each first one takes the values of the next one, then each second one of those left, and so on, if
-** they have the same element.
+/* Of the lanes 'some', which do not add 0, each first one takes the values of the next one, then
+** each second one of those left, and so on, if they have the 'same' elements. */
+template <int K, class T>
+FL_FN void fl_warp_some(unsigned some, int same, T *base, const int (&at)[K], fl_held<T, K> &h) {
+  const unsigned n = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
+  const unsigned lane = n % 32;
+  unsigned rest = same ? some & (~1u << lane) : 0, rank = __popc(some & ((1u << lane) - 1));
+  while (__any_sync(some, rest)) {
+    const int next = __ffs(rest);
+    #pragma unroll
+    for (int k = 0; k < K; k++) {
+      const T w = __shfl_sync(some, h.v[k], next ? next - 1 : lane);
+      if (next) h.v[k] += w;
+    }
+    rest &= __ballot_sync(some, !(rank & 1));
+    rank >>= 1;
+  }
+  if (same && lane != __ffs(some) - 1) return;
+  #pragma unroll
+  for (int k = 0; k < K; k++) if (h.v[k] != 0) atomicAdd(base + h.to + at[k], h.v[k]);
+}
+
+/* If all 32 lanes are there and have the same elements (with HOLD: those that do not add 0), they
+** are summed first. With HOLD one of the lanes with one sum keeps it, each time another one, so
+** that fl_warp_end adds 32 at once; lanes that would choose different ones (in different rounds of an
+** outer loop) do not add so.
 ** id: a number for the call; a compiler may merge calls with different 'at'. S: int if the array is
 ** in shared memory, which has less than 2^16 elements, else long long. */
 template <class S, bool HOLD, int K, class T>
@@ -56,41 +94,17 @@ FL_FN void fl_warp_adds(unsigned id, T *base, const int (&at)[K], fl_held<T, K> 
     first = __shfl_sync(here, what, __ffs(some) - 1);
     same = __all_sync(here, any ? what == first : ((what ^ first) & 32767) == 0);
   } else __match_all_sync(here, what, &same);
-  if (same && here == ~0u && __popc(some) > 4) {
-    #pragma unroll
-    for (int m = K / 2, d = 16; m > 0; m /= 2, d /= 2) {
-      #pragma unroll
-      for (int k = 0; k < m; k++) {
-        const T low = h.v[k], high = h.v[k + m];
-        const bool up = lane & d;
-        h.v[k] = (up ? high : low) + __shfl_xor_sync(~0u, up ? low : high, d);
-      }
-    }
-    #pragma unroll
-    for (int d = 16 / K; d > 0; d /= 2) h.v[0] += __shfl_xor_sync(~0u, h.v[0], d);
-    if (HOLD) h.n++;
-    if (lane % each == turn) {
-      h.p = base + (first >> 15) + fl_pick(at, lane / each);
-      h.kept = h.v[0];
-    }
-    if (!HOLD || turn == each - 1) fl_warp_end(h);
+  if (!same || here != ~0u || __popc(some) <= 4) {
+    if (any) fl_warp_some(some, same, base, at, h);
     return;
   }
-  if (!any) return;
-  unsigned rest = same ? some & (~1u << lane) : 0, rank = __popc(some & ((1u << lane) - 1));
-  while (__any_sync(some, rest)) {
-    const int next = __ffs(rest);
-    #pragma unroll
-    for (int k = 0; k < K; k++) {
-      const T w = __shfl_sync(some, h.v[k], next ? next - 1 : lane);
-      if (next) h.v[k] += w;
-    }
-    rest &= __ballot_sync(some, !(rank & 1));
-    rank >>= 1;
+  h.v[0] = fl_halve(h.v);
+  if (HOLD) h.n++;
+  if (lane % each == turn) {
+    h.p = base + (first >> 15) + fl_pick(at, lane / each);
+    h.kept = h.v[0];
   }
-  if (same && lane != __ffs(some) - 1) return;
-  #pragma unroll
-  for (int k = 0; k < K; k++) if (h.v[k] != 0) atomicAdd(base + h.to + at[k], h.v[k]);
+  if (!HOLD || turn == each - 1) fl_warp_end(h);
 }
 
 /* The greatest k of the lanes that are there. */
@@ -112,32 +126,20 @@ FL_FN long long fl_warp_most(long long k) {
 
 /* ---- all threads of a block, in step ---- */
 
-/* What R calls (rounds) add waits in b, and is summed over the lanes at once. Lanes lane * W / 32 ==
-** r * K + k, where W is R * K, get the sum of b[r * K + k]. to: where the lane's sum goes; p, kept: a
-** sum that it keeps; n: calls so far. */
+/* What R calls (rounds) add waits in b, and is summed over the lanes at once. to: where the lane's
+** sum goes; p, kept: a sum that it keeps; n: calls so far. */
 template <class T, int K, int R> struct fl_steps { T b[R * K], *to, *p, kept; unsigned n; };
 template <class T> FL_FN void fl_step_put(T *&p, T v) {
   if (p && v != 0) atomicAdd(p, v);
   p = 0;
 }
 
-/* Sums by halves, as above. Of the lanes with one sum one keeps it, each time another one, until 32
-** can be added at once. */
+/* Of the lanes with one sum one keeps it, each time another one, until 32 can be added at once. */
 template <class T, int K, int R> FL_FN void fl_step_sum(fl_steps<T, K, R> &h) {
-  const int W = R * K, each = 32 / W, turn = (h.n - 1) / R % each;
-  const int lane = ((threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x) % 32;
-  #pragma unroll
-  for (int m = W / 2, d = 16; m > 0; m /= 2, d /= 2) {
-    #pragma unroll
-    for (int w = 0; w < m; w++) {
-      const T low = h.b[w], high = h.b[w + m];
-      const bool up = lane & d;
-      h.b[w] = (up ? high : low) + __shfl_xor_sync(~0u, up ? low : high, d);
-    }
-  }
-  #pragma unroll
-  for (int d = 16 / W; d > 0; d /= 2) h.b[0] += __shfl_xor_sync(~0u, h.b[0], d);
-  if (lane % each == turn) { h.p = h.to; h.kept = h.b[0]; }
+  const int each = 32 / (R * K), turn = (h.n - 1) / R % each;
+  const int n = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
+  const T sum = fl_halve(h.b);
+  if (n % 32 % each == turn) { h.p = h.to; h.kept = sum; }
   if (turn == each - 1) fl_step_put(h.p, h.kept);
 }
 

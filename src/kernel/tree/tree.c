@@ -446,6 +446,14 @@ fl_kstmt *fl_kblock_take(fl_kblock *b) {
   return s;
 }
 
+void fl_kblock_before(fl_kblock *b, const fl_kstmt *s, fl_kblock more) {
+  fl_kblock all = { NULL, NULL };
+  while (b->first && b->first != s) fl_kblock_put(&all, fl_kblock_take(b));
+  fl_kblock_append(&all, more);
+  fl_kblock_append(&all, *b);
+  *b = all;
+}
+
 void fl_kblock_drop_last(fl_kblock *b) {
   fl_kblock kept = { NULL, NULL };
   for (fl_kstmt *s; b->first != b->last && (s = fl_kblock_take(b));) fl_kblock_put(&kept, s);

@@ -423,6 +423,7 @@ fl_kstmt *fl_kstmt_if(fl_kfunc *f, fl_kblock *b, fl_kexpr *cond);   /* fill ->bo
 fl_kstmt *fl_kstmt_loop(fl_kfunc *f, fl_kblock *b, fl_kexpr *cond); /* cond may be NULL */
 fl_kstmt *fl_kstmt_block(fl_kfunc *f, fl_kblock *b);                /* with a new label */
 void fl_kblock_append(fl_kblock *b, fl_kblock more);     /* moves the statements of 'more' to b */
+void fl_kblock_before(fl_kblock *b, const fl_kstmt *s, fl_kblock more);     /* and here before s */
 void fl_kblock_put(fl_kblock *b, fl_kstmt *s);                      /* appends one statement */
 /* Takes the first statement off a block, for walks that build another one; NULL: it is empty. */
 fl_kstmt *fl_kblock_take(fl_kblock *b);
