@@ -73,8 +73,8 @@ FL_FN void fl_warp_some(unsigned some, int same, T *base, const int (&at)[K], fl
 
 /* If all 32 lanes are there and have the same elements (with HOLD: those that do not add 0), they
 ** are summed first. With HOLD one of the lanes with one sum keeps it, each time another one, so
-** that fl_warp_end adds 32 at once; lanes that would choose different ones (in different rounds of an
-** outer loop) do not add so.
+** that fl_warp_end adds 32 at once; lanes that would choose different ones (in different rounds of
+** an outer loop) do not add so.
 ** id: a number for the call; a compiler may merge calls with different 'at'. S: int if the array is
 ** in shared memory, which has less than 2^16 elements, else long long. */
 template <class S, bool HOLD, int K, class T>
