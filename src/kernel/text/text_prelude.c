@@ -125,7 +125,8 @@ static const char ordered[] =
   "FL_FN void fl_ordered_end(const fl_fixed &x, unsigned most) {\n"
   "  if (x.mode == 2) return;\n"
   "#if __CUDA_ARCH__ >= 800\n"
-  "  most = __reduce_max_sync(__activemask(), most);\n"
+  "  const unsigned here = __match_any_sync(__activemask(), (unsigned long long)x.top);\n"
+  "  most = __reduce_max_sync(here, most);\n"
   "#endif\n"
   "  if (most > *(volatile unsigned *)x.top) atomicMax(x.top, most);\n"
   "}\n";
