@@ -110,6 +110,44 @@ M.cases = {
   { program = "rms", rows = { 4100 }, n = 5000, dtype = "f32" },
 }
 
+--- Sums beside a dying array that has the size of their partial results, and is read in each row;
+--- true: op by op.
+function M.beside(apart)
+  flame.seed(3)
+  local rows <const>, n <const> = 8192, 72
+  local x, g, a = flame.randn(rows, n), flame.randn(rows, n), flame.randn(128, n)
+  local u, v = flame.randn(2100, 1), flame.randn(1, 2100)
+  flame.eval(x, g, a, u, v)
+  local y = x:softmax(2) * a:cumsum(1):narrow(1, 1, 1)
+  local all = { y, (y * g):sum(1), u:matmul(v):cumsum(1):narrow(1, 1, 2) }
+  local before = apart and flame.internal.budget(1)
+  flame.eval(table.unpack(all))
+  if apart then flame.internal.budget(before) end
+  return all
+end
+
+--- 13 sums, times 87 gains in all: more than the kernel that joins them may read.
+function M.many(apart)
+  flame.seed(3)
+  local x, gains = flame.randn(8192, 68), {}
+  for i = 1, 87 do gains[i] = flame.randn(68) end
+  flame.eval(x, table.unpack(gains))
+  local y, used = x:softmax(2), 0
+  local total = (y * 2):sum()
+  for i = 1, 13 do
+    local s = (y * (i + 0.5)):sum(1)
+    for _ = 1, i <= 10 and 8 or i == 11 and 5 or 1 do
+      used = used + 1
+      s = s * gains[used]
+    end
+    total = total + s:cumsum(1):sum()
+  end
+  local before = apart and flame.internal.budget(1)
+  flame.eval(total)
+  if apart then flame.internal.budget(before) end
+  return { total }
+end
+
 --- "layer 8192 x 72 f32"
 function M.name(case)
   local how = case.wider and ", parts of longer rows" or case.swapped and ", in another order" or ""

@@ -86,13 +86,18 @@ static int32_t add_cell(fl_planner *P, int32_t t, shape s) {
   return (int32_t)P->cell.n - 1;
 }
 
+/* Has group H, which joins, room for the partial results of one more sum? */
+static int has_room(const fl_group *H) {
+  return H->access.n + 2 <= FL_MAX_READS && H->instr.n + 2 < FL_MAX_INSTR - 2 * FL_MAX_OPERANDS;
+}
+
 /* Places sum t, whose partial results are cell p of group g, in the group that joins those of g. 0:
 ** no memory. */
 static int join(fl_planner *P, int32_t g, int32_t t, int32_t p) {
   const fl_layout *shape = P->cell.at[p].shape;
   const fl_map from = { .stride = { shape->size[1], 1 } }, to = { .stride = { 0, 1 } };
   int32_t h = fl_plan_group(P, g)->partial;
-  if (h < 0) h = fl_place_group(P, FL_K_COL, 2, shape->size);
+  if (h < 0 || !has_room(fl_plan_group(P, h))) h = fl_place_group(P, FL_K_COL, 2, shape->size);
   if (h < 0) return 0;
   fl_group *H = fl_plan_group(P, h);
   fl_plan_group(P, g)->partial = h;
