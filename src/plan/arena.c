@@ -208,7 +208,8 @@ static void share(const fl_planner *P, const fl_turn *turns, int64_t n, int32_t 
     if (!G || !fl_plan_is_kernel(G)) continue;
     for (int64_t s = 0; s < G->access.n; s++) {
       const fl_access *w = &G->access.at[s];
-      if (!w->store || w->store == FL_STORE_ACROSS || w->ref < 0 || accesses_of(G, w->ref) != 1 || from[w->ref] >= 0 ||
+      if (!w->store || w->store == FL_STORE_ACROSS || w->ref < 0 ||
+          accesses_of(G, w->ref) != 1 || from[w->ref] >= 0 ||
           (G->kind != FL_K_MAP && !fl_plan_moves_in_row(G, &w->map))) continue;
       const fl_cell *b = &P->cell.at[w->ref];
       if (!in_arena(b) || b->first != i || b->pieces >= 0 ||
