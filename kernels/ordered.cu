@@ -22,6 +22,7 @@ struct fl_fixed {
 enum { MOST = 128, GUESSES = 4096, COPIES = 16, STORE = 1, WIDE = 2 };
 struct fl_sums { int n, mode; unsigned hash; int pad; long long count[MOST]; void *out[MOST];
                  unsigned char how[MOST]; };
+static_assert(sizeof(fl_fixed) == 88 && sizeof(fl_sums) == 16 + 17 * MOST, "as in ordered.c");
 struct fl_copy { char *to; const char *from; long long n; };
 struct fl_copies { fl_copy at[COPIES]; };
 

@@ -178,19 +178,32 @@ local function several(twice)
       flame.eval(d[v[i]])
       text[i] = bits(d[v[i]])
     end
-    return table.concat(text, "\n"), d[v[1]]:totable()
+    return table.concat(text, "\n"), d[v[1]]:totable(), d[v[2]]:totable(), d[v[3]]:totable()
   end
-  local first, value = run()
+  local first, of_x, of_u, of_w = run()
   for _ = 1, 3 do if run() ~= first then wrong = "other bits" end end
   if not twice then
-    local U, W, A, G, want = u:totable(), w:totable(), at:totable(), g:totable(), {}
-    for i = 1, few do want[i] = 0 end
-    for i = 1, n do
-      want[A[i] + 1] = want[A[i] + 1] + U[A[n + 1 - i] + 1] * W[A[i] // 2 + 1] * W[1] ^ 2 * G[i]
+    local X, U, W, A, G = x:totable(), u:totable(), w:totable(), at:totable(), g:totable()
+    local want, size = { {}, {}, {} }, { {}, {}, {} }        -- size: sums of magnitudes
+    for k = 1, 3 do for i = 1, few do want[k][i], size[k][i] = 0, 0 end end
+    local function add(k, i, v)
+      want[k][i], size[k][i] = want[k][i] + v, size[k][i] + math.abs(v)
     end
-    for i = 1, few do
-      local far = math.abs(want[i] - value[i])
-      if far > 1e-5 * (2 ^ -39 + math.abs(want[i])) then wrong = "x " .. i end
+    for i = 1, n do
+      local a, b, c = A[i] + 1, A[n + 1 - i] + 1, A[i] // 2 + 1
+      add(1, a, U[b] * W[c] * W[1] ^ 2 * G[i])
+      add(2, b, X[a] * W[c] * W[1] ^ 2 * G[i])
+      add(3, c, X[a] * U[b] * W[1] ^ 2 * G[i])
+      add(3, 1, 2 * X[a] * U[b] * W[c] * W[1] * G[i])
+    end
+    for k, got in ipairs { of_x, of_u, of_w } do
+      local unit = math.max(table.unpack(size[k])) * 2 ^ (k == 2 and -61 or -48)
+      local least = 2 ^ -149 * (k == 2 and 1 or 2 ^ 50)    -- products may be subnormal before u
+      for i = 1, few do
+        if math.abs(want[k][i] - got[i]) > 2e-6 * size[k][i] + n * (unit + least) then
+          wrong = ("%d, %d: %a, not %a"):format(k, i, got[i], want[k][i])
+        end
+      end
     end
   end
   all[1] = first

@@ -7,6 +7,7 @@
 ** the CPU goes through columns in its cache.
 */
 #include "plan/place.h"
+#include "base/num.h"
 
 typedef struct shape { int64_t rows, n; } shape;
 
@@ -47,11 +48,10 @@ static int sums_rows(const fl_group *G) {
 
 static int fits(const fl_group *G) {
   const shape s = shape_of(G);
-  const int64_t threads = s.n <= FL_WARP_ROW ? 32 : s.n <= 4096 ? 256 : 512;
-  const int64_t elements = (s.n + 4 * threads - 1) / (4 * threads) * 4;
-  const int words = words_of(G);
+  const int threads = fl_row_lanes(s.n), words = words_of(G);
+  const int64_t elements = fl_round_up(s.n, 4 * threads) / threads;
   return words >= 0 && !G->faulty &&
-         elements * words <= (s.n <= 4096 ? FL_ACROSS_WORDS : FL_ACROSS_WORDS_LONG);
+         elements * words <= (threads <= 256 ? FL_ACROSS_WORDS : FL_ACROSS_WORDS_LONG);
 }
 
 int fl_place_across_fits(const fl_group *G) {

@@ -32,6 +32,15 @@ static int same_operand(const fl_kernel *a, const fl_kernel *b, int i) {
   return (p->gstride != 0) == (q->gstride != 0);
 }
 
+int fl_row_lanes(int64_t n) {
+  if (n <= 4) return 1;
+  if (n <= 16) return 4;
+  if (n <= 64) return 16;
+  if (n <= FL_WARP_ROW) return 32;
+  if (n <= 4096) return 256;
+  return n <= 8192 ? 512 : 1024;
+}
+
 int64_t fl_column_chunk(int64_t n, int64_t kept) {
   const int64_t tiles = fl_ceil_div(kept, 64);
   int64_t c = 256;

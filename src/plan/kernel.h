@@ -105,6 +105,8 @@ int64_t fl_column_chunk(int64_t n, int64_t kept);
 /* On a GPU: the longest row that a single warp computes. For longer rows the threads of a block
 ** wait for each other at a barrier at the end of each round of reductions. */
 enum { FL_WARP_ROW = 1024 };
+/* How many threads of a GPU compute a row of n elements that is not divided into chunks. */
+int fl_row_lanes(int64_t n);
 /* Partial results of a chunk of rows of n elements (fl_store.across): a block has one lane of the
 ** chunk, or with a warp per row four, whose results it joins. */
 static inline int fl_row_parts(int64_t n) {

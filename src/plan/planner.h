@@ -55,8 +55,8 @@ enum {
   FL_ACROSS_LEAST = 64, FL_ACROSS_MOST = 8192,  /* its rows have more than, and at most, so many
                                                 ** elements */
   FL_ACROSS_BLOCKS = 128,  /* least number of blocks, each of which has one partial result */
-  FL_ACROSS_WORDS = 160,   /* most registers of a thread for its elements and their sums, and for
-                           ** rows of more than 4096, whose blocks are larger: */
+  FL_ACROSS_WORDS = 160,   /* most registers of a thread for its elements and their sums, and in
+                           ** blocks of more than 256 threads: */
   FL_ACROSS_WORDS_LONG = 80,
   FL_ROW_LIMIT = 65536,    /* longest row that a group which reduces rows may store whole as well */
   FL_AWAIT_LIMIT = 65536,  /* a reduction of at most this many elements, whose result others wait

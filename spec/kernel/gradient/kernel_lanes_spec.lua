@@ -92,6 +92,32 @@ __global__ void k(const double *x, const double *w, double *y, int n) {
   for (int j = 0; j < n; j++) s += acc[j] * acc[j] * x[i];
   y[i] = s;
 }]]
+  -- What a wait leaves of the sums of one element: made by all lanes, or by each lane alone.
+  local WAITS <const> = {
+    ["__syncwarp();"] = true, ["__syncwarp(0xffffffffu);"] = true, ["__syncwarp(0xff);"] = false,
+    ["cg::tiled_partition<32>(cg::this_thread_block()).sync();"] = true,
+    ["cg::tiled_partition<8>(cg::this_thread_block()).sync();"] = false,
+    ["cg::coalesced_threads().sync();"] = false,
+  }
+  it("has sums of all lanes unless a part of a warp waits for itself", function()
+    for wait, together in pairs(WAITS) do
+      local k = flame.kernel([[
+#include <cooperative_groups.h>
+namespace cg = cooperative_groups;
+__global__ void k(const float *x, float *y, int n) {
+  __shared__ float tile[64];
+  tile[threadIdx.x] = x[threadIdx.x];
+  ]] .. wait .. [[
+  float s = 0;
+  for (int j = 0; j < n; j++) s += tile[j] * x[threadIdx.x];
+  y[threadIdx.x] = s;
+}]])
+      local text = k:source "adjoint":match 'extern "C" __global__.*'
+      assert.equal(together, text:find "fl_step_adds%(" ~= nil, wait)
+      assert.equal(together, not text:find "atomicAdd%(&d_tile", wait)
+    end
+  end)
+
   local SCRIPT <const> = [[
 local flame = require "flame"
 local k = flame.kernel { block = 32, grid = 2, shape = { 64 }, source = [=[SOURCE]=] }

@@ -47,6 +47,14 @@ for name in ("%s"):gmatch "%%a+" do print(name, sums(name)) end]]):format(table.
     assert.equal(run(names, text:format(4096)), run(names, text:format(1)))
   end)
 
+  case("have them where lanes at the ends of different sums meet", function()
+    local text = "FLAME_CACHE_DIR=off FAKE_CUDA=\"computes=1 seed=5\" FAKE_CUDA_PLANT=\"%s\""
+    local head, names <const> = "FL_FN void fl_ordered_end(", { "several", "twice" }
+    local apart = "static __attribute__((noinline)) void fl_ordered_end("
+    assert.equal(run(names, text:format(head .. "|" .. head)),
+      run(names, text:format(head .. "|" .. apart)))
+  end)
+
   -- A fault, and parts that find it.
   local plants = {
     ["no launch is repeated"] = { "if (!is_again(x, sums)) return;|return;", "few", "cancel" },

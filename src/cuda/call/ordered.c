@@ -1,11 +1,11 @@
 /*
-** Sums of gradients of user kernels, made so that they do not depend on the order of the threads:
-** summands become integers, multiples of a unit that the greatest one in the array determines: of
-** its power of two, rounded up to a multiple of 8 powers (its *bucket*) for f32. 48 bits or more
-** below the greatest summand are kept for f32, 61 for f64. Queued are, in this order:
-**   begin    the bucket of the last launch of this call is guessed again
+** Sums of gradients of user kernels that do not depend on the order of the threads: each summand is
+** rounded to a multiple of one unit, so integers are added. The unit follows from the *bucket* of
+** the greatest summand in the array: its power of two, for f32 rounded up to a multiple of 8 powers.
+** 48 bits or more below the greatest summand are kept for f32, 61 for f64. Queued are, in this order:
+**   begin    guesses the bucket that the last launch of this call had
 **   launch   adds with the unit of that bucket, and finds the greatest summand
-**   judge    was the guess true, and were 64 bits enough? If not, all that the launch changed is
+**   judge    was the guess right, and were 64 bits enough? If not, all that the launch changed is
 **            put back
 **   launch   only if not: adds with the true unit, in 128 bits; else each thread ends at once
 **   finish   integers to floats, and the bucket is noted for the next time

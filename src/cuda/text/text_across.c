@@ -4,9 +4,9 @@
 ** does the rows of one lane of one chunk of these sums (text.h), so it adds them in the order in
 ** which a COL kernel does; it keeps the sum of each of its elements in registers (z<t>), and stores
 ** them as a partial result, after it has joined those of a block's four warps, whose lanes are 4
-** apart. A COL kernel joins the partial results (fl_kernel.partial). What moves
-** from row to row is requested ahead: each lane copies its elements of the next rows into shared
-** memory, from which it alone reads them, so no barrier is needed. Each operand is read once.
+** apart. A COL kernel joins the partial results (fl_kernel.partial). What moves from row to row is
+** requested ahead: each lane copies its elements of the next rows into shared memory, from which it
+** alone reads them, so no barrier is needed. Each operand is read once.
 **
 ** Names: first, end: the lane's rows, COL_LANES apart; slot: where the current row is, of
 ** f->slots per warp or block; ahead: a row that is requested.

@@ -13,14 +13,7 @@
 static int in_chunks(const fl_kernel *k) { return k->n > ROW_CHUNK || k->nkept == 0; }
 
 static int row_lanes(const fl_kernel *k) {
-  const int64_t n = k->n;
-  if (in_chunks(k)) return CHUNK_THREADS;
-  if (n <= 4) return 1;
-  if (n <= 16) return 4;
-  if (n <= 64) return 16;
-  if (n <= FL_WARP_ROW) return 32;
-  if (n <= 4096) return 256;
-  return n <= 8192 ? 512 : 1024;
+  return in_chunks(k) ? CHUNK_THREADS : fl_row_lanes(k->n);
 }
 
 static int row_steps(const fl_kernel *k, int lanes) {

@@ -12,7 +12,8 @@
 ** runs, and rounds are only delayed. That indices of joined sums differ by constants is proven, and
 ** so is that all threads of a block make a sum together, at one element (in_step): the conditions
 ** around it and its index are the same in the block. Nothing is then compared when it runs, and the
-** sums of several rounds are made at once.
+** sums of several rounds are made at once. In all of this one lane adds for another, so none of it
+** is done where a part of a warp waits for itself: its lanes may read before the other lanes add.
 */
 #include "kernel/ad/ad_state.h"
 #include "kernel/facts/uniform.h"
@@ -70,7 +71,7 @@ static int see_sum(void *arg, fl_kstmt *s) {
   const int type = l->f->vars[s->var].type;
   const int real = (type == FL_KT_F32 || type == FL_KT_F64) && s->x[1]->type == type;
   s->mode = real && !l->parted && !fl_kexpr_any(s->x[0], is_of_lane, l) ? FL_KM_WARP : FL_KM_FREE;
-  s->joined = s->held = s->in_step = 0;
+  s->joined = s->held = 0;
   return 1;
 }
 

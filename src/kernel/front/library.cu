@@ -333,7 +333,10 @@ struct fl_cg_grid_group {
 template <unsigned N, class P = fl_cg_thread_block> struct fl_cg_thread_block_tile {
   __device__ static unsigned fl_low() { return fl_thread() & (32u - N); }
   __device__ static unsigned fl_mask() { return 0xffffffffu >> (32u - N) << fl_low(); }
-  __device__ static void sync() { __syncwarp(fl_mask()); }
+  __device__ static void sync() {
+    if constexpr (N == 32u) __syncwarp();
+    else __syncwarp(fl_mask());
+  }
   __device__ static unsigned thread_rank() { return fl_thread() & (N - 1u); }
   __device__ static constexpr unsigned size() { return N; }
   __device__ static constexpr unsigned num_threads() { return N; }
