@@ -1,8 +1,8 @@
 /*
 ** Sums of gradients of user kernels that do not depend on the order of the threads: each summand is
 ** rounded to a multiple of one unit, so integers are added. The unit follows from the *bucket* of
-** the greatest summand in the array: its power of two, for f32 rounded up to a multiple of 8 powers.
-** 48 bits or more below the greatest summand are kept for f32, 61 for f64. Queued are, in this order:
+** the greatest summand in the array: its power of two, for f32 rounded up to a multiple of 2^8;
+** 48 bits or more below the greatest summand are kept for f32, 61 for f64. Queued are, in order:
 **   begin    guesses the bucket that the last launch of this call had
 **   launch   adds with the unit of that bucket, and finds the greatest summand
 **   judge    was the guess right, and were 64 bits enough? If not, all that the launch changed is
