@@ -105,8 +105,9 @@ void fl_kad_variables(fl_kad_state *d) {
 /* MOST_STATEMENTS: kernels with more are refused: each statement is compared with the others that
 ** may access the same element, so the time grows with the square of their number. MUCH_KEPT: bytes
 ** per thread in snapshots from which on short loops may be written out, up to MOST_WRITTEN
-** statements. */
-enum { MUCH_KEPT = 1024, MOST_WRITTEN = 1000, MOST_STATEMENTS = 10000 };
+** statements. LOOP_WEIGHT: an adjoint is weighed as if each loop made so many rounds. */
+enum { MUCH_KEPT = 1024, MOST_WRITTEN = 1000, MOST_STATEMENTS = 10000, LOOP_WEIGHT = 16,
+       MOST_WEIGHT = 1 << 24 };
 
 /* 0: f is refused, or memory is out (see finish). */
 static int set_up(fl_kad_state *d, const fl_kfunc *f) {
@@ -442,9 +443,33 @@ static fl_kad *written_out(fl_karena *a, const fl_kfunc *f, const fl_kad_request
   return better ? second : first;
 }
 
-/* The adjoint of f, also where f must be rewritten for it (written_out, fl_kad_widen). */
+/* The statements of b, those in a loop LOOP_WEIGHT times. */
+static int64_t weight(fl_kblock b, int64_t each) {
+  int64_t n = 0;
+  for (const fl_kstmt *s = b.first; s; s = s->next) {
+    const int64_t inside = s->kind == FL_KS_LOOP && each < MOST_WEIGHT ? each * LOOP_WEIGHT : each;
+    n += each + weight(s->body, inside) + weight(s->other, inside);
+  }
+  return n;
+}
+
+/* The adjoint of *f or, where that is refused or at least a third longer, that of a kernel that reads
+** its results (fl_kad_read_results), which *f then is. */
+static fl_kad *by_results(fl_karena *a, const fl_kfunc **f, const fl_kad_request *r) {
+  fl_kad *first = settled(a, *f, r);
+  const fl_kfunc *g = first && !a->failed ? fl_kad_read_results(a, *f, r) : NULL;
+  fl_kad *second = g ? settled(a, g, r) : NULL;
+  if (a->failed == FL_KARENA_DEEP || a->failed == FL_KARENA_LARGE) a->failed = 0;
+  if (!second || !second->func) return first;
+  if (first->func && weight(second->func->body, 1) * 4 > weight(first->func->body, 1) * 3) return first;
+  *f = g;
+  return second;
+}
+
+/* The adjoint of f, also where f must be rewritten for it (by_results, written_out,
+** fl_kad_widen). */
 static fl_kad *derived(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r) {
-  fl_kad *first = settled(a, f, r);
+  fl_kad *first = by_results(a, &f, r);
   if (first && !first->refusal) return written_out(a, f, r, first);
   const fl_kfunc *g = first && !a->failed ? fl_kad_widen(a, f, r) : NULL;
   fl_kad *second = g ? settled(a, g, r) : NULL;

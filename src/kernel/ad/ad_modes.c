@@ -58,10 +58,14 @@ static void collect(accesses *l, const fl_kblock *b, int loads) {
   }
 }
 
-/* Does p reach a different element in each thread and in each iteration of the loops around it? */
+/* Does a thread reach a different element by p in each iteration of the loops around it? */
+static int is_new_each_round(const access *p) {
+  return p->fact->class == FL_KI_INJECTIVE || (!p->far && !(p->around & ~p->fact->rounds));
+}
+
+/* Is the element also different in each thread? */
 static int is_new_each_time(const access *p) {
-  return p->fact->class == FL_KI_INJECTIVE ||
-         (p->fact->own && !p->far && !(p->around & ~p->fact->rounds));
+  return p->fact->class == FL_KI_INJECTIVE || (p->fact->own && is_new_each_round(p));
 }
 
 static int changes(const void *defs, const fl_kexpr *x) {
@@ -287,7 +291,7 @@ static int needs_zero(const fl_kad_state *d, const accesses *stores, int v) {
   for (int i = 0; i < stores->n; i++) {
     const access *p = &stores->at[i];
     if (p->var != v) continue;
-    if (p->loops && !is_new_each_time(p)) return 1;
+    if (p->loops && !is_new_each_round(p)) return 1;
     if (fl_kad_meets_of(d, p->site) & FL_KAD_MEETS) return 1;
     for (int k = 0; k < i; k++) {
       const access *q = &stores->at[k];

@@ -196,6 +196,9 @@ int fl_kad_chooses(const fl_kexpr *x);        /* is x min, max or a similar func
 /* A copy of f in which barriers of warps, in loops that all threads of the block go through
 ** together, are barriers of the block (ad_barrier.c); NULL: there are none, or no memory. */
 fl_kfunc *fl_kad_widen(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r);
+/* A copy of f in which indices of arrays of reals that f also stores to a result, as integers, are
+** read there (results.c); NULL: there are none, or no memory. */
+fl_kfunc *fl_kad_read_results(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r);
 /* ad_tell.c: prints the result x of the request (FLAME_DEBUG=6); NULL: there is none */
 void fl_kad_tell(const char *what, const fl_kfunc *f, const fl_kad_request *r, const fl_kad *x);
 /* Adds a row to the table of strategies that FLAME_DEBUG=6 prints: what is done at 'line' with

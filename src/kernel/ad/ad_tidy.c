@@ -1,11 +1,13 @@
 /*
 ** The last step of a derivation removes statements without effect, the branches and loops that are
-** then empty, barriers of the block right after such barriers, and the variables that are no longer
-** used, except parameters; then numbers variables, accesses, labels and loops again.
+** then empty, barriers of the block right after such barriers, all barriers where threads do nothing
+** but sums, and the variables that are no longer used, except parameters; then numbers
+** variables, accesses, labels and loops again.
 */
 #include "kernel/ad/ad_state.h"
 
-typedef struct tidy { fl_kad_state *d; uint8_t *live; int changed; } tidy;
+/* alone: what one thread does is not seen by another. */
+typedef struct tidy { fl_kad_state *d; uint8_t *live; int changed, alone; } tidy;
 
 static void touch(tidy *t, int v) {
   if (v >= 0 && !t->live[v]) t->live[v] = 1, t->changed = 1;
@@ -38,6 +40,7 @@ static int live_stmt(tidy *t, const fl_kstmt *s) {
     live = live_block(t, &s->body);
     live |= live_block(t, &s->other);
     break;
+  case FL_KS_BARRIER: live = !t->alone; break;
   default: live = 1;
   }
   if (!live) return 0;
@@ -118,14 +121,40 @@ static void renumber(tidy *t) {
   t->d->body = f->body = fl_kblock_clone(f, &f->body, map);
 }
 
-void fl_kad_tidy(fl_kad_state *d) {
-  tidy t = {d, NULL, 1};
-  t.live = fl_karena_new(d->a, (size_t)d->f->n_vars + 1);
-  if (!t.live || d->a->failed) return;
-  while (t.changed) {
-    t.changed = 0;
-    live_block(&t, &d->f->body);
+/* Is it a write that is not the same before and after those of other threads? */
+static int is_ordered(const void *of, const fl_kstmt *s) {
+  const tidy *t = of;
+  if (s->kind == FL_KS_STORE) return t->d->f->vars[s->var].kind != FL_KV_ARRAY;
+  return s->kind == FL_KS_ATOMIC &&
+         (s->result >= 0 || (s->op != FL_KA_ADD && s->op != FL_KA_SUB));
+}
+
+/* Does the order of what the threads do matter: are there other writes than sums, or are their
+** arrays read? */
+static int is_order_of_use(const tidy *t) {
+  const fl_kfunc *f = t->d->f;
+  fl_kad_touched now;
+  if (!fl_kad_find_touched(t->d, &now)) return 1;
+  for (int v = 0; v < f->n_vars; v++)
+    if (f->vars[v].kind != FL_KV_ARRAY && now.read[v] && now.written[v]) return 1;
+  return fl_kblock_any(f->body, is_ordered, t);
+}
+
+/* Removes what has no effect. */
+static void shorten(tidy *t) {
+  memset(t->live, 0, (size_t)t->d->f->n_vars);
+  for (t->changed = 1; t->changed;) {
+    t->changed = 0;
+    live_block(t, &t->d->f->body);
   }
-  d->f->body = prune(&t, d->f->body);
+  t->d->f->body = prune(t, t->d->f->body);
+}
+
+void fl_kad_tidy(fl_kad_state *d) {
+  tidy t = {.d = d, .live = fl_karena_new(d->a, (size_t)d->f->n_vars + 1)};
+  if (!t.live || d->a->failed) return;
+  shorten(&t);
+  t.alone = !is_order_of_use(&t);
+  if (t.alone) shorten(&t);
   renumber(&t);
 }

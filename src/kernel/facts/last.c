@@ -3,8 +3,9 @@
 **   y[64 * i] = x[i]; for (j = 1; j < 64; j++) y[64 * i + j] = f(y[64 * i + j - 1]);
 ** No store comes after a read of the same element, and one thread accesses all elements of the row:
 ** each read finds what the array holds after the launch, where the reverse code can read it, so the
-** stores need not be run again. A store lasts if nothing overwrites what it writes. Only for global
-** memory that the kernel writes with plain stores and reads.
+** stores need not be run again. A store lasts if nothing overwrites what it writes; so does a load
+** right after it of the same element. Only for global memory that the kernel writes with plain
+** stores and reads.
 */
 #include "kernel/facts/facts.h"
 #include "kernel/facts/poly.h"
@@ -86,17 +87,38 @@ static int is_written_once(const last *l, const access *p) {
   return ok;
 }
 
-static void judge(last *l) {
-  for (int i = 0; i < l->n_loads; i++) {
-    int ok = 1;
-    for (int j = 0; ok && j < l->n_stores; j++) ok = stays(l, &l->load[i], &l->store[j], 1);
-    l->x->at[l->load[i].site].lasts = (uint8_t)ok;
+/* Is statement s followed by t, or by a statement that t is in, in a block of b? */
+static int is_followed(fl_kblock b, const fl_kstmt *s, const fl_kstmt *t) {
+  for (const fl_kstmt *u = b.first; u; u = u->next) {
+    if (u == s) return fl_kblock_holds((fl_kblock){ u->next, b.last }, t);
+    if (is_followed(u->body, s, t) || is_followed(u->other, s, t)) return 1;
   }
+  return 0;
+}
+
+/* Does the load find what its thread has stored just before, by this store, in the same iteration of
+** the loops around both? */
+static int finds(const last *l, const access *load, const access *store) {
+  return common(&load->place, &store->place) == store->place.n_loops &&
+         fl_kfact_is_one(fl_kfact_of(l->x, load->site), fl_kfact_of(l->x, store->site)) &&
+         is_followed(l->x->f->body, store->at.s, load->at.s);
+}
+
+static void judge(last *l) {
   for (int i = 0; i < l->n_stores; i++) {
     int ok = is_written_once(l, &l->store[i]);
     for (int j = 0; ok && j < l->n_stores; j++)
       ok = j == i || stays(l, &l->store[i], &l->store[j], 0);
     l->x->at[l->store[i].site].lasts = (uint8_t)ok;
+  }
+  for (int i = 0; i < l->n_loads; i++) {
+    const access *load = &l->load[i];
+    int all = 1, found = 0;
+    for (int j = 0; j < l->n_stores; j++) {
+      all = all && stays(l, load, &l->store[j], 1);
+      found |= l->x->at[l->store[j].site].lasts && finds(l, load, &l->store[j]);
+    }
+    l->x->at[load->site].lasts = (uint8_t)(all || found);
   }
 }
 
