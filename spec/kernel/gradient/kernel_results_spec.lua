@@ -174,6 +174,58 @@ __global__ void k(const double *x, double *y, int *at, int n) {
   end)
 end)
 
+describe("a position that is stored and read by chance", function()
+  --- Random statements that store the position, read at it and change it, in branches and loops.
+  local function statements(draw, depth)
+    local indices <const> = { "i", "i", "i", "i", "i", "i", "i", "n - 1 - i", "i / 2 * 2", "(i + 1) % n", "e" }
+    local kinds <const> = { "at[%s] = p;", "s += row[p] * row[p];", "w = row[p]; s += w * w;",
+      "s += row[4 - p] * row[0];", "s += row[p] * row[1];", "w = row[p] * row[(p + 2) % 5]; s -= w;",
+      "s *= row[p];", "p = (p + 1 + i) % 5;", "p = q;", "q = p;", "e = %s;", "__syncthreads();",
+      "if", "if", "for" }
+    local list = {}
+    for _ = 1, draw(1, 4) do
+      local kind = kinds[draw(#kinds)]
+      if kind == "if" or kind == "for" then
+        local head = kind == "for" and "for (int j = 0; j < 2; j++) {"
+          or ({ "if (i % 2) {", "if (row[0] > 0) {", "if (p > 1) {" })[draw(3)]
+        local inside = depth < 2 and statements(draw, depth + 1):gsub("__syncthreads%(%);", "") or ""
+        kind = head .. inside .. "}" .. (draw(3) == 1 and kind == "if" and
+          " else {" .. statements(draw, 2):gsub("__syncthreads%(%);", "") .. "}" or "")
+      end
+      list[#list + 1] = (kind:gsub("%%s", function() return indices[draw(#indices)] end))
+    end
+    return table.concat(list, " ")
+  end
+
+  --- Forward mode shares nothing with what is proven here.
+  it("gives the gradient of what it was where it was read", function()
+    local seed <const> = tonumber(os.getenv "FLAME_FUZZ_SEED") or 1
+    local read = 0
+    for round = 1, tonumber(os.getenv "FLAME_FUZZ_ROUNDS") or 120 do
+      local state = seed * 100000 + round
+      local function draw(a, b)
+        state = (state * 6364136223846793005 + 1442695040888963407)
+        if not b then a, b = 1, a end
+        return a + (state >> 33) % (b - a + 1)
+      end
+      local again = draw(3) == 1 and search .. statements(draw, 0) or ""
+      local body = "double s = 0, w = 0; int q = 3, e = i;" .. search .. statements(draw, 0) ..
+        "s += row[p]; at[i] = p;" .. statements(draw, 1) .. again .. " y[i] += s;"
+      local k = kernel(body, { inout = { "y" }, shape = { n } })
+      local x = (flame.randperm(n * columns, { dtype = "f64" }) * 0.37 - 3):view(n, columns)
+      local function f(v) return (k(v, flame.zeros({ n }, { dtype = "f64" }), n)) end
+      local u, w = flame.randn({ n, columns }, { dtype = "f64" }), flame.randn({ n }, { dtype = "f64" })
+      local _, tangent = flame.jvp(f, x, u)
+      local v = x:clone():requires_grad_(true)
+      f(v):backward(w)
+      local expected = (tangent * w):sum():item()
+      assert.near(expected, (v.grad * u):sum():item(), 1e-9 * (1 + (v.grad * u):abs():sum():item()), body)
+      if reads(k) then read = read + 1 end
+    end
+    assert.is_true(read > 10, read)
+  end)
+end)
+
 describe("a result that an adjoint reads", function()
   local k = kernel(search .. "y[i] = row[p] * row[p]; at[i] = p;")
   local function greatest(x) return 2 * x:max(2):view(-1) end
