@@ -124,15 +124,15 @@ __global__ void k(const double *x, double *y, int *at, int n) {
 end)
 
 describe("a position that is stored", function()
-  --- In each of these the result does not hold the position that was read at, or that is not proven.
+  --- In each of these the result does not hold the position that was read at, or it is not proven.
   for name, body in pairs {
     ["written over"] = search .. "at[i] = p; y[i] = row[p] * row[p]; at[i] = 7;",
     ["written over by another thread"] = search ..
       "at[i] = p; y[i] = row[p] * row[p]; at[n - 1 - i] = 7;",
     ["written over in a loop"] = search ..
       "for (int j = 0; j < 3; j++) { at[i] = (p + j) % 5; } y[i] = row[p] * row[p];",
-    ["one for several rounds"] =
-      "double s = 0; for (int j = 0; j < 5; j++) { p = (p + j * i) % 5; at[i] = p; s += row[p] * row[p]; } y[i] = s;",
+    ["one for several rounds"] = "double s = 0; for (int j = 0; j < 5; j++) { " ..
+      "p = (p + j * i) % 5; at[i] = p; s += row[p] * row[p]; } y[i] = s;",
     ["changed before it is read"] = search .. "at[i] = p; p = 4 - p; y[i] = row[p] * row[p];",
     ["changed after it is read"] = search ..
       "y[i] = row[p] * row[p]; p = 4 - p; at[i] = p;",
@@ -152,7 +152,8 @@ describe("a position that is stored", function()
   end
 
   it("is not taken for a value of another width", function()
-    local k = kernel(search .. "p += 256 * i; y[i] = x[p - 256 * i + 5 * i] * x[p - 256 * i]; at[i] = p;",
+    local k = kernel(search .. 
+      "p += 256 * i; y[i] = x[p - 256 * i + 5 * i] * x[p - 256 * i]; at[i] = p;",
       { integer = "signed char" })
     check(k)
   end)
@@ -177,9 +178,11 @@ end)
 describe("a position that is stored and read by chance", function()
   --- Random statements that store the position, read at it and change it, in branches and loops.
   local function statements(draw, depth)
-    local indices <const> = { "i", "i", "i", "i", "i", "i", "i", "n - 1 - i", "i / 2 * 2", "(i + 1) % n", "e" }
+    local indices <const> = { "i", "i", "i", "i", "i", "i", "i", "n - 1 - i", "i / 2 * 2",
+      "(i + 1) % n", "e" }
     local kinds <const> = { "at[%s] = p;", "s += row[p] * row[p];", "w = row[p]; s += w * w;",
-      "s += row[4 - p] * row[0];", "s += row[p] * row[1];", "w = row[p] * row[(p + 2) % 5]; s -= w;",
+      "s += row[4 - p] * row[0];", "s += row[p] * row[1];",
+      "w = row[p] * row[(p + 2) % 5]; s -= w;",
       "s *= row[p];", "p = (p + 1 + i) % 5;", "p = q;", "q = p;", "e = %s;", "__syncthreads();",
       "if", "if", "for" }
     local list = {}
@@ -188,9 +191,9 @@ describe("a position that is stored and read by chance", function()
       if kind == "if" or kind == "for" then
         local head = kind == "for" and "for (int j = 0; j < 2; j++) {"
           or ({ "if (i % 2) {", "if (row[0] > 0) {", "if (p > 1) {" })[draw(3)]
-        local inside = depth < 2 and statements(draw, depth + 1):gsub("__syncthreads%(%);", "") or ""
-        kind = head .. inside .. "}" .. (draw(3) == 1 and kind == "if" and
-          " else {" .. statements(draw, 2):gsub("__syncthreads%(%);", "") .. "}" or "")
+        local function inside(at) return (statements(draw, at):gsub("__syncthreads%(%);", "")) end
+        kind = head .. (depth < 2 and inside(depth + 1) or "") .. "}" ..
+          (draw(3) == 1 and kind == "if" and " else {" .. inside(2) .. "}" or "")
       end
       list[#list + 1] = (kind:gsub("%%s", function() return indices[draw(#indices)] end))
     end
@@ -214,12 +217,13 @@ describe("a position that is stored and read by chance", function()
       local k = kernel(body, { inout = { "y" }, shape = { n } })
       local x = (flame.randperm(n * columns, { dtype = "f64" }) * 0.37 - 3):view(n, columns)
       local function f(v) return (k(v, flame.zeros({ n }, { dtype = "f64" }), n)) end
-      local u, w = flame.randn({ n, columns }, { dtype = "f64" }), flame.randn({ n }, { dtype = "f64" })
+      local u = flame.randn({ n, columns }, { dtype = "f64" })
+      local w = flame.randn({ n }, { dtype = "f64" })
       local _, tangent = flame.jvp(f, x, u)
       local v = x:clone():requires_grad_(true)
       f(v):backward(w)
-      local expected = (tangent * w):sum():item()
-      assert.near(expected, (v.grad * u):sum():item(), 1e-9 * (1 + (v.grad * u):abs():sum():item()), body)
+      local along, expected = v.grad * u, (tangent * w):sum():item()
+      assert.near(expected, along:sum():item(), 1e-9 * (1 + along:abs():sum():item()), body)
       if reads(k) then read = read + 1 end
     end
     assert.is_true(read > 10, read)
@@ -255,7 +259,8 @@ describe("a result that an adjoint reads", function()
 end)
 
 describe("an element that one thread of a block stores in a loop", function()
-  for at, rounds in pairs { ["b * 4 + j"] = true, ["b * 4 + 3 - j"] = true, ["b * 4 + j / 2"] = false,
+  for at, rounds in pairs { ["b * 4 + j"] = true, ["b * 4 + 3 - j"] = true,
+                            ["b * 4 + j / 2"] = false,
                             ["b * 4"] = false, ["b * 4 + (j & 1)"] = false } do
     it("gives its gradient to the last of these stores alone: y[" .. at .. "]", function()
       local k = flame.kernel { block = { 8 }, grid = { 2 }, shape = { 8 }, source = [[
@@ -265,7 +270,8 @@ __global__ void k(const double *x, double *y) {
 }]] }
       assert.is_true(flame.gradcheck(k, { flame.randn({ 8 }, { dtype = "f64" }) }, { order = 2 }))
       --- One round in which it is certain needs no copy of the cotangent.
-      assert.equal(rounds, k:source("adjoint"):find("const double *__restrict__ grad_y", 1, true) ~= nil)
+      local given <const> = "const double *__restrict__ grad_y"
+      assert.equal(rounds, k:source("adjoint"):find(given, 1, true) ~= nil)
     end)
   end
 end)

@@ -453,15 +453,16 @@ static int64_t weight(fl_kblock b, int64_t each) {
   return n;
 }
 
-/* The adjoint of *f or, where that is refused or at least a third longer, that of a kernel that reads
-** its results (fl_kad_read_results), which *f then is. */
+/* The adjoint of *f or, where that is refused or at least a third longer, that of a kernel that
+** reads its results (fl_kad_read_results), which *f then is. */
 static fl_kad *by_results(fl_karena *a, const fl_kfunc **f, const fl_kad_request *r) {
   fl_kad *first = settled(a, *f, r);
   const fl_kfunc *g = first && !a->failed ? fl_kad_read_results(a, *f, r) : NULL;
   fl_kad *second = g ? settled(a, g, r) : NULL;
   if (a->failed == FL_KARENA_DEEP || a->failed == FL_KARENA_LARGE) a->failed = 0;
   if (!second || !second->func) return first;
-  if (first->func && weight(second->func->body, 1) * 4 > weight(first->func->body, 1) * 3) return first;
+  if (first->func && weight(second->func->body, 1) * 4 > weight(first->func->body, 1) * 3)
+    return first;
   *f = g;
   return second;
 }

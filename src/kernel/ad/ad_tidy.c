@@ -1,7 +1,7 @@
 /*
 ** The last step of a derivation removes statements without effect, the branches and loops that are
-** then empty, barriers of the block right after such barriers, all barriers where threads do nothing
-** but sums, and the variables that are no longer used, except parameters; then numbers
+** then empty, barriers of the block right after such barriers, all barriers where threads do
+** nothing but sums, and the variables that are no longer used, except parameters; then numbers
 ** variables, accesses, labels and loops again.
 */
 #include "kernel/ad/ad_state.h"

@@ -18,7 +18,7 @@ typedef struct results {
   fl_kdefs *defs;
   uint8_t *set;              /* by variable: what a statement assigns */
   const fl_kstmt *store;     /* at work: the store, … */
-  const fl_kexpr *value;     /* … the integer that it stores, without a conversion to a wider type */
+  const fl_kexpr *value;     /* … the integer that it stores, before it is made wider */
   int inside;                /* the expression at work is the index of an array of reals */
   int put, useful;           /* it was replaced by the element; as a part of such an index too */
 } results;

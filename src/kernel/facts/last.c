@@ -96,8 +96,8 @@ static int is_followed(fl_kblock b, const fl_kstmt *s, const fl_kstmt *t) {
   return 0;
 }
 
-/* Does the load find what its thread has stored just before, by this store, in the same iteration of
-** the loops around both? */
+/* Does the load find what its thread has stored just before, by this store, in the same iteration
+** of the loops around both? */
 static int finds(const last *l, const access *load, const access *store) {
   return common(&load->place, &store->place) == store->place.n_loops &&
          fl_kfact_is_one(fl_kfact_of(l->x, load->site), fl_kfact_of(l->x, store->site)) &&
