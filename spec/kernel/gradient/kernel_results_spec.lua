@@ -152,7 +152,7 @@ describe("a position that is stored", function()
   end
 
   it("is not taken for a value of another width", function()
-    local k = kernel(search .. 
+    local k = kernel(search ..
       "p += 256 * i; y[i] = x[p - 256 * i + 5 * i] * x[p - 256 * i]; at[i] = p;",
       { integer = "signed char" })
     check(k)
