@@ -154,7 +154,7 @@ static void fake_keep_named(fake_items *all, const char *s, const char *end) {
 /* Frees the text and returns what stays of it. */
 static char *fake_prune(char *text) {
   fake_items *all = calloc(1, sizeof *all);
-  fake_out o = { NULL, 0, 0, 0 };
+  fake_out o = { .at = NULL };
   const char *at = text, *end = text + strlen(text);
   if (!all) abort();
   fake_find_items(all, text);

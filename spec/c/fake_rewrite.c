@@ -1,15 +1,23 @@
 /*
 ** Converts a text for NVRTC, already preprocessed, to C++ for g++: asm statements become calls of
-** fake_ptx, shared arrays become static ones that are filled when a block begins, dynamic shared
-** memory becomes a pointer, and for each kernel a function is added that runs it with an array of
-** the addresses of its arguments (fake_words.hh).
+** fake_ptx, shared arrays become static ones that are filled when a block begins, "+=" of their
+** elements becomes a call in which other threads may run, dynamic shared memory becomes a pointer,
+** and for each kernel a function is added that runs it with an array of the addresses of its
+** arguments (fake_words.hh).
 */
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct fake_out { char *at; size_t n, room; int shared; } fake_out;
+/* name: the shared arrays, by the names in the text. */
+enum { FAKE_ARRAYS = 256 };
+typedef struct fake_out {
+  char *at;
+  size_t n, room;
+  int shared;
+  const char *name[FAKE_ARRAYS];
+} fake_out;
 
 static void fake_add_text(fake_out *o, const char *s, size_t n) {
   if (o->n + n + 1 > o->room) {
@@ -133,7 +141,7 @@ static const char *fake_put_shared(fake_out *o, const char *s, int depth) {
     snprintf(line, sizeof line, " static unsigned fake_seen%d; fake_shared(&fake_seen%d, "
              "(void *)&%.*s, sizeof %.*s);", o->shared, o->shared, (int)n, name, (int)n, name);
     fake_say(o, line);
-    o->shared++;
+    o->name[o->shared++ % FAKE_ARRAYS] = name;
     part = next + 1;
   }
   return end + 1;
@@ -194,6 +202,31 @@ static const char *fake_kernel_word(const char *s) {
   return s;
 }
 
+/* Converts "name[i] += x" at s, where 'name' is a shared array, to "fake_plus(name[i], x)", and
+** returns the place after it; NULL: it is something else. */
+static const char *fake_sum(fake_out *o, const char *s) {
+  const char *to = fake_token(s), *at = fake_blank(to);
+  int known = 0;
+  for (int i = 0; i < o->shared && i < FAKE_ARRAYS && *at == '['; i++) {
+    const size_t n = (size_t)(to - s);
+    known |= strncmp(s, o->name[i], n) == 0 && !fake_word((unsigned char)o->name[i][n]);
+  }
+  for (to = at; known && *to == '[';) {
+    to = fake_until(to + 1, "]");
+    if (*to) to++;
+  }
+  const char *plus = fake_blank(to), *x = plus + 2;
+  if (!known || strncmp(plus, "+=", 2) != 0) return NULL;
+  const char *end = fake_until(x, ";,");
+  if (*end == ',') return NULL;
+  fake_say(o, "fake_plus(");
+  fake_add_text(o, s, (size_t)(to - s));
+  fake_say(o, ", ");
+  fake_add_text(o, x, (size_t)(end - x));
+  fake_say(o, ")");
+  return end;
+}
+
 static const char *fake_one(fake_out *o, fake_names *k, const char *start, const char *s,
                             int depth) {
   const char *next = fake_token(s);
@@ -212,6 +245,8 @@ static const char *fake_one(fake_out *o, fake_names *k, const char *start, const
     if (!fake_of_template(start, s)) fake_note_kernel(k, kernel);
     return kernel;
   }
+  const char *const after = fake_word((unsigned char)*s) ? fake_sum(o, s) : NULL;
+  if (after) return after;
   fake_add_text(o, s, (size_t)(next - s));
   return next;
 }
@@ -219,7 +254,7 @@ static const char *fake_one(fake_out *o, fake_names *k, const char *start, const
 /* Converts a preprocessed text of NVRTC to C++; the caller frees the result. */
 static char *fake_rewrite(const char *text) {
   fake_names kernels;
-  fake_out o = { NULL, 0, 0, 0 };
+  fake_out o = { .at = NULL };
   int depth = 0, outer = 0;        /* open braces; those of namespaces and extern "C" */
   kernels.n = 0;
   for (const char *s = text; *s;) {

@@ -65,7 +65,7 @@ static void fake_add_compiler(fake_out *o) {
 /* What is the same for all texts. */
 static uint8_t fake_tools[32];
 static void fake_hash_tools(void) {
-  fake_out o = { NULL, 0, 0, 0 };
+  fake_out o = { .at = NULL };
   struct dirent **list;
   Dl_info own;
   if (!dladdr(fake_tools, &own)) abort();
@@ -96,7 +96,7 @@ static const char *fake_images(void) {
 static void fake_name_image(char name[65], const fake_out *text, int n,
                             const char *const *options) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
-  fake_out o = { NULL, 0, 0, 0 };
+  fake_out o = { .at = NULL };
   uint8_t digest[32];
   pthread_once(&once, fake_hash_tools);
   fake_add_text(&o, (const char *)fake_tools, sizeof fake_tools);

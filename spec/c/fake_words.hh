@@ -161,6 +161,13 @@ FAKE void __threadfence() {}
 FAKE void __threadfence_block() {}
 FAKE void __threadfence_system() {}
 FAKE void __nanosleep(unsigned) { fake_m->warp(-1, 0, 0, 0, 0, 0); }
+/* to += x of shared memory, which is not atomic: other threads run between its load and its
+** store. */
+template <class T, class X> FAKE T &fake_plus(T &to, const X &x) {
+  const T sum = (T)(to + x);
+  __nanosleep(0);
+  return to = sum;
+}
 static long long fake_time;
 FAKE long long clock64() { return fake_time += 7; }
 FAKE int clock() { return (int)clock64(); }
