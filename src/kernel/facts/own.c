@@ -270,10 +270,22 @@ static void join_rests(search *w) {
   }
 }
 
+/* The counter that begins at 'first', whose unknown part has several terms, and steps by 'move' is
+** known, so the digits of 'first' are, if they form a chain with the number of the round, whose
+** stride is 'move'. That number has no bound (as an OFFSET of several terms). */
+static void use_digits(search *w, const fl_kpoly *first, const fl_kterm *move) {
+  fl_kdigit d[FL_KPOLY_TERMS];
+  int n;
+  if (!fl_kown_digits(w, first, d, &n) || n == FL_KPOLY_TERMS) return;
+  d[n] = (fl_kdigit){ .s = -1, .kind = FL_KDIGIT_OFFSET, .stride = *move, .unit = first };
+  if (fl_kroute_is_chain(&w->r, d, n + 1)) know_digits(w, d, n);
+}
+
 /* A counter that is known (equal in both threads) makes known where it began, if its start is less
 ** than its step, which is known too. In for (v = b + c * n; …; v += c * m) with an index n < m of
 ** the thread and a known b, v is b + c * (n + k * m) and makes n known; in for (v = a % m; …; v +=
-** m) v makes a % m known. */
+** m) v makes a % m known; in for (v = 16 * y + x; …; v += 256) v makes x and y known, if they are
+** below 16. */
 static void use_counter(search *w, int32_t var) {
   fl_kpoly first, step, a;
   fl_kterm m;
@@ -290,6 +302,7 @@ static void use_counter(search *w, int32_t var) {
   }
   if (fl_kroute_is_remainder(&w->r, &first, &a, &m) && fl_kterm_equal(&m, &move))
     add_rest(w, &a, &ONE, &m);
+  if (own.n > 1) use_digits(w, &first, &move);
 }
 
 /* Completes what is known (equal in the two threads). A known index in the launch makes known the

@@ -244,8 +244,8 @@ int fl_kroute_counts(const route *r, int32_t s, fl_kpoly *first, fl_kpoly *step)
 }
 
 /* Is s certainly not negative? Indices of the thread and sizes of the launch are not. A counter is
-** not if a condition says so, or if it steps upwards from a constant >= 0, an index of the thread
-** or a remainder of it. */
+** not if a condition says so, or if it steps upwards from a constant >= 0, a sum of such numbers or
+** a remainder of one. */
 int fl_kroute_not_negative(const route *r, int32_t s) {
   fl_kpoly p, step, a;
   fl_kterm m;
@@ -254,7 +254,7 @@ int fl_kroute_not_negative(const route *r, int32_t s) {
   for (int i = 0; i < r->n; i++)
     if (says_natural(r, i, s)) return 1;
   if (!fl_kpoly_is_natural(&step)) return 0;
-  if (p.n > 1) return fl_kroute_is_remainder(r, &p, &a, &m);
+  if (p.n > 1) return fl_kpoly_is_natural(&p) || fl_kroute_is_remainder(r, &p, &a, &m);
   return p.n == 0 || (p.t[0].c >= 0 &&
                       (p.t[0].n == 0 || (p.t[0].n == 1 && p.t[0].s[0] < FL_KSYM_SAME)));
 }
