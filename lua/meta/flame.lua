@@ -4219,7 +4219,7 @@ function Tensor:detach_() end
 ---@class flame.options.deterministic
 ---@field on? boolean
 
---- are results the same bits at each run (true, the default)? false: gradients of kernels and f32 convolutions on a GPU may add up in any order. Sums of a kernel's gradient in shared memory always do: k:report() names them
+--- are results the same bits at each run (true, the default)? false: gradients of kernels and f32 convolutions on a GPU may add up in any order. Sums of a kernel's gradient in shared memory may in both ways: k:report() names them
 ---@param on? boolean|flame.options.deterministic
 ---@overload fun(options: flame.options.deterministic): boolean
 ---@return boolean

@@ -378,6 +378,7 @@ static void tidy(fl_kad_state *d) {
   fl_kad_last_cotangents(d);
   fl_kad_roles(d, d->source->n_params, 0);
   if (fl_kad_dead(d)) return;
+  fl_kad_phases(d);
   fl_kad_free_orders(d);
   fl_kad_sum_lanes(d->a, d->f, fl_kad_beyond(d));
 }

@@ -87,80 +87,38 @@ static int may_meet(const fl_kfact *a, const fl_kfact *b) {
 
 /* ---- shared memory: which loads can follow one another without a barrier ---------------- */
 
-/* A search for accesses that no barrier separates: it calls 'pair' for each two of them, k and then
-** i, of one array or of two; k == i: one access in two iterations. */
-typedef struct meeting meeting;
-struct meeting {
+typedef struct meeting {
   fl_kad_state *d;
   const accesses *l;
   uint8_t *bad;                  /* of loads, by access: may two threads be at one element at the
                                  ** same time, by it and this or another load? */
-  void (*pair)(meeting *m, int i, int k);    /* NULL: only 'live' is computed */
   int how;                       /* of stores: FL_KAD_MEETS… */
-};
+} meeting;
 
-static void loads_meet(meeting *m, int i, int k) {
+/* Does the index of p differ between the threads of a block that reach it? (Conditions around p may
+** be a part of the proof: by another access with the same index threads may meet all the same.) */
+static int differs_in_block(const access *p) {
+  return p->fact->class == FL_KI_INJECTIVE || p->fact->class == FL_KI_THREAD_IN_BLOCK;
+}
+
+static void loads_meet(void *of, int i, int k) {
+  const meeting *m = of;
   const access *p = &m->l->at[i], *q = &m->l->at[k];
   if (m->d->f->vars[p->var].kind != FL_KV_SHARED ||
       (q->var != p->var && !m->d->f->vars[q->var].dynamic))
     return;
-  const int apart = q->var != p->var || !fl_kexpr_same(p->index, q->index)
-                 || !fl_kad_steady(m->d, p->index);
-  if (apart && (k != i || !fl_kad_steady(m->d, p->index))) m->bad[i] = m->bad[k] = 1;
+  const int steady = fl_kad_steady(m->d, p->index);
+  const int one = q->var == p->var && fl_kexpr_same(p->index, q->index) && steady
+               && differs_in_block(p) && differs_in_block(q);
+  if (!one && (k != i || !steady)) m->bad[i] = m->bad[k] = 1;
 }
 
-static void meet(meeting *m, uint8_t *live, const fl_kstmt *s) {
-  for (int i = 0; i < m->l->n; i++) {
-    if (m->l->at[i].s != s) continue;
-    for (int k = 0; k < m->l->n; k++)
-      if (live[k] && m->pair) m->pair(m, i, k);
-    live[i] = 1;
-  }
-}
-
-int fl_kad_has_barrier(const fl_kblock *b) { return fl_kblock_any(*b, fl_kis_barrier, NULL); }
-
-static void meetings(meeting *m, const fl_kblock *b, uint8_t *live);
-
-/* Walks the body of a loop. 'live' are the accesses since the last barrier. Whatever is live at its
-** start, an iteration adds the same accesses: a first walk that forms no pairs finds them, and a
-** second one, which begins with them, finds all pairs. So the body of a loop inside k other loops
-** is walked k + 2 times. */
-static void meetings_of_loop(meeting *m, const fl_kstmt *s, uint8_t *live) {
-  const size_t n = (size_t)m->l->n;
-  uint8_t *before = fl_karena_new(m->d->a, n);
-  if (!before) return;
-  meeting none = *m;
-  none.pair = NULL;
-  for (int pairs = m->pair == NULL; pairs < 2; pairs++) {
-    meeting *now = pairs ? m : &none;
-    memcpy(before, live, n);
-    meetings(now, &s->body, live);
-    meetings(now, &s->other, live);
-    for (size_t i = 0; i < n; i++) live[i] |= before[i];
-  }
-}
-
-static void meetings(meeting *m, const fl_kblock *b, uint8_t *live) {
-  const size_t n = (size_t)m->l->n;
-  for (const fl_kstmt *s = b->first; s && !m->d->a->failed; s = s->next) {
-    if (fl_kis_barrier(NULL, s)) memset(live, 0, n);
-    if (s->kind == FL_KS_IF && !fl_kad_has_barrier(&s->body) && !fl_kad_has_barrier(&s->other)) {
-      meetings(m, &s->body, live);   /* one thread is in the body while another is in 'other' */
-      meetings(m, &s->other, live);
-    } else if (s->kind == FL_KS_IF) {                     /* all threads take one way */
-      uint8_t *other = fl_karena_new(m->d->a, n);
-      if (!other) return;
-      memcpy(other, live, n);
-      meetings(m, &s->body, live);
-      meetings(m, &s->other, other);
-      for (size_t i = 0; i < n; i++) live[i] |= other[i];
-    } else if (s->kind == FL_KS_LOOP) {
-      meetings_of_loop(m, s, live);
-    } else {
-      meet(m, live, s);
-    }
-  }
+/* Calls 'pair' for accesses that no barrier separates. */
+static void meet_all(meeting *m, fl_kad_meet_fn pair) {
+  fl_karena *a = m->d->a;
+  const fl_kstmt **at = fl_karena_new(a, ((size_t)m->l->n + 1) * sizeof *at);
+  for (int i = 0; at && i < m->l->n; i++) at[i] = m->l->at[i].s;
+  if (at) fl_kad_meetings(&(fl_kad_meeting){a, at, m->l->n, pair, m, NULL}, &m->d->body);
 }
 
 /* Marks in 'once' (by variable) the arrays of which a thread loads no element twice: no two of the
@@ -178,18 +136,17 @@ static void find_once(const accesses *l, uint8_t *once) {
 
 static void load_modes(fl_kad_state *d, const accesses *l) {
   uint8_t *bad = fl_karena_new(d->a, (size_t)l->n + 1),
-          *live = fl_karena_new(d->a, (size_t)l->n + 1),
           *once = fl_karena_new(d->a, (size_t)d->f->n_vars + 1);
-  if (!bad || !live || !once) return;
+  if (!bad || !once) return;
   find_once(l, once);
-  meeting m = {d, l, bad, loads_meet, 0};
-  meetings(&m, &d->body, live);
+  meeting m = {d, l, bad, 0};
+  meet_all(&m, loads_meet);
   for (int i = 0; i < l->n; i++) {
     const access *p = &l->at[i];
-    const int kind = d->f->vars[p->var].kind, class = p->fact->class;
+    const int kind = d->f->vars[p->var].kind;
     int meets = bad[i];
     if (kind == FL_KV_SHARED) {
-      meets |= class != FL_KI_INJECTIVE && class != FL_KI_THREAD_IN_BLOCK;
+      meets |= !differs_in_block(p);
     } else if (kind == FL_KV_POINTER) {
       meets |= !p->fact->own;
       for (int k = 0; k < l->n && !meets; k++) {
@@ -256,7 +213,8 @@ static void mark_meeting(fl_kad_state *d, const access *p, int how) {
   if (p->site >= 0 && p->site < d->n_sites0) d->site_meets[p->site] |= (uint8_t)how;
 }
 
-static void stores_meet(meeting *m, int i, int k) {
+static void stores_meet(void *of, int i, int k) {
+  const meeting *m = of;
   fl_kad_state *d = m->d;
   const access *p = &m->l->at[i], *q = &m->l->at[k];
   if (d->f->vars[p->var].kind == FL_KV_ARRAY || p->var != q->var || i == k || !is_store(p) ||
@@ -273,16 +231,14 @@ static void stores_meet(meeting *m, int i, int k) {
 /* Marks stores of one array by which different threads may write one element (FL_KAD_MEETS…). A
 ** barrier separates only threads of one block, so it counts in shared memory alone. */
 static void meet_others(fl_kad_state *d, const accesses *all) {
-  meeting at_once = {d, all, NULL, stores_meet, FL_KAD_MEETS_AT_ONCE};
-  uint8_t *live = fl_karena_new(d->a, (size_t)all->n + 1);
-  if (!live) return;
+  meeting at_once = {d, all, NULL, FL_KAD_MEETS_AT_ONCE};
   for (int i = 0; i < all->n; i++) {
     const int kind = d->f->vars[all->at[i].var].kind;
-    meeting any = {d, all, NULL, stores_meet,
+    meeting any = {d, all, NULL,
                    FL_KAD_MEETS | (kind == FL_KV_POINTER ? FL_KAD_MEETS_AT_ONCE : 0)};
     for (int k = 0; k < i; k++) stores_meet(&any, i, k);
   }
-  meetings(&at_once, &d->body, live);
+  meet_all(&at_once, stores_meet);
 }
 
 static int needs_zero(const fl_kad_state *d, const accesses *stores, int v) {

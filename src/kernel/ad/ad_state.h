@@ -251,6 +251,19 @@ void fl_kad_modes(fl_kad_state *d);           /* site_add, site_meets, adds, zer
 /* Is each variable and array that x reads assigned by at most one statement, a parameter by none?
 ** (In a loop such a variable may still have a new value in each iteration.) */
 int fl_kad_steady(const fl_kad_state *d, const fl_kexpr *x);
+/* ad_meet.c: accesses that no barrier of the block separates. Statement at[i] makes access i of n;
+** 'pair' (NULL: none) is called for each two, k and then i; k == i: one access in two iterations.
+** wall: statements with this note count as if a barrier were before them; NULL: none do. */
+typedef void (*fl_kad_meet_fn)(void *arg, int i, int k);
+typedef struct fl_kad_meeting {
+  fl_karena *a;
+  const fl_kstmt *const *at;
+  int n;
+  fl_kad_meet_fn pair;
+  void *arg;
+  const void *wall;
+} fl_kad_meeting;
+void fl_kad_meetings(const fl_kad_meeting *m, const fl_kblock *b);
 int fl_kad_has_barrier(const fl_kblock *b);   /* does b hold a barrier of the block? */
 /* The operand e of v = v + e (also e + v, and longer chains of + and -), or NULL: s has another
 ** form. */
@@ -292,6 +305,8 @@ void fl_kad_loop(fl_kad_state *d, fl_kstmt *s, fl_kset keep, fl_kblock *forward,
                  fl_kblock *reverse);
 /* ad_sums.c: sums that a loop adds to one element are collected in a register */
 void fl_kad_sum_loops(fl_kad_state *d);
+/* ad_phases.c: sums into shared memory that need no atomics */
+void fl_kad_phases(fl_kad_state *d);
 /* ad_orders.c: gradients that depend on the order of the threads in any case are summed in any
 ** order */
 void fl_kad_free_orders(fl_kad_state *d);

@@ -82,6 +82,13 @@ static int meets(const fl_kad_state *d, const fl_kstmt *s) {
   return fl_kad_meets_of(d, s->site);
 }
 
+/* May several threads take the cotangent of an element that s writes at the same time? In shared
+** memory the reverse code has a barrier wherever the source has one. */
+static int meets_in_reverse(const fl_kad_state *d, const fl_kstmt *s) {
+  const int shared = d->f->vars[s->var].kind == FL_KV_SHARED;
+  return (meets(d, s) & (shared ? FL_KAD_MEETS_AT_ONCE : FL_KAD_MEETS)) != 0;
+}
+
 /* Returns the cotangent of the element that s writes; NULL: what s writes carries no derivative, or
 ** no memory. With 'clear' (s overwrites the element) the cotangent is then cleared, in the same
 ** atomic operation if other threads may take it too. */
@@ -89,7 +96,7 @@ static fl_kexpr *take_element(fl_kad_state *d, const fl_kstmt *s, fl_kblock *r, 
   const int to = d->shadow[s->var];
   fl_kexpr *at = fl_kad_at(d, s->var, s->x[0]), *seed = NULL;
   const int flows = fl_kad_flows(d->active, s->x[1]);
-  if (clear && meets(d, s) & FL_KAD_MEETS) {
+  if (clear && meets_in_reverse(d, s)) {
     const int type = d->f->vars[to].type, old = flows ? fl_ktemp(d->f, type) : -1;
     if (!d->res->taken_line) d->res->taken_line = s->line ? s->line : 1;
     if (!fl_kstmt_atomic(d->f, r, FL_KA_EXCH, FL_KM_FREE, to, at, fl_kexpr_zero(d->a, type), old) ||
