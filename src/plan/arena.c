@@ -1,14 +1,15 @@
 /*
 ** Addresses of values that no handle holds: each cell (a node as the planner sees it) that is
-** stored in the arena has a place there from the stage that writes it to the last that reads it. (A
-** stage is a set of steps that do not depend on each other.)
+** stored in the arena has a place there from the stage that writes it to the last that reads it; on
+** a GPU, if they are few bytes in all, until the end ('apart'). (A stage is a set of steps that do
+** not depend on each other.)
 **
-** In place: if a kernel reads a cell for the last time, each element at the point where
-** it stores an element of another cell, that other cell takes its memory (the gradient of logits
-** takes that of the logits). The kernel may also gather elements of the row that it stores. Values
-** per row (results of reductions) have separate memory: they are small, and lanes beyond the last
-** row read the values of the last row, too. A run that is repeated begins again at its first step,
-** so old values need not be kept for it.
+** In place: if a kernel reads a cell for the last time, each element at the point where it stores
+** an element of another cell, that other cell takes its memory (the gradient of logits takes that
+** of the logits). The kernel may also gather elements of the row that it stores. Values per row
+** (results of reductions) have separate memory: they are small, and lanes beyond the last row read
+** the values of the last row, too. A run that is repeated begins again at its first step, so old
+** values need not be kept for it.
 */
 #include "base/hooks.h"
 #include "base/num.h"
@@ -228,8 +229,8 @@ static void share(const fl_planner *P, const fl_turn *turns, int64_t n, int32_t 
 /* ---- places ---------------------------------------------------------------------------------- */
 
 /* A bug that tests plant: arrays of floats whose lives begin in step s are put at the address of
-** the first of them if they are not larger. Positions are excluded, so that the run is wrong but in
-** bounds; nothing is freed. */
+** the first of them if they are not larger. Integers, which may be positions, are excluded, so that
+** the run is wrong but in bounds; nothing is freed. */
 static void overlay(fl_planner *P, const int32_t *head, const int32_t *next, int64_t s) {
   int32_t first = -1;
   for (int32_t t = head[2 * s]; t >= 0; t = next[2 * t]) {

@@ -66,7 +66,7 @@ int fl_plan_reads_as_is(const fl_program *p, const fl_node *n, int i) {
   return library_layout(l) && (p->device == 0 || one_batch(l, n->shape));
 }
 
-/* Must input i of a step be in separate memory? An input that is copied anyway may stay an
+/* Must input i of n be in separate memory? An input that is copied anyway may stay an
 ** expression, which the copy computes. */
 static int wants_memory(const fl_planner *P, const fl_node *n, int i) {
   if (n->op == FL_OP_matmul) return fl_plan_reads_as_is(P->p, n, i);
@@ -101,7 +101,8 @@ static void count_form_reads(fl_planner *P, const fl_node *n, int i) {
 }
 
 static void anchor_inputs(fl_planner *P, const fl_node *n) {
-  if (n->op == FL_OP_cat && !P->cell.at[n->slot].anchored) return;     /* its readers count */
+  if (n->op == FL_OP_cat && !P->cell.at[n->slot].anchored) return;     /* a reader of the cat counts
+                                                                       ** as one of its piece */
   for (int i = 0; n->op == FL_OP_form && i < n->nin; i++) count_form_reads(P, n, i);
   if (n->op == FL_OP_form) return;
   for (int i = 0; i < n->nin; i++) {
@@ -251,7 +252,8 @@ static void measure(fl_planner *P, int32_t t) {
   if (is_costly_to_repeat(cell)) cell->anchored = 1;
   if (cell->wide && cell->reduced && cell->cost > 1 && cell->shape->numel > 1)
     cell->hoist = FL_HOIST_MAY;
-  if (cell->reduced > 1 && cell->shape->numel > 1 && !cell->anchored) {   /* one array, not two */
+  if (cell->reduced > 1 && cell->shape->numel > 1 && !cell->anchored) {   /* readers then read one
+                                                                          ** array, not several */
     cell->anchored = 1;
     cell->hoist = FL_HOIST_ASKED;
   }

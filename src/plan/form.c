@@ -10,7 +10,7 @@
 #include <string.h>
 
 /* The component of a form that is being emitted: where each input is read, and its step from
-** component to component. */
+** component to component. at: the next word of the form's code (tensor/form.h). */
 typedef struct writer {
   fl_planner *P;
   int32_t g;

@@ -8,12 +8,12 @@
 **        Several reductions with elementwise work between and after them. The full reduction
 **        is a ROW with one row.
 **   COL  as ROW in meaning, but the kept innermost dim is the one contiguous in memory (the
-**        reduced index is outer); one level of reductions, then kept-level work; full-level stores
-**        of values of pass 0 alone, which the planner makes for a GPU.
+**        reduced index is outer); one round of reductions, then work at level 0; stores at level 1
+**        are of values of pass 0 alone, and the planner makes them only for a GPU.
 **   A ROW or COL has at least one reduction. A ROW may also sum over its rows, and a COL may join
 **   the partial results of that (fl_store.across); the planner makes both for a GPU alone.
 **   A ROW or COL of rows without elements (n == 0) has only reductions of values that read no
-**   memory, and no full-level stores; operands of level-0 values are in memory that exists.
+**   memory, and no stores at level 1; operands of level-0 values are in memory that exists.
 **
 ** Values. SSA: value v is the result of instr[v]. level 1 values exist at each point, level 0
 ** values once per kept index (in a MAP all are level 1). 'pass' of a level-1 value: how many
@@ -95,10 +95,11 @@ typedef struct fl_instr {
 typedef struct fl_store { uint16_t value, operand, across; } fl_store;
 
 /* The order of a sum of columns on a GPU (cuda/text/text.h): chunks of fl_column_chunk reduced
-** indices, each of FL_COLUMN_LANES lanes. n: number of reduced indices; kept: of sums. There are
-** enough chunks for all multiprocessors, but not many more, since their results must be combined;
-** where a ROW may have a warp for each lane (rows of at most FL_WARP_ROW), up to twice as many. It
-** depends only on the numbers of reduced and kept points, which fusion does not change. */
+** indices, each of FL_COLUMN_LANES lanes. n: number of reduced indices; kept: of sums. If n allows
+** it there are enough chunks for all multiprocessors, but not many more, since their results must
+** be combined; where a ROW may have a warp for each lane (kept at most FL_WARP_ROW), up to twice as
+** many. The chunk depends only on the numbers of reduced and kept points, which fusion does not
+** change. */
 enum { FL_COLUMN_LANES = 16 };
 int64_t fl_column_chunk(int64_t n, int64_t kept);
 
@@ -148,7 +149,7 @@ uint64_t fl_kernel_key(const fl_kernel *k);
 /* One line per instruction, for FLAME_DEBUG and the golden files. */
 struct fl_text;
 void fl_kernel_print(const fl_kernel *k, struct fl_text *out);
-/* "mul+exp+sum": the ops in the kernel, in order, each once; loads, numbers and casts are named
-** only if there is nothing else. Depends only on the structure. */
+/* "mul+exp+sum": the ops in the kernel, in order, each once; what is not an op (a cast, an arange)
+** is named only if there is nothing else. Depends only on the structure. */
 void fl_kernel_name(const fl_kernel *k, char *out, size_t size);
 #endif

@@ -19,8 +19,8 @@ static int pieces_of(const fl_node *n) {
   return n->op == FL_OP_form ? fl_form_components(n->attr->form) : n->nin;
 }
 
-/* Computes which positions map m reaches along the axis on which n (a cat or a form) has pieces,
-** from *low to *high; 0: they are not an interval. */
+/* Computes the range, *low to *high, of the positions that map m reaches along the axis on which n
+** (a cat or a form) has pieces. 0: there are none, or they are no affine function of the dims. */
 static int reach(const fl_node *n, int nd, const int64_t *size, const fl_map *m, int64_t *low,
                  int64_t *high) {
   int64_t along[FL_MAX_AXES] = { 0 }, step[FL_MAX_AXES];

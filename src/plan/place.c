@@ -241,7 +241,8 @@ static int join(fl_planner *P, int32_t g, int32_t t, int piece) {
   return n && fl_ops[n->op].fuse == FL_FUSE_R ? join_reduce(P, g, t) : join_map(P, g, t);
 }
 
-/* Records that cell t, or its piece 'piece', is placed in group g, which moves to 'stage'. */
+/* Records that cell t, or its piece 'piece' (-1: the cell), is placed in group g, which moves to
+** 'stage'. */
 static void settle(fl_planner *P, int32_t g, int32_t t, int piece, int32_t stage) {
   if (piece < 0) P->cell.at[t].group = g;
   else P->piece.at[P->cell.at[t].pieces + piece] = g;

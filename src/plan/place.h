@@ -23,8 +23,8 @@ void fl_place_cut(fl_planner *P, fl_group *G, const fl_place_was *was);
 int fl_place_space(const fl_layout *s, int64_t size[FL_MAX_AXES]);
 /* Where the newest group is of those whose space may be this one. */
 int32_t *fl_place_bin(fl_planner *P, int nd, const int64_t *size);
-/* Makes an empty group. No cell joins it before fl_place_own has entered it among the groups of its
-** space. -1: no memory. */
+/* Makes an empty group. It is not among the groups of its space (fl_place_bin) before fl_place_own
+** enters it. -1: no memory. */
 int32_t fl_place_group(fl_planner *P, int kind, int nd, const int64_t *size);
 /* Removes the newest group, and the fault sites that its expression added. */
 void fl_place_drop(fl_planner *P, const fl_place_was *was);

@@ -15,7 +15,8 @@
 /* Batched matrix product: C[b] = A[b] B[b], sizes m k, k n, m n; with 'biased' (half types) each
 ** row of every C[b] plus the n elements at 'bias', rounded once. Strides count elements; of the
 ** last two axes of A and of B one stride is 1 (or its size is 1) and the other at least the size
-** (library form) unless 'general'; C is row-major. Batch dims: strides may be 0. */
+** (library form), unless 'general' is set, which the planner does not do; C is row-major. Batch
+** dims: strides may be 0. */
 typedef struct fl_matmul {
   uint8_t dtype;                   /* of all three */
   uint8_t nbatch, general, biased;
@@ -99,8 +100,9 @@ typedef struct fl_plan {
   uint8_t *key; size_t key_bytes;
   fl_layout **layout;      /* references to the layouts in the key: 2 per node, 1 per external */
   fl_layouts *layouts;           /* the table that these layouts are in */
-  uint8_t *live; int32_t nnode;  /* per program node: is it (or a view's base) kept, in 'out'? */
-  uint8_t device, checks;        /* checks: a step checks indices */
+  uint8_t *live; int32_t nnode;  /* per program node: is it kept after the run? A kept view keeps
+                                 ** its base, which is in 'out' */
+  uint8_t device, checks;        /* checks: a kernel checks indices (group/ahead.c) */
   int32_t next, nout, nscalar, nstep, step_cap, nfault;
   fl_ext *ext; fl_out *out; fl_step *step; fl_fault_site *fault;
   int64_t arena_bytes;          /* size of the intermediates at planned offsets, 256-byte aligned */
@@ -129,7 +131,8 @@ typedef struct fl_program {
   struct { fl_node **at; int64_t n, cap; } nodes;      /* PENDING, views included */
   struct { fl_node **at; int64_t n, cap; } ext;        /* STORED inputs, in order of first use */
   struct { int32_t *at; int64_t n, cap; } same;       /* per element i of ext: the first in ext with
-                                                       ** the same first element in memory */
+                                                       ** the same first element in memory and the
+                                                       ** same dtype */
   struct { int32_t *at; int64_t n, cap; } uses;        /* per element of ext: how often the nodes
                                                        ** name it */
   /* hash table of externals by their first element: open addressing, -1: none */
@@ -142,9 +145,9 @@ typedef struct fl_program {
   uint64_t hash;
 } fl_program;
 
-/* Collects what the roots (values to compute) need. roots NULL: all those of the window on
-** 'device'. p is zeroed, or one that fl_program_empty left, whose memory is reused. After an error
-** it is freed. */
+/* Collects what the roots (values to compute) need. roots NULL: the roots are all nodes of the
+** window on 'device' that are kept. p is zeroed, or one that fl_program_empty left, whose memory is
+** reused. After an error it is freed. */
 flame_status fl_program_make(flame_context *c, int device, fl_node *const *roots, int nroots,
                              fl_program *p);
 /* The index of a buffer among the program's homes (buffers that it writes); -1: it is none of
@@ -179,7 +182,7 @@ fl_plan *fl_plans_find(fl_plans *t, fl_program *p);
 void fl_plans_resized(fl_plans *t, const fl_plan *p, int64_t before);
 void fl_plans_put(fl_plans *t, fl_plan *p);                /* takes ownership; may drop old plans */
 int fl_plans_has(const fl_plans *t, const fl_plan *p, int64_t serial);   /* p may be gone */
-/* Drops the plans whose callees (user kernels) nothing else holds: no program can name these any
+/* Drops each plan with a callee (a user kernel) that only plans hold: no program can name it any
 ** more. */
 void fl_plans_sweep(fl_plans *t);
 void fl_plan_print(const fl_plan *p, struct fl_text *out);

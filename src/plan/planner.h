@@ -10,27 +10,31 @@
 **   homes.c     writes in place, and what they wait for
 **   finish.c    order, kernels (kernelize.c, split.c) -> fl_plan
 **   arena.c     addresses of values that no handle holds
+**   lanes.c     collectives beside other steps; scan.c: steps that look for NaN
 **
 ** A deferred cell is elementwise work that is written into the groups that need it (recomputed
 ** where several do). An anchored cell is computed in exactly one group: kept values, reductions,
 ** inputs of library steps, sources of gathers, and expressions that are too long or too expensive
-** to recompute. It gets memory only if it is kept or another group reads it. A cell computed from a
-** reduction and then broadcast (the inverse deviation of a row) becomes anchored when a group other
-** than the reduction's reads it at each point, if it can join the reduction's group.
+** to recompute. The result of a separate step always gets memory; another anchored cell does if it
+** is kept, if another group reads it, or if it is a check of indices that no reader needs whole
+** (classify.c). A cell computed from a reduction and then broadcast (the inverse deviation of a
+** row) becomes anchored when a group other than the reduction's reads it at each point, if it can
+** join the reduction's group.
 **
 ** Order. A group has a stage; every value it reads from another group is of a lower stage, so
-** stages are a valid order and two groups of one stage are independent. A group may be moved
-** to a later stage as long as it stays below 'limit', the lowest stage that reads from it.
+** stages are a valid order and two groups of one stage are independent. A group may be moved to a
+** later stage as long as it stays below 'limit', the lowest stage that reads from it.
 **
-** Maps. An access is an affine map from a group's dims to the linear (row-major) element index
-** of a cell, or to the memory index of an external. Equal cell and map: the same value.
+** Maps. An access is an affine map from a group's dims to the linear (row-major) element index of a
+** cell, or to the memory index of an external. Equal cell and map: the same value.
 */
 #ifndef FL_PLAN_PLANNER_H
 #define FL_PLAN_PLANNER_H
 #include "plan/plan.h"
 
 enum {
-  FL_COST_LIMIT = 160,     /* longest expression that readers recompute, in ops and scalars */
+  FL_COST_LIMIT = 160,     /* longest expression that readers recompute: scalars and simple ops
+                           ** count as 1, others as classify.c says */
   FL_FORM_LIMIT = 600,     /* longest expression of a component of a form (form.c) */
   FL_LEAF_LIMIT = 48,      /* most values that an expression which readers recompute reads */
   FL_JOIN_LIMIT = 800,     /* most instructions of a group that several cells join */
@@ -39,8 +43,9 @@ enum {
   FL_ROW_JOIN_LIMIT = 400,
   FL_ROW_JOIN_MOST = 64, /* see FL_ROW_JOIN_LIMIT */
   FL_REPEAT_LIMIT = 24,    /* longest expression that several consumers may each repeat */
-  FL_REPEAT_READS = 3,     /* an expression with several consumers that reads this many arrays of
-                           ** its size, of twice its bytes or more, is stored */
+  FL_REPEAT_READS = 3,     /* an expression with several consumers that reads this many arrays at
+                           ** least as large, whose elements together have twice the bytes of one
+                           ** of the expression, or more, is stored */
   FL_REPEAT_MANY = 8,      /* an expression of two arrays and something else is stored if it has
                            ** this many consumers */
   FL_WIDE = 4,             /* a broadcast by a smaller factor does not count as a broadcast */
@@ -61,7 +66,7 @@ enum {
   FL_ROW_LIMIT = 65536,    /* longest row that a group which reduces rows may store whole as well */
   FL_AWAIT_LIMIT = 65536,  /* a reduction of at most this many elements, whose result others wait
                            ** for, is not delayed to join another */
-  FL_PULL_DEPTH = 400,     /* bound of the recursion in emit.c; no deferred expression is deeper */
+  FL_PULL_DEPTH = 400,     /* bound of the recursion in emit.c: what is deeper is anchored */
   FL_CANDIDATES = 12       /* how many groups (kernels) over the same sizes are tried for a cell,
                            ** newest first */
 };
@@ -71,11 +76,12 @@ typedef struct fl_map { int64_t offset, stride[FL_MAX_AXES]; } fl_map;
 typedef int32_t fl_ref;    /* cell index >= 0, or ~ext slot */
 
 typedef struct fl_cell {
-  fl_node *node;          /* NULL: a planner's copy of 'source' */
-  /* for a copy that the planner makes: its source, read through 'view' */
+  fl_node *node;          /* NULL: the planner has added the cell: a copy of 'source' or, if that is
+                          ** INT32_MIN, partial results (across.c) */
+  /* for a copy: its source, read through 'view' */
   fl_ref source; int64_t view_offset;
-  fl_layout *view;        /* of a copy that the planner makes; such a copy owns a reference to
-                          ** 'view' and to 'shape' */
+  fl_layout *view;        /* of a cell that the planner has added, which owns a reference to 'view'
+                          ** and to 'shape' */
   uint8_t checks;         /* the cell is a scatter that checks its index itself */
   fl_layout *shape;
   uint8_t dtype, anchored, live, stored, faulty;   /* faulty: its expression contains an INDEX */
@@ -83,6 +89,7 @@ typedef struct fl_cell {
   ** are made from, reductions with results of its size */
   uint8_t wide, reduced;
   uint16_t whole;      /* axes along which one of its readers reads each position (classify.c) */
+  /* set on a GPU only (check_early): */
   uint8_t waits;       /* its expression reads a value that the run computes */
   int32_t index;       /* an INDEX in its expression; -1: none, or the expression waits */
   uint8_t awaited;     /* it, or a cell of its size that readers recompute from it, is broadcast */
@@ -120,12 +127,14 @@ typedef struct fl_access {
 typedef struct fl_group {
   uint8_t kind;            /* fl_kernel_kind, or FL_G_* */
   uint8_t nd, full;   /* number of dims; full: the group stores values at each point of the space */
-  uint8_t faulty, closed;  /* closed: no cell joins it, and its stage stays once it is placed,
-                           ** except that of a fill (fl_plan_delay_fills) */
+  /* faulty: it may report a fault; closed: no cell joins it, and its stage stays once it is placed,
+  ** except that of a fill (fl_plan_delay_fills) */
+  uint8_t faulty, closed;
   uint32_t red;            /* bit d: dim d is reduced */
   int32_t fault;           /* CALL, SCATTER: index of its report in the plan; -1: none */
-  int32_t stage, limit, cell, sibling;   /* sibling: next older group whose space (sizes of dims)
-                                         ** has the same hash */
+  int32_t stage, limit;    /* limit: the lowest stage of a group that reads from this one */
+  int32_t cell;            /* of a step: the cell that it computes; -1: a kernel */
+  int32_t sibling;         /* next older group whose space (sizes of dims) has the same hash */
   int64_t size[FL_MAX_AXES];
   struct { fl_instr *at; int64_t n, cap; } instr;
   struct { fl_value *at; int64_t n, cap; } value;         /* parallel to instr */
@@ -169,8 +178,8 @@ typedef struct fl_turn {
   uint8_t checks;             /* a kernel that checks goes, on a GPU, before others of its stage */
 } fl_turn;
 
-/* arena.c. Moves a fill that a large scatter adds to, if it depends on nothing, to the place right
-** before the scatter. */
+/* arena.c. Moves a fill that a large scatter writes into, if it depends on nothing, to the place
+** right before the scatter. */
 void fl_plan_delay_fills(fl_planner *P);
 /* Delays small copies into pieces of a whole as far as possible, so that they are together in one
 ** launch. */
@@ -197,7 +206,8 @@ int fl_homes_in_place(fl_planner *P, const fl_homes *h, int32_t t);
 /* kernelize.c: makes the kernel of a group. It reads and stores where the values (P->cell) that it
 ** reads and makes are placed. Returns 0 when memory is out. *empty: there is nothing to run. */
 int fl_plan_kernelize(fl_planner *P, int32_t g, fl_kernel *k, int *empty);
-/* Sets the sizes, bytes and rounds of a kernel, after all else is set. */
+/* Sets a kernel's numbers of points, bytes and rounds, and the alignment of its operands, after all
+** else is set. */
 void fl_kernel_measure(const fl_planner *P, fl_kernel *k);
 /* fl_instr_inputs gives the values that an instruction reads, and returns their number;
 ** fl_instr_accesses tells whether its 'arg' names an operand. */
@@ -231,6 +241,8 @@ fl_group *fl_plan_group(fl_planner *P, int32_t g);
 /* The instruction of the group that computes ref (a cell or an external) read through the map; -1:
 ** none. */
 int fl_plan_find(const fl_group *G, fl_ref ref, const fl_map *m);
+/* Gives the instruction of group g whose value is ref read through the map: one that is there, a
+** load, or, for a deferred cell, its expression (fl_plan_emit_cell), which is appended. */
 int fl_plan_pull(fl_planner *P, int32_t g, fl_ref ref, const fl_map *m, int depth);
 int fl_plan_emit_cell(fl_planner *P, int32_t g, int32_t cell, const fl_map *m, int depth);
 /* Input i of cell t: *ref is the cell or external (stored input of the plan) that it lies in, with
@@ -268,7 +280,7 @@ int32_t fl_plan_source(const fl_planner *P, const fl_node *q);
 int fl_plan_writers(const fl_planner *P, fl_ref t);
 int32_t fl_plan_writer(const fl_planner *P, fl_ref t, int i);
 /* Group g reads cell t, which is placed: raises the stage that g needs (need), and adds t's groups
-** to its dependences. */
+** to its dependences. 0, or FL_EMIT_MEMORY. */
 int fl_plan_depend(fl_planner *P, int32_t g, fl_ref t);
 /* lanes.c: is g the group of a collective? */
 int fl_plan_is_collective(const fl_planner *P, int32_t g);
@@ -279,10 +291,10 @@ int32_t fl_plan_ready(const fl_planner *P, int32_t on);
 int fl_plan_order_lanes(fl_plan *plan);
 /* Sets which collectives each step waits for (joins), and whether the plan checks indices. */
 void fl_plan_note_lanes(fl_plan *plan);
-/* Adds steps that look for NaN after those that write floats; called between fl_plan_order_lanes
-** and fl_plan_note_lanes. (scan.c) */
+/* scan.c. Adds steps that look for NaN after those that write floats; called between
+** fl_plan_order_lanes and fl_plan_note_lanes. 0: no memory. */
 int fl_plan_scan(fl_plan *plan);
-/* Removes the newest cell, which is a copy. */
+/* Removes the newest cell, which the planner has added. */
 void fl_plan_drop_copy(fl_planner *P);
 /* May matmul n read its input i where it is? Otherwise the planner makes a copy of it. */
 int fl_plan_reads_as_is(const fl_program *p, const fl_node *n, int i);

@@ -2,10 +2,11 @@
 ** The program: what the planner reads and the plan cache compares. The nodes of the window (the
 ** recorded ops) that some roots (values to compute) need are collected in recorded order and
 ** written as bytes that contain everything a plan depends on except values: ops, dtypes, shapes,
-** indexing, which inputs, which buffers are written. Scalars, addresses, offsets of stored inputs
-** and the live set are not in the key (docs/design.md 1.2), so a repeated step finds its plan.
-** Layouts are in it by their address: equal ones are one (tensor/layout.h), and a plan holds those
-** of its key, so that no other can have that address.
+** indexing, which inputs, which buffers are written. Scalars, addresses (but for whether an input's
+** first element is 16-byte aligned), offsets of stored inputs and the live set are not in the key
+** (docs/design.md 1.2), so a repeated step finds its plan. Layouts are in it by their address:
+** equal ones are one (tensor/layout.h), and a plan holds those of its key, so that no other can
+** have that address.
 */
 #include "plan/plan.h"
 #include "base/hash.h"
@@ -123,7 +124,7 @@ static uint8_t *put_new_ext(fl_program *p, uint8_t *at, fl_node *q) {
 }
 
 /* Writes an input: the slot (index) of a program node (>= 0), or the complement of that of an
-** external (a stored input). */
+** external (a stored input), or INT32_MIN for a scalar. NULL: no memory. */
 static inline uint8_t *put_input(fl_program *p, uint8_t *at, fl_node *q) {
   if (!q) { PUT(at, INT32_MIN, int32_t); return at; }          /* a scalar stands there */
   const int32_t s = q->slot;

@@ -1,8 +1,9 @@
 /*
-** FLAME_CHECK=nan: each step that computes floats is followed by one step for each array that it
-** writes, which looks for a NaN there before the memory is reused. It is an ordinary kernel,
-** any(isnan(x)) into a byte of the arena, so every device has it and it is replayed with the plan;
-** the engine reads the bytes after the run (engine/scan.c). Copies of buffers are not looked at.
+** FLAME_CHECK=nan: each step that computes floats is followed by one step for each array of floats
+** that it writes, which looks for a NaN there before the memory is reused. It is an ordinary
+** kernel, any(isnan(x)) into a byte of the arena, so every device has it and it is replayed with
+** the plan; the engine reads the bytes after the run (engine/scan.c). Copies of buffers are not
+** looked at.
 */
 #include "plan/planner.h"
 #include <string.h>
