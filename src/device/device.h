@@ -12,7 +12,8 @@
 
 struct fl_kfunction;
 
-/* of a run's out-of-range indices, the one with the lowest (site, position) */
+/* What failed in a run: of its out-of-range indices the one with the lowest (site, position), or
+** what a call reports. */
 typedef struct fl_fault {
   int32_t site;                 /* index in plan->fault; -1: none */
   int64_t value, position;      /* the value as given (1-based); its 0-based linear position */
@@ -55,8 +56,8 @@ typedef struct fl_usage {
 
 typedef struct fl_device_table {
   const char *name;                                             /* "cpu", "cuda" */
-  /* Device memory; NULL if there is none (without an error: the caller collects, trims and tries
-  ** again). The caller counts it. */
+  /* Device memory; NULL: there is none (without an error: the caller collects, trims and tries
+  ** again), or, with an error, the driver has failed. The caller counts it. */
   void *(*alloc)(fl_device *d, int64_t bytes);
   /* Like alloc, at address 'at' if that is free, else anywhere. The function is NULL if addresses
   ** do not matter. */
@@ -74,8 +75,9 @@ typedef struct fl_device_table {
   /* Compiles these user kernels, so that errors appear where they are called. */
   flame_status (*ready)(fl_device *d, struct fl_kfunction *const *k, int n);
   /* Run all steps. Polls c->interrupted between steps (and inside long ones): then
-  ** FLAME_INTERRUPTED. *done: steps finished. Faults of index values are in *fault immediately
-  ** (CPU) or after the next sync. */
+  ** FLAME_INTERRUPTED. *done: steps finished or, on a GPU, queued; if a check or a call has
+  ** reported, those before it. *fault has that report, unless fault->later is set: then 'checked'
+  ** gives it. */
   flame_status (*run)(fl_device *d, fl_plan *p, const fl_binding *b, fl_fault *fault,
                       int32_t *done);
   /* Needed only after a run that set 'later', and before the next run: reads its checks, waiting

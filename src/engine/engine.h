@@ -58,7 +58,7 @@ typedef struct fl_engine {
                                      ** NULL: there was none yet */
   int32_t flying;                    /* how many such runs there are now */
   int64_t flights, faults;           /* how many there have been; how many of these have failed */
-  struct fl_watch *watches;          /* those who are to know of the latter */
+  struct fl_watch *watches;          /* what is to be noted of the latter (flight.h) */
   int debug;                                      /* FLAME_DEBUG */
   /* scan.c: a window is run op by op; a step of its last run wrote a NaN; this evaluation has found
   ** the op that made it; the warning about its cost was given */
@@ -89,12 +89,14 @@ void fl_engine_spare(flame_context *c);
 /* "cpu", "cuda", "cuda:1"; -1: error kept */
 int fl_device_index(flame_context *c, const char *name);
 void fl_device_name(int index, char buf[16]);
-/* Writes the value of n as host bytes, row-major in n's shape, of n's dtype. Evaluates n. */
+/* Writes the value of n as host bytes, row-major in n's shape, of n's dtype. Evaluates n. bytes:
+** those of 'out', which must be exactly those of the value. */
 flame_status fl_read_node(flame_context *c, fl_node *n, void *out, size_t bytes);
 /* A new STORED node from row-major host bytes. Borrowed: the current scope holds it. */
 fl_node *fl_node_from_host(flame_context *c, int device, int dtype, int ndim, const int64_t *shape,
                            const void *data);
-/* n itself if it is on 'device'; otherwise a STORED node there with n's value (evaluates n), held
-** by the current scope, through which gradients flow back. */
+/* n itself if it is NULL or on 'device'; otherwise a STORED node there with n's value (evaluates
+** n), held by the current scope, through which gradients flow back if n is tracked. NULL: an
+** error. */
 fl_node *fl_to_device(flame_context *c, fl_node *n, int device);
 #endif

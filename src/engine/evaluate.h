@@ -3,6 +3,8 @@
 #define FL_ENGINE_EVALUATE_H
 #include "engine/engine.h"
 
+/* Computes n, with all that is recorded on its device where that is possible, and reads the
+** checks. */
 flame_status fl_evaluate(flame_context *c, fl_node *n);
 /* These two begin with landing (reading the checks of runs in flight, flight.h). The checks of what
 ** they run themselves may be read later: a value may fail after that. */

@@ -15,6 +15,7 @@ typedef struct fl_teller {
   void (*say)(void *arg, const char *name, int ok, const char *text);
   void *arg;
 } fl_teller;
-void fl_tell(const fl_teller *t, const char *name, int ok, const char *text);   /* without FL_DO */
+/* Calls t->say, without the marks FL_DO that the text may hold. */
+void fl_tell(const fl_teller *t, const char *name, int ok, const char *text);
 void fl_facts_cuda(const fl_teller *t, int deep);
 #endif

@@ -11,6 +11,7 @@ int fl_engine_owners(const flame_context *c, int device, fl_owner *out, int most
 /* The memory that a device uses; for a device that was not opened, what is known without opening
 ** it. */
 void fl_engine_usage(flame_context *c, int device, fl_usage *u);
+/* fl_upcalls.no_memory (tensor/context.h). */
 flame_status fl_engine_no_memory(flame_context *c, int device, int64_t bytes, const char *what);
 int64_t fl_engine_live_bytes(const flame_context *c);
 const char *fl_node_op(const fl_node *n);          /* its op in messages */

@@ -39,8 +39,6 @@ static const fl_node *made_by(const fl_program *g, const fl_plan *p, int32_t i) 
   return NULL;
 }
 
-/* A value that step i computes: a kept one if it completes any; if none is known, the program's
-** last one. */
 const fl_node *fl_step_value(const fl_program *g, const fl_plan *p, int32_t i) {
   const fl_node *n = made_by(g, p, i);
   const int32_t own = p->step[i].node;

@@ -37,7 +37,8 @@ typedef struct fl_profile {
 
 /* Writes the name of a step: the ops in it. */
 void fl_step_name(const fl_step *s, char *out, size_t size);
-/* A value that step i computes; one that is kept after the run, if it computes any. */
+/* A value that step i computes: a kept one if it completes any; if none is known, the program's
+** last one. */
 const fl_node *fl_step_value(const fl_program *g, const fl_plan *p, int32_t i);
 /* The device was lost in step i: names its op, line and shape as the cause. */
 void fl_step_blame(flame_context *c, const fl_program *g, const fl_plan *p, int32_t i);
@@ -58,7 +59,7 @@ void fl_profile_region(fl_profile *f, const char *name, double start);
 /* Records work of the host since 'start'. */
 void fl_profile_span(fl_profile *f, fl_profile_kind kind, int device, double start, int64_t bytes);
 
-/* Begins a profile; 0: one is on already, or no memory. */
+/* Begins a profile; 0: one is on already, or a rehearsal (dry.h), or no memory. */
 int fl_profile_start(flame_context *c);
 /* Ends the profile: devices record nothing more. The events remain until fl_profile_free. */
 void fl_profile_stop(flame_context *c);
