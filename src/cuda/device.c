@@ -1,7 +1,8 @@
 /*
 ** A CUDA device of one context of the project: opens and closes it, and fills the device table. The
 ** driver's primary context is used, since a host may use CUDA itself; it is made current around
-** each call, then the caller's is put back. All work is queued in one non-blocking stream.
+** each call, then the caller's is put back. All work but NCCL's (library/nccl.h) is queued in one
+** non-blocking stream.
 */
 #include "cuda/cuda.h"
 #include "cuda/call/call.h"

@@ -15,7 +15,7 @@ typedef struct fl_launch_group {
   int32_t n, *which;              /* instances */
   fl_text_geometry *geometry;     /* by instance; NULL until compiled */
   int64_t grid;                   /* blocks, of all */
-  int32_t words;                  /* of the largest */
+  int32_t words;                  /* of the parameters, of the instance that has most */
   int64_t scratch, counters;      /* bytes, of all instances together */
   void *table, *chunk;            /* device: see fl_text_multi */
   int64_t *sent;                  /* the contents of the table, if 'current' */

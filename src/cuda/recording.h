@@ -11,7 +11,7 @@ enum { FL_RECORDINGS = 4, FL_REPLAY_SEEN = 8, FL_SPAN_LEAST = 3 };
 
 typedef struct fl_span {
   int32_t from, to;
-  uint8_t sends;                  /* the record of checks */
+  uint8_t sends;                  /* the graph sends the record of checks to the host */
   fl_cu_graph graph;              /* owns the kernels' nodes; NULL: run step by step */
   fl_cu_graph_exec exec;
 } fl_span;
@@ -38,8 +38,9 @@ typedef struct fl_table {
 
 struct fl_recording {
   fl_cuda *s;
-  uint64_t hash, epoch;
-  int64_t used;
+  uint64_t hash;                  /* of what is frozen (replay.h) */
+  uint64_t epoch;                 /* s->epoch when it was made */
+  int64_t used;                   /* the replay's clock at its last use */
   void *arena;
   int32_t nread;                /* the plan's nread: spans end where a result that is read soon is
                                 ** copied to the host */
@@ -63,7 +64,8 @@ struct fl_replay {                /* hangs on a plan */
   fl_cuda *s;                     /* NULL: the device was closed */
   fl_mem *mem;
   uint8_t *plain;                 /* per step: it cannot be captured */
-  int32_t nstep, turn, made;
+  int32_t nstep;
+  int32_t turn, made;             /* newest entry of 'seen'; recordings begun so far */
   int how;                        /* FLAME_REPLAY, when the plan was prepared */
   struct { int32_t *at; int64_t n, cap; } frozen;      /* indices of inputs; those of results as
                                                        ** ~index */

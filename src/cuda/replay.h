@@ -1,21 +1,21 @@
 /*
 ** Replay: a repeated run is launched as CUDA graphs, not step by step. A *span* is a sequence of
-** steps between which the host has nothing to do: it ends before a write that waits for the
-** report of checks (a generated kernel does not wait: it reads the checks itself; the graph sends
-** the report, and an event in the graph tells when it has come), after a step that makes a value
-** that is read soon, before a step that waits for collectives, and around a collective and a step
-** that cannot be captured (it asks for memory, waits, copies through the ring: fl_cuda_spoils
-** finds these while they are captured). A *recording* has a graph for each span of a plan, but for
-** those of a collective, of a step that cannot be captured, and of fewer than three steps: these
-** are queued step by step. Of what a run binds,
+** steps between which the host has nothing to do: it ends before a write that waits for the report
+** of checks (a generated kernel does not wait: it reads the checks itself; the graph sends the
+** report, and an event in the graph tells when it has come), after a step that makes a value that
+** is read soon, before a step that waits for collectives, and around a collective and a step that
+** cannot be captured (it asks for memory, waits, copies through the ring: fl_cuda_spoils finds
+** these while they are captured). A *recording* has a graph for each span of a plan, but for those
+** of a collective, of a step that cannot be captured, and of fewer than three steps: these are
+** queued step by step. Of what a run binds,
 **   frozen   addresses that products, scatters, copies and calls got, the scalars of calls, the
 **            arena and the memory that launches share (s->epoch) are as they were when the
 **            recording was made: they are compared before it is used;
 **   data     addresses and scalars of generated kernels: those that differ from the last run are
 **            set in the graphs (a separate launch) or in the recording's tables.
-** The third run with equal frozen addresses is recorded, for up to four sets of them at a time
-** (FLAME_REPLAY=2: the first already; 0: none). Owned by the plan (plan->replay), used on its
-** device's thread; closing the device frees the graphs.
+** The third run with equal frozen addresses is recorded, for up to four sets of them at a time and
+** 64 in all (FLAME_REPLAY=2: the first already, without that limit; 0: none). Owned by the plan
+** (plan->replay), used on its device's thread; closing the device frees the graphs.
 */
 #ifndef FL_CUDA_REPLAY_H
 #define FL_CUDA_REPLAY_H

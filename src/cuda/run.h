@@ -3,10 +3,11 @@
 #define FL_CUDA_RUN_H
 #include "cuda/driver/state.h"
 
-/* ---- trace.c: times while a profile is on; all accept NULL ---- */
+/* ---- trace.c: times while a profile is on; marks may be NULL: nothing is done ---- */
 typedef struct fl_marks fl_marks;
 fl_marks *fl_marks_open(fl_cuda *s, int32_t nstep);            /* NULL: no memory or events */
-void fl_marks_set(fl_cuda *s, fl_marks *m, int32_t step, int behind);
+void fl_marks_set(fl_cuda *s, fl_marks *m, int32_t step, int behind);     /* 0: before the step; 1:
+                                                                          ** after it */
 void fl_marks_tell(fl_device *d, fl_marks *m, const fl_plan *p, int32_t done);   /* waits */
 void fl_marks_close(fl_cuda *s, fl_marks *m);
 

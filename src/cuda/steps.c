@@ -128,7 +128,7 @@ flame_status fl_step_run(fl_cuda *s, const fl_step *t, const fl_binding *b,
   return e;
 }
 
-/* ---- what stands between steps ---- */
+/* ---- facts about steps; the record of checks ---- */
 
 int fl_step_collects(const fl_step *t) {
   return t->kind == FL_S_CALL && t->call->call.kind == FL_CALL_collective;

@@ -30,7 +30,7 @@ int fl_step_collects(const fl_step *t);
 /* Does the step read the run's checks itself before it writes a home (a buffer of the script)? Not
 ** in a group of processes, where only the host knows what other ranks have found. */
 int fl_step_guarded(const fl_cuda *s, const fl_step *t);
-/* Does it check indices? */
+/* Is it a kernel that checks indices? */
 int fl_step_checks(const fl_step *t);
 /* Is i the last step with checks before a step at which the host may need their report? Then the
 ** report is sent after i. */

@@ -3,9 +3,10 @@
 ** (cuda/library/cudnn_attention.c), others by kernels/attention.cu, for f32, f16 and bf16 if keys
 ** and values have the same number of features, which is at most 256, and for half types, which need
 ** tensor cores, a multiple of 8. Other calls run on the host; where they would,
-** lua/flame/ops/loss.lua records simpler operations instead of a call. How rows and columns are
-** divided depends only on the dtype, the size of a head and, for half types, on whether there is a
-** mask; this file decides it, and for half types passes it to the kernels' sources as definitions.
+** lua/flame/ops/attention.lua mostly records simpler operations instead of a call. How rows and
+** columns are divided depends only on the dtype, the size of a head and, for half types, on whether
+** there is a mask; this file decides it, and for half types passes it to the kernels' sources as
+** definitions.
 */
 #include "cuda/call/call.h"
 #include "base/num.h"
@@ -39,6 +40,8 @@ typedef struct work {
 
 /* ---- launches ---- */
 
+/* As tiling in kernels/attention.cu. blocks: those that a multiprocessor should hold; held: the
+** rows of q stay in registers. The others: see half_shape. */
 typedef struct tiling { int64_t tiles, width; int blocks, held; } tiling;
 static tiling tiling_of(const work *w, int entry) {
   const int64_t head = w->head;

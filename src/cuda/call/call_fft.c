@@ -170,7 +170,7 @@ static int64_t pack_of(const fl_call *c, int64_t m, int64_t side) {
   return want * m <= room ? want : room / m;
 }
 
-/* 0: not for this device. */
+/* 0: our kernels can not do it. */
 static int describe(const fl_call *c, job *j) {
   fl_fft_form f;
   const int64_t most = ROOM / pair_size(c);

@@ -3,7 +3,7 @@
 #include "base/num.h"
 #include <stdio.h>
 
-/* ROWS: direct.cu's */
+/* ROWS: as in direct.cu. BLOCKS: a weight's gradient is divided into about so many. */
 enum { DEFINES = 96, THREADS = 256, ROWS = 32, LONGEST = 7, STRIDE_MAX = 4, THIN = 4,
        BLOCKS = 528 };
 static const char file[] = "direct.cu";

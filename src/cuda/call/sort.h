@@ -5,7 +5,7 @@
 #include "cuda/call/call.h"
 #include "base/num.h"
 
-enum { FL_SORT_DEFINES = 96, FL_SORT_BLOCKS = 792 };    /* 2 * 3 for each of 132 multiprocessors */
+enum { FL_SORT_DEFINES = 96, FL_SORT_BLOCKS = 792 };    /* six for each of 132 multiprocessors */
 
 /* Queues 'blocks' blocks of 'threads' threads of an entry of kernels/<file>. */
 flame_status fl_sort_launch(fl_cuda *s, const char *file, const char *defines, const char *entry,

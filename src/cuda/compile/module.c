@@ -25,8 +25,8 @@ struct fl_module {
   void *image;                          /* cubin while being built */
   size_t image_bytes;
   uint8_t digest[32];                   /* disk key */
-  uint8_t steps;                /* who launches its entries looks them up by name (all modules but
-                                ** those of generated kernels) */
+  uint8_t steps;                /* its entries are looked up by name when they are launched (all
+                                ** modules but those of generated kernels) */
   char entry[FL_TEXT_NAME];             /* otherwise the name of its only entry */
   const fl_kfunction *user;            /* while queued, for a user's kernel: its text and options */
   size_t nkey;
@@ -316,7 +316,8 @@ static int user_options(fl_cuda *s, const fl_kunit *u, char arch[40], char path[
 
 /* ---- building ---- */
 
-/* Computes the key on disk, from everything that the cubin depends on. */
+/* Computes the key on disk, from what the cubin depends on, but for headers of the toolkit that a
+** user's kernel includes (they come with NVRTC, whose version is in the key). */
 static int digest(fl_cuda *s, fl_module *m) {
   char arch[40];
   const char *option[FL_NVRTC_OPTIONS];

@@ -52,7 +52,7 @@ typedef struct fl_compile {     /* one program */
   uint8_t made, done;           /* made: the program was created; done: it was compiled, with
                                 ** success or without */
 } fl_compile;
-flame_status fl_nvrtc_open(fl_cuda *s);
+flame_status fl_nvrtc_open(fl_cuda *s);                   /* opens NVRTC, at the first call */
 enum { FL_NVRTC_OPTIONS = 8 };
 /* Collects the options, NULL-terminated; arch gets the text of --gpu-architecture. */
 void fl_nvrtc_options(const fl_cuda *s, char arch[40], const char *option[FL_NVRTC_OPTIONS]);

@@ -1,7 +1,8 @@
 /*
-** Device memory, cached: segments from the driver are cut into blocks, freed blocks merge
-** with free neighbours and serve later requests. All use is on one stream, so a freed block may be
-** handed out again immediately: its next user is queued after its last.
+** Device memory, cached: segments from the driver are cut into blocks, freed blocks merge with free
+** neighbours and serve later requests. All use is on one stream, so a freed block may be handed out
+** again immediately: its next user is queued after its last. (That stream waits for NCCL's before
+** what a collective uses is freed.)
 */
 #ifndef FL_CUDA_POOL_H
 #define FL_CUDA_POOL_H

@@ -55,12 +55,12 @@ typedef struct fl_blas {
 
 /* A small result of a run that was read after earlier runs of its plan: it is copied to the host
 ** right after the step that makes it, so that reading it does not wait for later steps and runs.
-** FL_SOON_SLOTS: how many such copies exist at a time; FL_SOON_RUNS: a value that is read is looked
-** for among the results of this many last runs. */
+** FL_SOON_BYTES: the largest such result; FL_SOON_SLOTS: how many such copies exist at a time;
+** FL_SOON_RUNS: a value that is read is looked for among the results of this many last runs. */
 enum { FL_SOON_BYTES = 4096, FL_SOON_SLOTS = 2 * FL_PLAN_READS, FL_SOON_RUNS = 4 };
 typedef struct fl_soon {
   char *host;                     /* pinned, FL_SOON_BYTES */
-  fl_cu_event there;
+  fl_cu_event there;              /* passes after the copy */
   const char *from;               /* device address of the source of 'host' */
   int64_t bytes;                  /* number of bytes at 'from'; 0: none, or the value has changed */
 } fl_soon;
@@ -149,7 +149,7 @@ flame_status fl_cuda_poll(fl_cuda *s);
 flame_status fl_cuda_wait(fl_cuda *s, fl_cu_event e);
 /* Waits regardless of interrupts, for work that ends soon. */
 flame_status fl_cuda_wait_out(fl_cuda *s, fl_cu_event e);
-flame_status fl_cuda_wait_all(fl_cuda *s);
+flame_status fl_cuda_wait_all(fl_cuda *s);      /* for all queued work, or the user interrupts */
 /* Reads a run's fault record. The caller has waited for its copy. */
 void fl_cuda_fault(fl_cuda *s, fl_fault *fault);
 /* Late reports: faults in the weights of draws (kernels/weights.cu), of plans that are not waited

@@ -78,7 +78,7 @@ int fl_nccl_keeps(const fl_cuda *s);
 flame_status fl_nccl_join(fl_cuda *s, const fl_call *last);
 /* Must the ranks, before they go on, tell each other that their index checks found nothing? */
 int fl_nccl_unproven(const fl_cuda *s);
-flame_status fl_nccl_prove(fl_cuda *s);
+flame_status fl_nccl_prove(fl_cuda *s);      /* they do so; an error if a check of one has failed */
 /* Notes that results can no longer be undone: a buffer of the script is written, or the run
 ** returns. */
 void fl_nccl_spend(fl_cuda *s);

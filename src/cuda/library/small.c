@@ -1,7 +1,8 @@
 /*
 ** Small products of f32: kernels/small.cu finishes before the library's kernel for large ones has
 ** filled its first tiles, and needs no library. Which products are small depends only on their
-** sizes, so a value has the same bits in every plan; strides do not change a sum.
+** sizes and on the GPU's architecture, so a value has the same bits in every plan; strides do not
+** change a sum.
 */
 #include "cuda/library/small.h"
 #include "base/num.h"

@@ -1,8 +1,9 @@
 /*
 ** Finds the fastest of several ways to compute one result on this device (FLAME_TUNE): the ways are
-** run in turn on the current operands, five times each; way 0, which the library would choose, wins
-** unless another's median is more than 3 % lower. The caller keeps the answer, also on disk: the
-** ways differ in the last bits, and equal calls must give equal bits in this and later processes.
+** run in turn on the current operands, five times each (those much slower the first time only
+** once); way 0, which the library would choose, wins unless another's median is more than 3 %
+** lower. The caller keeps the answer, also on disk: the ways differ in the last bits, and equal
+** calls must give equal bits in this and later processes.
 */
 #ifndef FL_CUDA_TUNE_H
 #define FL_CUDA_TUNE_H

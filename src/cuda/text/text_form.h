@@ -21,9 +21,14 @@ typedef enum { C_MAP, C_GROUP, C_BLOCK, C_CHUNKS, C_COL } text_class;
 ** KEPT values change with the column, UNIFORM ones with the reduced index only. */
 typedef enum { V_CONST, V_KEPT, V_UNIFORM, V_ELEMENT } text_vary;
 
-/* The first words of a launch's parameters (fl_text_params); F_VECTOR is a bit of W_FLAGS. */
+/* The first words of a launch's parameters (fl_text_params). F_VECTOR, a bit of W_FLAGS: vectors
+** are aligned and whole. */
 enum { W_FLAGS, W_N, W_ROWS, W_SPAN, W_CHUNKS, W_TILES, W_FAULT, W_SCRATCH, W_COUNTER, W_FIRST };
 enum { F_VECTOR = 1 };
+/* ROW_CHUNK: elements of a chunk of a long row. FEW_: rows of two chunks (few, once). ONCE_: most
+** vectors of a lane, and blocks, for rows that are read once. HELD_BYTES: what a thread of a MAP
+** may hold of one vector. COL_WIDTH: columns of a tile. SLOT_BYTES: room for an accumulator in
+** scratch. */
 enum { MAP_THREADS = 256, ROW_VECTOR = 4, ROW_CHUNK = 32768, CHUNK_THREADS = 512,
        FEW_THREADS = 1024, FEW_VECTOR = 2,
        ONCE_STEPS = 28, ONCE_BLOCKS = 132,
@@ -36,7 +41,11 @@ enum { COSTLY = 8, MOST_WRITTEN = 5000 };
 
 typedef struct text_form {
   const fl_kernel *k;
-  uint8_t cls, ndim, flat, wide, multi;
+  uint8_t cls;                              /* text_class */
+  uint8_t ndim;                             /* of the space: kept and reduced dims */
+  uint8_t flat;                             /* no index is divided into coordinates */
+  uint8_t wide;                             /* points are counted in 64 bits */
+  uint8_t multi;                            /* the launch has several instances (text.h) */
   int8_t inner;                             /* innermost dim, -1: none */
   /* MAP, ROW: elements of a vector; COL: columns of a thread. MAP: vectors in flight; COL, once
   ** planned: rows in flight */
@@ -151,7 +160,7 @@ int fl_text_quads_fit(const text_form *f, int o);
 /* Are there three sweeps over a row, which is loaded as 16 bits per element, and of which the third
 ** needs only one f32 value per element, which the second computed? */
 int fl_row_reads_once(text_form *f);
-void fl_text_row_plan(text_writer *w);       /* decides f->persist, f->threads, f->blocks */
-void fl_text_col_plan(text_writer *w);       /* decides f->blocks, f->unroll */
+void fl_text_row_plan(text_writer *w);       /* decides f->persist, threads, blocks, slots */
+void fl_text_col_plan(text_writer *w);       /* decides f->threads, blocks, unroll */
 void fl_text_col(text_writer *w);
 #endif

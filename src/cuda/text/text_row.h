@@ -18,7 +18,7 @@ typedef struct row_writer {
   text_writer *w;
   uint8_t all[FL_MAX_INSTR];     /* values needed at all */
   uint8_t cached[FL_MAX_INSTR];  /* kept or held by an earlier sweep */
-  uint8_t early[FL_MAX_INSTR];   /* persist, once: loads done before the first sweep */
+  uint8_t early[FL_MAX_INSTR];   /* persist, once, across: loads done before the first sweep */
   int batch;                     /* vectors loaded before any is used */
   int held;                      /* bytes per element that are held */
 } row_writer;
