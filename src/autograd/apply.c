@@ -65,8 +65,8 @@ static void function_release(void *arg) {
 
 static fl_rule_fn function_back;
 
-/* A new function; the caller has the first reference. If memory is out, NULL, and what f holds is
-** freed. */
+/* A new function; the caller has the first reference. If memory is out, NULL, and f->release was
+** called. */
 static function *function_new(flame_context *c, const flame_function *f) {
   char *name = fl_strdup(&c->mem, f->name);
   function *k = name ? fl_zalloc(&c->mem, size_of(f)) : NULL;

@@ -115,7 +115,7 @@ static void note_cut(walk *w, const fl_node *n, const fl_node *m) {
   w->cuts[w->ncuts++] = lost;
 }
 
-/* Are all targets at least as recent as e? Then the inputs of e are not needed. */
+/* Are there targets, all at least as recent as e? Then the inputs of e are not needed. */
 static int newer_targets(const walk *w, const fl_entry *e) {
   return w->targets.n > 0 && w->targets.at[0].sequence >= e->sequence;
 }

@@ -112,8 +112,8 @@ fl_node *fl_grad_clamp(fl_node *g, fl_node *x, fl_node *lo, fl_node *hi) {
 }
 
 /* g x1 times the second derivative of gelu's tanh form at x. With w = a x + b x^3, w' = a + 3 b x^2
-** and s = sigmoid(w) it is s (1 - s) (2 w' + 6 b x^2 + x w'^2 (1 - 2 s)), taken as 0 for |x| >
-** 12. */
+** and s = sigmoid(w) it is s (1 - s) (2 w' + 6 b x^2 + x w'^2 (1 - 2 s)). For |x| > 12 it
+** is that at 12 or -12, below 1e-55. */
 fl_node *fl_grad_gelu_slope(fl_node *g, fl_node *x1, fl_node *x) {
   flame_context *c = g->ctx;
   const double a = 1.5957691216057308, b = 0.07135481627260025;

@@ -56,7 +56,7 @@ static fl_node *unview(const fl_node *y, fl_node *g) {
 
 /* ---- index tensors ----------------------------------------------------------------- */
 
-enum { OWN_SHAPE = 1 };
+enum { OWN_SHAPE = 1 };       /* bit of attr->flags: the index has an element for each result */
 
 static fl_node *read_at(const fl_node *y, fl_node *x, fl_node *idx) {
   return y->attr->flags & OWN_SHAPE ? n_gather_axis(x, y->attr->axis, idx)

@@ -9,7 +9,7 @@ typedef struct item {
   uint32_t wanted; /* bits of the inputs that need a cotangent, as in entry->tracked */
   int32_t late;                         /* index in 'lates' of a waiting cotangent; -1: none */
   int64_t copied;           /* elements to copy to make one product of the waiting cotangents */
-  uint8_t needed, done;
+  uint8_t needed, done;     /* it is on a path to a target; its rule was run */
 } item;
 
 typedef struct target {
@@ -23,7 +23,7 @@ typedef struct arrival {
 typedef struct walk {
   flame_context *c;
   const char *op;                        /* public name in messages */
-  struct { item *at; int64_t n, cap; } order;
+  struct { item *at; int64_t n, cap; } order;       /* once collected: descending sequence */
   struct { fl_node **at; int64_t n, cap; } todo;
   struct { target *at; int64_t n, cap; } targets;   /* ascending sequence */
   struct { arrival *at; int64_t n, cap; } leaves;
@@ -65,7 +65,7 @@ static inline int64_t find_target(const walk *w, int64_t sequence) {
   return lo < w->targets.n && w->targets.at[lo].sequence == sequence ? lo : w->targets.n;
 }
 
-/* Adds g to *sum; the walk holds a reference to it. */
+/* Adds g to *sum, to which the walk holds a reference. 0: no memory, also if g is NULL. */
 static inline int add_into(fl_node **sum, fl_node *g) {
   if (*sum) g = fl_add_cotangents(*sum, g);
   if (!g) return 0;
@@ -77,14 +77,15 @@ static inline int add_into(fl_node **sum, fl_node *g) {
 
 /* ---- late.c: cotangents that wait for others ---- */
 
-/* 'it' is a product, g its cotangent: lets the cotangent of its second factor wait for others
-** (late.c). 1: it waits; 0: it can not; -1: an error. */
+/* If 'it' is a product, and g its cotangent, lets the cotangent of its second factor wait for
+** others (late.c). 1: it waits; 0: it can not, or it is no product; -1: an error. */
 int fl_late_factor(walk *w, const item *it, fl_node *g);
 /* Like fl_late_factor, for the sum of g's rows, which is a cotangent of 'in'. */
 int fl_late_rows(walk *w, fl_node *in, fl_node *g);
 /* Like fl_late_factor, for the cotangent of a slice (tiles.c). */
 int fl_late_slice(walk *w, const item *it, fl_node *g);
-/* The cotangent of x from the cotangents g of n slices of it; the latest come first. */
+/* The cotangent of x from the cotangents g of n slices of it, the latest first; both lists may be
+** reordered. NULL: an error. */
 fl_node *fl_slices_join(walk *w, const fl_node *x, int n, fl_node **slice, fl_node **g);
 /* Adds x to the cotangents that wait for the item. Returns 1, or -1 with an error. */
 int fl_late_wait(walk *w, item *it, fl_late x, int64_t copied);

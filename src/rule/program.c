@@ -38,7 +38,7 @@ static void set_roles(fl_kprogram *p, const uint8_t *inout) {
 }
 
 /* Has the kernel a list of tensors whose length is not known yet? Such a kernel never runs: a call
-** makes one of that length, which is then asked what follows from its body. */
+** makes one of the list's length, and that one must be passable. */
 static int awaits_lengths(const fl_kfunc *f) {
   for (int i = 0; i < f->n_params; i++) if (f->params[i].list && !f->params[i].lists) return 1;
   return 0;

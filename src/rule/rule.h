@@ -82,9 +82,9 @@ typedef struct fl_kderived {
   fl_kprogram *part[2];                /* references; a tangent has one part */
 } fl_kderived;
 
-/* Takes ownership of k, also on failure (NULL with the error). inout[i]: parameter i is a pointer
-** or a variable of file scope whose contents the caller passes. NULL for a derived kernel, which
-** has no hidden parameters. */
+/* Takes ownership of k, also on failure (NULL with the error); if k is NULL, the context has the
+** error already. inout[i]: parameter i is a pointer or a variable of file scope whose contents the
+** caller passes. A derived kernel, which has no hidden parameters, has inout NULL. */
 fl_kprogram *fl_kprogram_new(flame_context *c, fl_kfunction *k, const uint8_t *inout);
 void fl_kprogram_release(fl_kprogram *p);
 /* Makes p->recorder and p->replay, if the kernel uses results of integer atomics outside of loops
@@ -178,12 +178,13 @@ fl_node *fl_kflat(fl_node *x, int type);
 flame_status fl_klaunch(fl_launch *l, fl_node **results);
 /* Launches the call; its results are held. count: elements of results that begin as zeros. */
 flame_status fl_kcall_launch(fl_kcall *k, const int64_t *count);
-fl_node *fl_kshaped(fl_node *x, const fl_node *like);
+fl_node *fl_kshaped(fl_node *x, const fl_node *like);      /* x in the shape of 'like' */
 /* Reads the single element of x as a number of a parameter's type. Evaluates. */
 flame_status fl_kread_number(flame_context *c, fl_node *x, int type, void *to);
 /* Adds room in shared memory for the copies that a derived kernel keeps there; returns the bytes of
 ** the original, rounded up to 16, which are a parameter of the derived kernel. 0: it has none. */
 int64_t fl_kenlarge(int64_t *geometry, const fl_kad *ad);
+/* Fails: no launch can give a parameter of this role. */
 flame_status fl_kno_role(flame_context *c, const fl_kad_param *q);
 
 /* ---- gradients ------------------------------------------------------------------------------- */
