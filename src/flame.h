@@ -80,9 +80,9 @@ typedef enum flame_permission {
   FLAME_CLOCK = 128       /* os.time, os.clock, os.date, flame.timer */
 } flame_permission;
 
-/* All zero is the same as NULL: no limits, everything allowed. Initialised by FLAME_OPTIONS, which
-** sets the size; size 0 is refused, and so are fields that this version does not know. A context
-** whose options are refused fails in every call. */
+/* Initialised by FLAME_OPTIONS, which sets 'size'. If all other fields are zero it is the same as
+** NULL: no limits, everything allowed. Size 0 is refused, and so are fields that this version does
+** not know, unless they are 0. A context whose options are refused fails in every call. */
 typedef struct flame_options {
   size_t size;
   const char *device;           /* default device, NULL: FLAME_DEVICE or "cpu" */

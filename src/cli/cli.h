@@ -22,8 +22,8 @@ int fl_cli_call(lua_State *L, int narg, int nres);
 /* Prints the error on top, if status is one, and pops it. Returns status. */
 int fl_cli_report(const fl_cli *c, int status);
 void fl_cli_message(const char *name, const char *text);      /* to stderr, with newline */
-/* All functions from here on but fl_cli_finish, fl_cli_tell_at_exit and fl_cli_make_arg: run a
-** chunk each, report its error, if any, and return the status of the call. */
+/* fl_cli_string, _file, _script, _library and _init run a chunk each, report its error, if any, and
+** return the status of the call. */
 int fl_cli_string(const fl_cli *c, const char *text, const char *chunk_name);
 /* After a script that succeeded: runs collectives that nothing has read yet, and reads the checks
 ** of the last run on a GPU, so that what went wrong in them is an error of the script. */

@@ -7,11 +7,11 @@
 /* A value that is in the register 'reg'. An expression with an equal key uses that register as long
 ** as the versions are current, that is, neither 'reg' nor an operand has been assigned since. */
 typedef struct fl_lane_known {
-  int32_t key[4], version[3];   /* key[0]: the function (FL_LANE_FN), or ~ of FL_LI_INDEX with the
-                                ** class, of FL_LI_LOAD with the variable; then the registers of up
-                                ** to three operands (-1: none; for FL_LI_LOAD key[2] tells the
-                                ** version of the variable's contents). version: of these registers,
-                                ** or 0 */
+  int32_t key[4], version[3];   /* key[0]: the function (FL_LANE_FN), ~(FL_LI_INDEX | class << 8),
+                                ** or ~(FL_LI_LOAD | variable << 8); then the registers of up to
+                                ** three operands, -1: none (of a load: the index, and the version
+                                ** of the variable's contents). version: of these registers, or
+                                ** 0 */
   int32_t reg, reg_version;
 } fl_lane_known;
 

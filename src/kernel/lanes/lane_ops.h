@@ -67,7 +67,8 @@ static inline double ops_erfcx(double x) {
       EACH { const T x = a[i], y = b[i]; out[i] = (R)(v); } \
     } \
   }
-/* For functions of mathematics: uni is ignored, since uniform operands come with n = 1. */
+/* For functions of mathematics: uni is ignored. Either all operands are uniform, and n is 1, or
+** none is: a uniform one was copied to all lanes before. */
 #define BOTH(name, T, R, v) \
   static void name(ARGS) { \
     (void)c_; (void)uni; \
