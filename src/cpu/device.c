@@ -1,7 +1,8 @@
 /*
 ** The CPU as a device (device/device.h). A plan is prepared once: each kernel is lowered to a
-** program, and the scratch that its steps will need is reserved, so that a run allocates
-** nothing. Steps run in order and are done when run returns.
+** program, and the scratch that its steps will need is reserved, so that a run allocates little:
+** tables of a transform's first use, and memory that calls of user kernels ask for as they run.
+** Steps run in order and are done when run returns.
 **
 ** Work is spread over the workers in units (program/program.h); steps of little work stay on the
 ** caller. Interrupts: workers stop taking units once the flag is set; run clears it. Steps that

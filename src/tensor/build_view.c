@@ -2,10 +2,10 @@
 ** Builders of views: another indexing of a value, no bytes moved.
 **
 ** Rules. A view of a PENDING value is a node with base (the node, not a view, that it shows),
-** layout (strides over base's row-major elements) and offset; a view of a view composes the two and
-** keeps its parent as in[0] for the gradient. A view of a STORED value is STORED at once in the
-** same buffer; it keeps in[0] and attr only when it is tracked. A reshape that strides can not
-** express records a copy first.
+** layout (strides over base's row-major elements) and offset; a view of a view composes the two.
+** in[0] is the parent if the view is tracked, for its gradient, otherwise the base. A view of a
+** STORED value is STORED at once in the same buffer; it keeps in[0] and attr only when it is
+** tracked. A reshape that strides can not express records a copy first.
 */
 #include "tensor/build_util.h"
 #include <string.h>

@@ -1,8 +1,9 @@
 /*
 ** Limits and permissions of a context (docs/security.md). base/mem counts host bytes; other
-** resources in use are counted where they are made. A limit that is used up makes the context
-** stuck: it sets a bit of 'interrupted' that no poll clears, so computations end as by an interrupt
-** and every further call fails, until flame_limit_restart.
+** resources in use (device bytes, nodes, coroutines) are counted where they are made, and at their
+** limit the next request fails. Time, steps and output are used up: at such a limit the context is
+** stuck, with a bit of 'interrupted' set that no poll clears, so computations end as by an
+** interrupt and every further call fails, until flame_limit_restart.
 */
 #ifndef FL_TENSOR_LIMITS_H
 #define FL_TENSOR_LIMITS_H

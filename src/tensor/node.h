@@ -125,7 +125,7 @@ typedef struct fl_node {
                               ** previous value of the target, guarded; if the write fails, the
                               ** target has it again (fl_node_refuse) */
   struct fl_node *grad;       /* backward walk: cotangent so far, borrowed; else NULL */
-  char *error;                /* FAILED: message, in counted memory */
+  char *error;                /* FAILED: message, in counted memory; NULL: there was none for it */
 } fl_node;
 
 /* Window: PENDING nodes in recorded order; holes are NULL. Borrowed pointers. */

@@ -63,9 +63,9 @@ fl_node *fl_scope_hold(flame_context *c, fl_node *n) {
   return n;
 }
 
-/* Computes all recorded nodes, since the window is full. Failures are reported by the failed nodes
-** when they are read; only an interrupt or a lost device must stop the script here, and does,
-** because fl_node_new then refuses. An older error stays in the context. */
+/* Computes all recorded nodes, since there are as many as there may be. Failures are reported by
+** the failed nodes when they are read; only an interrupt or a lost device must stop the script
+** here, and does, because fl_node_new then refuses. An older error stays in the context. */
 static void flush(flame_context *c) {
   const fl_error before = c->err;
   c->flushing = 1;                /* a finaliser may record during the collector step */

@@ -17,7 +17,7 @@ typedef struct pool {
   const fl_call_run *r;
   const fl_conv_loops *loops;
   sums kind;
-  int dtype, size, max; /* of the elements; max or mean */
+  int dtype, size, max; /* of the elements; max: 1: the largest, 0: the mean */
   int64_t each, all; /* number of rows or planes of a unit; number of all */
   int64_t volume, results; /* elements of a plane, results of a plane */
   char *scratch;
@@ -95,7 +95,7 @@ static void fill(const pool *q, void *y, int64_t n) {
     for (int64_t i = 0; i < n; i++) ((int64_t *)y)[i] = low.i;
 }
 
-/* Combines y[i] with x[i * step], n times: the larger one, or the sum. */
+/* Combines y[i] with x[i * step], n times: the larger one or, of floats, the sum. */
 static void combine(const pool *q, void *y, const void *x, int64_t step, int64_t n) {
   const fl_conv_loops *l = q->loops;
   if (n <= 0) return;

@@ -58,8 +58,8 @@ typedef struct fl_conv_loops {
   void (*larger64)(double *y, const double *x, int64_t step, int64_t n);
   void (*plus32)(float *y, const float *x, int64_t step, int64_t n);
   void (*plus64)(double *y, const double *x, int64_t step, int64_t n);
-  /* most[i] = max(most[i], x[i * step]); at[i] is the position of that value, first + i * step for
-  ** x[i * step], or 0 if there is none yet */
+  /* most[i] = max(most[i], x[i * step]), where NaN wins and stays; at[i] is the position of that
+  ** value, first + i * step for x[i * step], or 0 if there is none yet */
   void (*meet32)(const float *x, int64_t step, int64_t n, float *restrict most,
                  int64_t *restrict at, int64_t first);
   void (*meet64)(const double *x, int64_t step, int64_t n, double *restrict most,

@@ -25,8 +25,8 @@ int64_t fl_dense_cholesky(int64_t n, double *a, const atomic_int *stop);
 ** numbers. */
 void fl_dense_qr(int64_t m, int64_t n, const double *a, int64_t kq, double *q, double *r,
                  double *work, const atomic_int *stop);
-/* a = u s vh, s in descending order; u (m, m or min), vh (n or min, n); both NULL: s alone. 0 if
-** the iteration did not converge. */
+/* a = u s vh, s in descending order; u (m, m or min), vh (n or min, n); both NULL: s alone. work:
+** fl_dense_svd_space numbers. 0 if the iteration did not converge. */
 int64_t fl_dense_svd_space(int64_t m, int64_t n, int full);
 int fl_dense_svd(int64_t m, int64_t n, const double *a, int full, double *u, double *s, double *vh,
                  double *work, const atomic_int *stop);
