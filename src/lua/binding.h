@@ -1,8 +1,9 @@
 /*
 ** What the files of the binding share. Nothing outside src/lua includes this.
 **
-** Every C function of the library is a closure with two upvalues at least: 1 the state of
-** the binding (light userdata, an fl_lua), 2 the metatable of tensors. Phases of a call:
+** Every C function of the module is a closure with two upvalues at least: 1 the state of the
+** binding (light userdata, an fl_lua), 2 the metatable of tensors. Functions of bounded libraries
+** have only the first, those that lua_pcall runs none. Phases of a call:
 **   1. read and check the arguments: may raise a Lua error, so it owns nothing;
 **   2. make the boxes of the results (fl_box), so that what follows has an owner at once;
 **   3. fl_lua_enter … functions that add nodes to the graph … fl_lua_leave: nothing here raises;

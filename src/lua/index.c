@@ -3,8 +3,8 @@
 **
 ** key.c reads a key: a number, a range, an index tensor or a mask per axis, and new axes. Numbers
 ** and ranges make one view; index tensors and masks then address the remaining axes, by one gather:
-** several are broadcast together and converted to linear positions. Masks need their values, so
-** they are evaluated and counted on the host.
+** several are broadcast together and converted to linear positions. Masks are evaluated and counted
+** on the host, except where one value is written by a mask alone (lone_mask).
 */
 #include "lua/key.h"
 #include <assert.h>

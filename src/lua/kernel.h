@@ -43,7 +43,8 @@ typedef struct fl_kernel_box {
 
 enum { FL_KERNEL_LIST = 64 };            /* arrays of a list */
 
-/* The name by which scripts say inout or nodiff of a parameter: of a list that of all of it. */
+/* The name by which scripts say inout or nodiff of a parameter; for an array of a list, the list's
+** name. */
 static inline const char *fl_kparam_title(const fl_kparam *q) {
   return q->list_of ? q->list_of : q->name;
 }
@@ -53,8 +54,9 @@ static inline const char *fl_kparam_argument(const fl_kparam *q) {
 }
 /* Has q a separate result? All arrays of a list have one together. */
 static inline int fl_kparam_counts(const fl_kparam *q) { return q->list <= 1; }
-/* The end of the parameters that are one argument, a list or a struct, with parameter i, the first.
-** *taken: does a call have that argument? Not if all of it is made by the call. (kernel_parts.c) */
+/* Parameter i is the first of those that one argument, a list or a struct, gives. Returns the
+** number of the first parameter after them. *taken: does a call have that argument? Not if all of
+** it is made by the call. (kernel_parts.c) */
 int fl_kernel_argument_of_parts(const fl_kernel_box *k, int i, int *taken);
 static inline int fl_kernel_argument(const fl_kernel_box *k, int i, int *taken) {
   const fl_kparam *q = &k->k->f->params[i];

@@ -1,9 +1,10 @@
 /*
 ** Calls of user kernels. k(…) is the hot path: arguments are checked against the signature, outputs
 ** are made, the grid is inferred, and one node is recorded; if an argument is tracked the results
-** get a gradient rule (rule/). No Lua code runs unless the script computes the gradient
-** (internal.kernel_given). k:launch writes through the handles given, as x[…] = v does: the kernel
-** works on copies, which then become the handles' values.
+** get a gradient rule (rule/). Lua code runs only if the script gave a function (a shape, a grid, a
+** number of threads, the gradient: internal.kernel_given), or if the kernel or its block is chosen
+** by the arguments (kernel_form.c, kernel_block.c). k:launch writes through the handles given, as
+** x[…] = v does: the kernel works on copies, which then become the handles' values.
 */
 #include "lua/kernel.h"
 #include <stdio.h>
@@ -212,7 +213,7 @@ static void read_part(lua_State *L, plan *p, const fl_kernel_box *k, int i, int 
   if (value != at) lua_pop(L, 1);                /* the argument holds it */
 }
 
-/* Reads the arguments of the call, from stack index 2 on. *first: the shape of the first tensor;
+/* Reads the arguments of the call, from stack index 2 on. *first: the shape of the first array;
 ** its n is -1 if there is none. */
 static void read_arguments(lua_State *L, plan *p, const fl_kernel_box *k, int given,
                            fl_sizes *first) {

@@ -445,8 +445,8 @@ static int op_copy_(lua_State *L) {
 }
 
 /* ---- the table itself ------------------------------------------------------------------------ */
-/* One table per op: name form kind domain doc tracked. For the traversal of all ops and the
-** docs. */
+/* One table per op that has a Lua function or is structural: name form kind domain doc tracked. For
+** the traversal of all ops and the docs. */
 static int list_ops(lua_State *L) {
   static const char *const forms[] = { "unary", "binary", "ternary", "reduce", "special" };
   static const char *const kinds[] = { "FLOAT", "NUM", "SAME", "INT", "TEST", "WHERE", "SUMS",

@@ -2,10 +2,10 @@
 ** Script lines, and errors that name them.
 **
 ** A site is the innermost Lua frame outside the library's own Lua files (docs/contract.md 7):
-** chunks "=flame…", "=[flame…" and files below a folder lua/flame. Sites are interned to
-** 32-bit ids that nodes carry. Looking one up costs a lua_getinfo per frame and a probe of a small
-** cache keyed by the address of the source and the line; the text at that address is compared as
-** well, since a chunk may have been collected and its memory reused.
+** chunks "=flame…", "=[flame…" and files whose path begins with flame/ or has lua/flame/ in it.
+** Sites are interned to 32-bit ids that nodes carry. Looking one up costs a lua_getinfo per frame
+** and a probe of a small cache keyed by the address of the source and the line; the text at that
+** address is compared as well, since a chunk may have been collected and its memory reused.
 */
 #include "lua/declare.h"
 #include "lua/state.h"

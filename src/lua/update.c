@@ -78,7 +78,8 @@ static flame_status record(const run *r, fl_box *p, fl_node *g, fl_box *const *x
   return fl_sgd_step(p->t, g, r->nfields ? x[0]->t : NULL, &r->sgd);
 }
 
-/* Before x is written: nothing that was refused until now is meant by was_refused. */
+/* Called before x is written: was_refused tells only of later writes, so the marks of earlier ones
+** are removed. */
 static void forget(const fl_box *x) {
   fl_node *n = x->t->node;
   fl_buffer *b = n && n->state == FL_STORED ? n->buffer : n ? n->home : NULL;
