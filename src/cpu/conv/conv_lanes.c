@@ -252,7 +252,8 @@ static void shared_unit(void *arg, int64_t unit, int worker) {
 
 /* ---- products ---- */
 
-/* Adds tap t, k terms, to the sums of all pixels that it reaches. */
+/* Adds tap t, k terms (the channels of a part of the block 'source'), to the sums of all pixels
+** that it reaches. b: that part's weights of a panel of w outputs. */
 static void add_tap(const lanes *q, const spot *s, const tap *t, int64_t part, int64_t k, int64_t w,
                     char *source, const char *b, char *sums) {
   const fl_conv_axis *ax = q->p->ax;

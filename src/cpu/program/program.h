@@ -50,8 +50,8 @@ typedef enum {
   FL_V_ROWS,
   FL_V_CHAIN,     /* v = chain number arg, made of several operations (fuse.c) */
   FL_V_MOVE,      /* fn.move(v, a): cast or rounding */
-  FL_V_LOAD,      /* operand arg; by reference (v is the operand's memory) if that has the format of
-                  ** registers */
+  FL_V_LOAD,      /* operand arg; may be by reference (v is the operand's memory) if that has the
+                  ** format of registers (lower.c) */
   FL_V_IOTA, FL_V_GATHER, FL_V_INDEX, FL_V_DRAW,
   FL_V_FILL,      /* v = element a for all */
   FL_V_SPREAD,    /* FULL v = ROW or LINE a */

@@ -215,8 +215,9 @@ void fl_kad_hold_elements(fl_kad_state *d);
 void fl_kad_hold_loads(fl_kad_state *d);      /* replaces loads of arrays that are in_thread by
                                               ** variables */
 /* ad_last.c */
-void fl_kad_last(fl_kad_state *d);            /* lasting */
-void fl_kad_carries(fl_kad_state *d, fl_kblock *b);    /* carries; sets their variables to 0 in b */
+void fl_kad_last(fl_kad_state *d);            /* makes d->lasting */
+/* Makes d->carries; adds code to b that sets their variables to 0. */
+void fl_kad_carries(fl_kad_state *d, fl_kblock *b);
 /* The carry to which the adjoint of the load x adds; NULL: none. */
 fl_kad_carry *fl_kad_carry_of_load(const fl_kad_state *d, const fl_kexpr *x);
 /* Returns 'seed' (NULL: it is not needed) with what is carried to the store s, and adds code to r
