@@ -60,7 +60,8 @@ typedef struct fl_export {
   struct { flame_tensor **at; int64_t n, cap; } after;  /* the results of f: outputs, then states */
   struct { fl_constant *at; int64_t n, cap; } constant;
   struct { fl_kfunction **at; int64_t n, cap; } kernel;        /* a reference each */
-  struct { struct fl_seen { fl_buffer *b; uint32_t site; } *at; int64_t n, cap; } seen;  /* by f */
+  /* stored values that f has read: a reference to the buffer, and the script's line */
+  struct { struct fl_seen { fl_buffer *b; uint32_t site; } *at; int64_t n, cap; } seen;
   struct { uint32_t *at; int64_t n, cap; } site;           /* script line of each text line */
 } fl_export;
 
@@ -70,17 +71,19 @@ void fl_export_free(fl_export *x);
 ** placeholder for each. */
 flame_status fl_export_begin(fl_export *x, int nin, flame_tensor *const *in);
 /* Ends the trace after f and makes its graph as text. If states were found the text is empty: trace
-** again. names: of the outputs. The trace ends in any case. */
+** again. names: of the outputs; inputs: names of the inputs. The trace ends in any case. */
 flame_status fl_export_end(fl_export *x, int nout, flame_tensor *const *out,
                            const char *const *names, const char *const *inputs, fl_text *text);
 void fl_export_cancel(fl_export *x);                  /* f failed */
 flame_status fl_export_save(fl_export *x, const char *path, const char *text, size_t n);
-/* Does program p give the same bits as f gave in the last trace, and the same states afterwards? */
+/* FLAME_INTERNAL: program p does not give the bits that f gave in the last trace, or not the same
+** states afterwards. */
 flame_status fl_export_same(fl_export *x, struct flame_program *p);
 
 /* Used by the files of graph/. Finds the leaf of a stored value: *kind 'x' (input), 's' (state) or
 ** 'c' (constant) and its number; *at: the value's offset in it, in elements. 0 with the error. */
 int fl_export_leaf(fl_export *x, const fl_node *n, char *kind, int64_t *number, int64_t *at);
+/* The node of that leaf; of a state as it was before f, NULL if it is not older than f. */
 const fl_node *fl_export_base(const fl_export *x, char kind, int64_t number);
 /* the kernel's number; -1 with the error */
 int64_t fl_export_kernel(fl_export *x, fl_kfunction *k);

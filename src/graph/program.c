@@ -1,6 +1,7 @@
 /*
-** flame_program: loading, facts, runs. Loading records every graph at its example's size and at the
-** next, without evaluating: this finds errors in a file, and the sizes of the results.
+** flame_program: loading, facts, runs. Loading records every graph at its example's size and, if a
+** size varies, at the next, without evaluating: this finds errors in a file, and the sizes of the
+** results.
 */
 #include "graph/graph.h"
 #include "engine/evaluate.h"
@@ -339,7 +340,7 @@ void flame_program_reset(flame_program *p) {
 
 /* ---- runs ------------------------------------------------------------------------------------ */
 
-/* Does graph g take inputs of these sizes? *n: the size that varies, -1: not known yet. */
+/* Does graph g take inputs of these sizes? Sets *n to the size that varies, -1: none does. */
 static int takes(const flame_program *p, const fl_graph *g, fl_node *const *in, int64_t *n) {
   *n = -1;
   for (int64_t i = 0; i < p->input.n; i++) {

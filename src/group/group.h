@@ -60,8 +60,8 @@
 /* ---- wires ------------------------------------------------------------------------------- */
 
 /* Channels: messages of one do not overtake each other between two ranks. Channels from PAIRED on
-** carry arrays; the bytes of other messages are in the group, and live as long as it does. ALIVE is
-** no channel: a probe of it fails if the rank is known to be gone. */
+** carry arrays; the bytes of other messages that this rank sends live as long as the group. ALIVE
+** is no channel: a probe of it fails if the rank is known to be gone. */
 enum { FL_WIRE_ALIVE = -1, FL_WIRE_HEADER, FL_WIRE_PAIR, FL_WIRE_BREAK, FL_WIRE_BYE,
        FL_WIRE_ASK, FL_WIRE_ANSWER, FL_WIRE_PAIRED, FL_WIRE_DATA };
 enum { FL_CARD_ID = 96, FL_CHOICE = 64 };
@@ -114,9 +114,10 @@ fl_wire *fl_mpi_open(const fl_launch *l, char *why, size_t bytes);
 
 /* ---- groups ---------------------------------------------------------------------------------- */
 
-/* sent: bytes of arrays that this rank sent, on a GPU those that it sends if each rank sends
-** straight to each. gpu: seconds in which a GPU ran collectives; bare: those in which it did
-** nothing else, since it needed a result. */
+/* calls: collectives run; bytes: of their arrays at this rank. sent: bytes of arrays that this rank
+** sent, on a GPU those that it sends if each rank sends straight to each. busy: seconds of the host
+** in collectives; wait: those in which it waited for messages. gpu: seconds in which a GPU ran
+** collectives; bare: those in which it did nothing else, since it needed a result. */
 typedef struct fl_group_stats {
   int64_t calls, bytes, sent;
   double wait, busy, gpu, bare;
@@ -183,7 +184,7 @@ typedef struct fl_group {
   fl_group_stats stats;
 } fl_group;
 
-/* Opens the group that the environment describes. limit: seconds. */
+/* Opens the group that the environment describes. Does nothing if c has one. limit: seconds. */
 flame_status fl_group_open(flame_context *c, double limit);
 /* Runs pending effects, says goodbye, and frees the group. Does nothing if there is none. */
 void fl_group_close(flame_context *c);

@@ -1,5 +1,5 @@
 /*
-** Messages in transit, and the only function that waits for them (group.h, "Waiting").
+** Messages in transit, and fl_group_wait, in which collectives wait for them (group.h, "Waiting").
 */
 #include "group/wait.h"
 #include <sched.h>

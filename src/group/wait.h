@@ -57,7 +57,7 @@ int64_t fl_group_form(void);
 /* Begins this rank's header, which is returned, with the name 'what' and the kind
 ** FL_COLLECT_*. */
 fl_header *fl_group_head(fl_group *g, const char *what, int64_t kind);
-/* Sets t->mine to a header that describes the collective k, which this rank calls. */
+/* Makes this rank's header, which t->mine is, describe the collective k, which this rank calls. */
 void fl_group_describe(fl_turn *t, const fl_call *k, const fl_scalar *scalar, fl_lane lane);
 /* Lets the ranks agree on the collective k. 1: they do; else as fl_group_wait. */
 int fl_group_come(fl_turn *t, const fl_call *k);
