@@ -1,6 +1,7 @@
 /*
-** Two hashes. fl_hash64 mixes 16 bytes at a time by a 64x64 -> 128 multiplication and
-** is for tables in memory only: its values are not stored anywhere. SHA-256 (FIPS 180-4)
+** Two hashes. fl_hash64 mixes 16 bytes at a time by a 64x64 -> 128 multiplication. It may change
+** from version to version: its values are used in tables in memory, in names within generated texts
+** and for what ranks of one version compare, and no file is found by them. SHA-256 (FIPS 180-4)
 ** names files of the kernel cache and checks downloads.
 */
 #include "base/hash.h"

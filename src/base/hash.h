@@ -1,5 +1,5 @@
-/* fl_hash64: fast, not cryptographic, for tables in memory. fl_sha256: for names and checks of
-** files. */
+/* fl_hash64: fast, not cryptographic, and no file is found by it (hash.c). fl_sha256: for names and
+** checks of files. */
 #ifndef FL_BASE_HASH_H
 #define FL_BASE_HASH_H
 #include <stddef.h>

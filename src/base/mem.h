@@ -1,7 +1,8 @@
 /*
 ** Host memory of a context: counted, and failable on purpose.
-** Every byte the library holds for a context comes from here, so that a spec can check that closing
-** a context leaves nothing and that a failure of the k-th allocation is handled. Frees are sized:
+** Every byte the library holds for a context comes from here, except structs that may outlive it
+** (the context's own, a saved program's, DLPack's), so that a spec can check that closing a context
+** leaves nothing and that a failure of the k-th allocation is handled. Frees are sized:
 ** the caller gives the size that it asked for. One context is entered by one thread at a time;
 ** worker threads never allocate.
 */

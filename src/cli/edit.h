@@ -71,6 +71,8 @@ typedef struct fl_edit {
 } fl_edit;
 void fl_edit_open(fl_edit *e);
 void fl_edit_close(fl_edit *e);
+/* END: the input ended, or the terminal has no raw mode; CLEARED: the user gave the entry up
+** (Ctrl-C); LINE: it is entered. */
 enum { FL_EDIT_END = -1, FL_EDIT_CLEARED, FL_EDIT_LINE };
 /* Reads an entry into e->text, with a NUL after it; returns how that ended: FL_EDIT_*. */
 int fl_edit_read(fl_edit *e, const char *prompt, const char *prompt2);
