@@ -75,7 +75,7 @@ static inline int add_into(fl_node **sum, fl_node *g) {
   return 1;
 }
 
-/* ---- late.c: cotangents that wait for others ---- */
+/* ---- late.c, tiles.c: cotangents that wait for others ---- */
 
 /* If 'it' is a product, and g its cotangent, lets the cotangent of its second factor wait for
 ** others (late.c). 1: it waits; 0: it can not, or it is no product; -1: an error. */

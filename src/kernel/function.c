@@ -273,8 +273,8 @@ static int has_integers(const asked *a) {
 }
 
 /* Writes what NVRTC needs before the text: #includes of headers whose names the text uses without
-** including them (the device has <stdint.h> and <fl_std>: cuda/headers.c); and C linkage of all
-** kernels, so that they keep their names, unless one is a template. */
+** including them (the device has <stdint.h> and <fl_std>: cuda/compile/headers.c); and C linkage of
+** all kernels, so that they keep their names, unless one is a template. */
 static void put_preamble(const asked *a, fl_text *t) {
   static const char *const known[] = { "int8_t", "int16_t", "int32_t", "int64_t", "uint8_t",
                                        "uint16_t", "uint32_t", "uint64_t",

@@ -181,7 +181,7 @@ static inline int fl_plain(lua_State *L, int tensors, int integers) {
 ** is pushed, and is to be raised after the bytes are freed. (args.c) */
 int fl_lua_push_copy(lua_State *L, const char *p, size_t n);
 
-/* ---- sites and errors (site.c) -------------------------------------------------------- */
+/* ---- sites and errors (site.c), declared functions (declare.c), slips (slip.c) --------- */
 uint32_t fl_lua_site(lua_State *L, fl_lua *b);
 /* "train.lua:8" or "" into buf; returns buf. */
 char *fl_site_text(const fl_lua *b, uint32_t site, char buf[96]);
@@ -239,7 +239,7 @@ void fl_lua_slip(lua_State *L, fl_lua *b, const char *text);
 int fl_gradient_used(flame_tensor *g, int64_t k);
 void fl_lua_slip_softmax(lua_State *L, fl_lua *b, const fl_box *x);
 
-/* ---- boxes (box.c) ------------------------------------------------------------------------ */
+/* ---- boxes (box.c, scope.c) --------------------------------------------------------------- */
 fl_box *fl_box_new(lua_State *L);          /* pushed, empty; upvalue 2 is the metatable */
 fl_box *fl_box_new_in(lua_State *L, fl_lua *b);   /* the same, where L has none of our upvalues */
 /* Pushes the box of handle t, always the same one. A new box gets its own reference of t. */
@@ -318,7 +318,7 @@ static inline int fl_lua_leave_status(lua_State *L, fl_lua *b, int64_t mark, fla
   return e == FLAME_OK ? 0 : fl_lua_raise(L, b);
 }
 
-/* ---- arguments (args.c). i: stack index; op, name: for messages ------------------------------ */
+/* ---- arguments (args.c, sizes.c). i: stack index; op, name: for messages --------------------- */
 typedef struct fl_operand_arg { fl_box *box; int isint; int64_t i; double d; } fl_operand_arg;
 typedef struct fl_sizes { int n; int64_t at[FL_MAX_AXES]; } fl_sizes;
 typedef struct fl_make_opts { int dtype, device, requires_grad; } fl_make_opts;

@@ -1,6 +1,6 @@
 /*
 ** The Lua library inside the binary: every file of lua/, under its module name
-** ("flame.nn" for lua/flame/nn.lua, "flame.nn.init" for lua/flame/nn/init.lua).
+** ("flame.nn" for lua/flame/nn.lua, "flame.nn.rnn" for lua/flame/nn/rnn.lua).
 ** The chunk name of such a module is "=flame/nn.lua", with '/' in place of '.'.
 **
 ** The last entry of a table, named "", is the dictionary with which the others were deflated.

@@ -1,6 +1,6 @@
 /*
-** Reports a backward walk, step by step, to a function of lua/flame/tools/gradients.lua: the op
-** whose result has a cotangent now, the line that recorded it, and that cotangent. While no
+** Reports a backward walk, step by step, to a function of lua/flame/tools/gradient_table.lua: the
+** op whose result has a cotangent now, the line that recorded it, and that cotangent. While no
 ** function is set, walks only test flame_context.watched.
 */
 #include "lua/binding.h"

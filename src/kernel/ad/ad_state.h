@@ -189,8 +189,8 @@ void fl_kad_move(fl_kad_state *d, fl_kblock *b, int v, int kept, fl_kexpr *at, i
 int fl_kad_shared_bytes(fl_kad_state *d);     /* the variable of the FL_KAD_SHARED parameter, which
                                               ** is added if there is none yet */
 fl_kexpr *fl_kad_shared_count(fl_kad_state *d, int var);    /* elements of an array, as launched */
-/* ad_strong.c: strong_var */
-void fl_kad_strong(fl_kad_state *d);
+/* ad_strong.c */
+void fl_kad_strong(fl_kad_state *d);          /* makes d->strong_var */
 int fl_kad_chooses(const fl_kexpr *x);        /* is x min, max or a similar function, which chooses
                                               ** one operand? The slope for the others is 0 */
 /* A copy of f in which barriers of warps, in loops that all threads of the block go through
@@ -223,8 +223,8 @@ fl_kad_carry *fl_kad_carry_of_load(const fl_kad_state *d, const fl_kexpr *x);
 /* Returns 'seed' (NULL: it is not needed) with what is carried to the store s, and adds code to r
 ** that clears that. */
 fl_kexpr *fl_kad_take_carries(fl_kad_state *d, const fl_kstmt *s, fl_kexpr *seed, fl_kblock *r);
-/* The roles of arrays that are read as the launch leaves them, before tidying, and of cotangents
-** that are never written, after it. */
+/* These set the roles of arrays that are read as the launch leaves them, before tidying, and of
+** cotangents that are never written, after it. */
 void fl_kad_last_values(fl_kad_state *d);
 void fl_kad_last_cotangents(fl_kad_state *d);
 /* norm_reads.c */
@@ -238,7 +238,7 @@ int fl_kad_flows(const uint8_t *set, const fl_kexpr *x);   /* does x depend on a
 fl_kexpr *fl_kad_value_of(const fl_kstmt *s);
 int fl_kad_target_of(const fl_kstmt *s);
 void fl_kad_activity(fl_kad_state *d);
-void fl_kad_need(fl_kad_state *d);            /* marks of all statements */
+void fl_kad_need(fl_kad_state *d);            /* sets the marks of all statements */
 /* Computes the marks inside a loop for its reverse code alone (with 'condition': for reverse code
 ** that evaluates the loop's condition). */
 void fl_kad_need_again(fl_kad_state *d, const fl_kstmt *loop, int condition);
@@ -248,7 +248,8 @@ void fl_kad_values(fl_kset s, const fl_kexpr *x);          /* adds to s all that
 int fl_kad_uses(const fl_kexpr *x, int i, const int *active);
 /* Adds to s what the adjoint of statement t reads. */
 void fl_kad_reads(const fl_kad_state *d, fl_kset s, const fl_kstmt *t);
-void fl_kad_modes(fl_kad_state *d);           /* site_add, site_meets, adds, zeroes */
+/* ad_modes.c: makes d->site_add, site_meets, adds and zeroes. */
+void fl_kad_modes(fl_kad_state *d);
 /* Is each variable and array that x reads assigned by at most one statement, a parameter by none?
 ** (In a loop such a variable may still have a new value in each iteration.) */
 int fl_kad_steady(const fl_kad_state *d, const fl_kexpr *x);
@@ -282,7 +283,7 @@ fl_kexpr *fl_kad_atom(fl_kad_state *d, fl_kblock *b, fl_kexpr *x);
 fl_kexpr *fl_kad_slope(fl_kad_state *d, const fl_kexpr *x, const fl_kexpr *call, int i,
                        fl_kexpr *r);
 fl_kexpr *fl_kad_at(fl_kad_state *d, int var, fl_kexpr *index);   /* index in the shadow */
-/* ad_sweep.c: forward and reverse code of a block */
+/* ad_sweep.c: the forward and the reverse code of a block (fl_kad_sweep) */
 /* A copy of statement s at the end of b, with the same operands and with empty blocks. */
 fl_kstmt *fl_kad_copy(fl_kad_state *d, fl_kblock *b, const fl_kstmt *s);
 /* If the replay needs s, which assigns to v, appends s to *f. If reverse code will read the old
@@ -299,9 +300,9 @@ void fl_kad_sweep(fl_kad_state *d, const fl_kblock *b, fl_kset keep, fl_kblock *
 /* ad_warp.c: does x have one value in all threads of a block that reach s? shared: a load of shared
 ** memory has one if its index has one; otherwise no such load does. */
 int fl_kad_equal_in_block(const fl_kad_state *d, const fl_kstmt *s, const fl_kexpr *x, int shared);
-/* a shuffle or vote */
+/* ad_warp.c: appends the forward and the reverse code of s, a shuffle or vote, to *f and *r. */
 void fl_kad_warp(fl_kad_state *d, const fl_kstmt *s, fl_kset keep, fl_kblock *f, fl_kblock *r);
-/* ad_loop.c */
+/* ad_loop.c: the same of a loop */
 void fl_kad_loop(fl_kad_state *d, fl_kstmt *s, fl_kset keep, fl_kblock *forward,
                  fl_kblock *reverse);
 /* ad_sums.c: sums that a loop adds to one element are collected in a register */

@@ -74,6 +74,8 @@ int fl_choose_arrays(fl_front *p, const fl_cvalue *x, const fl_cvalue *y);
 void fl_choose_bound(fl_front *p, fl_cvalue *v, int is_const, int pure, const char *name,
                      int32_t line);
 
+/* ---- more of view.c, stmt.c, object.c, call.c, writes.c, union.c, order.c, operator.c -------- */
+
 /* Requests an array of its elements for the object of variable 'var', if they are of one type.
 ** Returns 1 if it becomes one, for which the body is then read again. */
 int fl_view_array(fl_front *p, int32_t var);

@@ -312,7 +312,7 @@ const char *fl_field_meant(fl_front *p, const fl_ctype *type, const char *name, 
 void fl_refuse_call(fl_front *p, const fl_ktok *name, const fl_kdevice *first, const fl_kcall *c);
 fl_cvalue fl_refuse_count(fl_front *p, const fl_ktok *t, int want, int n);    /* (warp.c) */
 
-/* ---- decl.c: types and declarations ---------------------------------------------------------- */
+/* ---- decl.c, declare.c, object.c: types and declarations ------------------------------------- */
 
 typedef struct fl_specifiers {
   const fl_ctype *type;      /* NULL: refused */
@@ -371,7 +371,7 @@ int64_t fl_decl_constant(fl_front *p, const char *what);     /* a constant integ
 int32_t fl_decl_bounds(fl_front *p);
 void fl_decl_assert(fl_front *p);                            /* takes a static_assert in a body */
 
-/* ---- device.c, overload.c: functions that are inlined; template.c; member.c: structs, lambdas */
+/* ---- device.c, overload.c, call.c: functions; scope.c; member.c, convert.c: structs; lambda.c */
 
 /* Scans a function that begins at the tokens: its name, its parameters as tokens
 ** (fl_device_signature reads their types) and where its body is. owner: the name of its struct, or
@@ -558,7 +558,7 @@ void fl_order_argument(fl_front *p, const fl_kmark *m, const fl_kmark *middle, f
 
 typedef struct fl_kturn fl_kturn;                          /* forms.h */
 
-/* ---- expr.c, call.c, warp.c, stmt.c ---------------------------------------------------------- */
+/* ---- expr.c, unary.c, call.c, warp.c, math.c, stmt.c, return.c ------------------------------- */
 
 /* lambda.c: an object whose operator() calls the function (or overloads) that s names */
 fl_cvalue fl_function_value(fl_front *p, fl_symbol *s);

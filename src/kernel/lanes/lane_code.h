@@ -237,7 +237,7 @@ static inline int32_t fl_lane_operand(const fl_lane_code *c, const fl_lane_ins *
   return i == 0 ? p->a : i == 1 ? p->b : i == 2 ? p->c : p->op == FL_LI_SHUFFLE ? p->m : -1;
 }
 
-/* ---- the shape of control flow: lane_shape.c ----------------------------------------- */
+/* ---- the shape of control flow: lane_shape.c, lane_scope.c --------------------------- */
 
 enum {
   FL_SHAPE_MASKED = 1,     /* IF, LOOP, BLOCK: lanes diverge here */
