@@ -154,7 +154,8 @@ static void forget(walk *w, fl_kstmt *s) {
   for (; s; s = s->next) fl_kwalk_stmt(&v, s);
 }
 
-/* statements: functions that walk return the outermost construct that a jump leaves --- */
+/* ---- statements: functions that walk them return the outermost construct that a jump in them
+** leaves; NOWHERE: none ---- */
 
 static int block(walk *w, fl_kstmt *s);
 
@@ -182,8 +183,8 @@ static void join(walk *w, const fl_kc_store *a, const fl_kc_store *b, int na, in
   add_store(w, a->var, a->at, &g);
 }
 
-/* A branch. known: whether its condition is known as guards; n: how many guards held at its start;
-** left: see above. */
+/* A branch. list: its stores; known: whether its condition is known as guards; n: how many guards
+** held at its start; left: what the walk through it returned. */
 typedef struct arm { fl_kc_store *list; int known, n, left; } arm;
 
 /* Walks one branch, where c is true (is false, if 'truth' is 0); its stores are in the result and
