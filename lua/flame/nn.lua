@@ -21,7 +21,8 @@ local nn = {}
 local function fail(message, ...) flame.internal.fail("", message:format(...)) end
 
 local order = setmetatable({}, { __mode = "k" })     -- module -> list of keys as first assigned
-local kinds = setmetatable({}, { __mode = "k" })     -- tensor -> "parameter" | "buffer" | "passing"
+-- tensor -> "parameter", "buffer" or, for a buffer that is not in state_dict, "passing"
+local kinds = setmetatable({}, { __mode = "k" })
 local hooks = setmetatable({}, { __mode = "k" })     -- module -> {before = {…}, after = {…}}
 
 local declare = flame.internal.declare

@@ -4157,10 +4157,10 @@ function data.text(source) end
 ---@field block? integer
 ---@field step? integer  block
 
---- A file of token ids, little-endian, as i32; the numbers come unchanged. The first 'header'
---- bytes are skipped. With 'block' the result is a dataset, which reads only the items that are
---- requested: an item is 'block' ids and, as its second part, the ids one position later; items
---- begin 'step' ids apart.
+--- A file of token ids, little-endian, as i32; the numbers come unchanged, except that those of
+--- u32 from 2^31 on are negative. The first 'header' bytes are skipped. With 'block' the result
+--- is a dataset, which reads only the items that are requested: an item is 'block' ids and, as
+--- its second part, the ids one position later; items begin 'step' ids apart.
 ---@param path string
 ---@return flame.Tensor|flame.Dataset
 function data.tokens(path) end
@@ -7579,7 +7579,8 @@ function flame.linalg.mv(x, y) end
 ---@field keepdim? boolean  false
 ---@field dtype? string
 
---- Without ord the 2-norm of all elements; with ord and two axes, or a matrix, a matrix norm.
+--- A matrix norm if ord is a word, or a number with two axes in dim or, without dim, for a matrix;
+--- else the norm ord (default: 2) of the elements of the axes dim (default: all) as one vector.
 ---@param x flame.Tensor
 ---@param ord? number|"fro"|"nuc"|flame.options.linalg.norm
 ---@param dim? integer|integer[]|flame.options.linalg.norm
@@ -10904,7 +10905,7 @@ function nn.RMSNorm(normalized_shape, eps, elementwise_affine, device, dtype) en
 ---@field device? string
 ---@field dtype? string
 
---- Layers of h = tanh(W x + U h + b): y, h = rnn(x[, h]).
+--- Layers of h = f(W x + U h + b), where nonlinearity names f: y, h = rnn(x[, h]).
 ---@param input_size integer
 ---@param hidden_size integer
 ---@param num_layers? integer|flame.options.nn.RNN  1
@@ -12232,7 +12233,7 @@ function optim.ASGD(params, lr, lambd, alpha, t0, weight_decay) end
 ---@field capturable? boolean  false
 ---@field differentiable? boolean  false
 
---- Zeiler 2012: it has no rate to tune.
+--- Zeiler 2012: steps as large as earlier ones were; lr only scales them.
 ---@param params flame.Tensor|flame.Tensor[]|table[]
 ---@param lr? number|flame.options.optim.Adadelta  1.0
 ---@param rho? number|flame.options.optim.Adadelta  0.9

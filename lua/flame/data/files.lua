@@ -42,10 +42,10 @@ return function(data, shared)
       step = step, n = (count - 1 - block) // step + 1 }
   end
 
-  --- A file of token ids, little-endian, as i32; the numbers come unchanged. The first 'header'
-  --- bytes are skipped. With 'block' the result is a dataset, which reads only the items that are
-  --- requested: an item is 'block' ids and, as its second part, the ids one position later; items
-  --- begin 'step' ids apart.
+  --- A file of token ids, little-endian, as i32; the numbers come unchanged, except that those of
+  --- u32 from 2^31 on are negative. The first 'header' bytes are skipped. With 'block' the result
+  --- is a dataset, which reads only the items that are requested: an item is 'block' ids and, as
+  --- its second part, the ids one position later; items begin 'step' ids apart.
   put(data, [[data.tokens(path: str, *, dtype: "u8"|"u16"|"i32"|"u32" = "u16", header: int = 0,
     block?: int, step: int = block) -> T|Dataset]], function(path, dtype, header, block, step)
     if header < 0 then fail("tokens", "header must be a number of bytes, got %d", header) end

@@ -1,6 +1,7 @@
 --- Gradients in parts (data_parallel{shard = true}; ZeRO, stages 1 and 2): each rank gets the sum
 -- for its part of each parameter, an optimiser updates that part (autograd/parts.lua), and all
--- ranks gather the new values. Of b bytes, a rank sends (n - 1) / n twice, as an all_reduce does.
+-- ranks gather the new values. A rank sends (n - 1) / n of a gradient's bytes, and then of the new
+-- values', as much as in an all_reduce of the gradient.
 --
 -- Each parameter is flattened, padded with zeros, and divided into n parts of equal size, one for
 -- each rank. So every rank has an n-th of each parameter, an optimiser's groups stay as they are,

@@ -116,7 +116,8 @@ def([[linalg.matrix_norm(x: T, ord: num|"fro"|"nuc" = "fro", dim?: axis[], keepd
   return matrix_norm("matrix_norm", dtype and x:to(dtype) or x, ord, dim or { -2, -1 }, keepdim)
 end)
 
---- Without ord the 2-norm of all elements; with ord and two axes, or a matrix, a matrix norm.
+--- A matrix norm if ord is a word, or a number with two axes in dim or, without dim, for a matrix;
+--- else the norm ord (default: 2) of the elements of the axes dim (default: all) as one vector.
 def([[linalg.norm(x: T, ord?: num|"fro"|"nuc", dim?: axes, keepdim = false, *,
     dtype?: dtype) -> T @single]], function(x, ord, dim, keepdim, dtype)
   need_float("norm", x)

@@ -230,7 +230,7 @@ return function(nn, shared)
         self.bidirectional and ", bidirectional=true" or "")
     end
   end
-  --- Layers of h = tanh(W x + U h + b): y, h = rnn(x[, h]).
+  --- Layers of h = f(W x + U h + b), where nonlinearity names f: y, h = rnn(x[, h]).
   layer([[nn.RNN(input_size: int, hidden_size: int, num_layers: int = 1,
     nonlinearity: "tanh"|"relu" = "tanh", bias = true, batch_first = false, dropout = 0,
     bidirectional = false, device?: device, dtype?: dtype)]], nil,

@@ -49,8 +49,9 @@ local function checked(rows)
   end
 end
 
---- Draws n positions for each row of weights. Except on CUDA with at most FEW classes it reads the
---- weights, so it evaluates; there the next read raises if they are invalid.
+--- Draws n positions for each row of weights, and raises if they are invalid. On CUDA with at most
+--- FEW classes nothing is read, and the next read raises; otherwise it reads values, so it
+--- evaluates.
 local function with_replacement(rows, n, shape)
   local count, classes = rows.shape[1], rows.shape[2]
   local few = classes <= FEW

@@ -52,7 +52,7 @@ return function(_, shared)
       state.exp_avg:copy_(state.exp_avg * b2 + g * (1 - b2))
     end)
 
-  --- Zeiler 2012: it has no rate to tune.
+  --- Zeiler 2012: steps as large as earlier ones were; lr only scales them.
   make_class([[optim.Adadelta(params: T|T[]|table[], lr = 1.0, rho = 0.9, eps = 1e-6,
     weight_decay = 0, OPTIONS) -> Optimizer]],
     function(group, p, g, state)
