@@ -300,8 +300,8 @@ fl_symbol fl_front_symbol(const char *name, int kind);
 fl_symbol *fl_front_add(fl_front *p, const char *name, int kind);    /* valid until the next add */
 /* fl_front_add for a name that stands for v; NULL if the text was refused, or memory is out. */
 fl_symbol *fl_front_bind(fl_front *p, const char *name, int kind, fl_cvalue v);
-/* The description of a word that is outside the language in any meaning, with its verb ("goto is");
-** NULL: t is no such word. */
+/* The description of a word that is outside the language where the parser has found no use for it,
+** with its verb ("goto is", "volatile is"); NULL: t is no such word. */
 const char *fl_front_reserved(const fl_ktok *t);
 
 /* ---- meant.c ---- */
