@@ -25,6 +25,17 @@ describe("the environment of a group", function()
       local said = said_with(with, show)
       assert.is_truthy(said:find(want, 1, true), said)
     end
+    -- torchrun under srun: MPI, of one rank, is not asked
+    local pipe = {}
+    for rank = 1, 2 do
+      pipe[rank] = assert(io.popen(("env RANK=%d WORLD_SIZE=2 LOCAL_RANK=%d "
+        .. "MASTER_ADDR=127.0.0.1 MASTER_PORT=29641 SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=1 SLURM_LOCALID=0 %s -e '%s' 2>&1"):format(
+          rank - 1, rank - 1, program, show)))
+    end
+    for rank = 1, 2 do
+      assert.equal(("%d\t%d\n"):format(rank, rank), pipe[rank]:read("a"))
+      pipe[rank]:close()
+    end
     -- in a script of sbatch, outside of srun, there is one process, whatever SLURM_NTASKS says
     assert.equal("1\t1\n", said_with("SLURM_PROCID=0 SLURM_NTASKS=4", show))
     assert.is_truthy(said_with("RANK=x WORLD_SIZE=2", show):find("RANK='x'", 1, true))

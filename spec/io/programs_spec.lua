@@ -287,9 +287,22 @@ describe("a program's file", function()
     assert.error_matches(function() flame.program(path) end, "does not begin")
     flame.save(path, { a = flame.ones(1) })
     assert.error_matches(function() flame.program(path) end, "holds no program")
+    for _, far in ipairs { "=9223372036854775808", "=-9223372036854775809",
+      "=18446744073709551617" } do
+      refuses("add x0 " .. far .. "\noutput _y %0", "no term")
+    end
     with("program 1\ngraph 0\ninput _v f32 4\noutput _y x0")
     local p <close> = flame.program(path)
     assert.same({ 1, 2, 3, 4 }, p(flame.arange(1, 4):float()):totable())
+  end)
+
+  it("holds each integer", function()
+    local x = flame.tensor({ 1, -3 }, { dtype = "i64" })
+    for _, v in ipairs { math.maxinteger, math.mininteger, math.maxinteger - 1, -7 } do
+      flame.export(path, function(a) return a:minimum(v) end, { x })
+      local p <close> = flame.program(path)
+      assert.same({ math.min(1, v), math.min(-3, v) }, p(x):totable())
+    end
   end)
 
   it("gives each sum of a kernel's gradient a result to go to", function()

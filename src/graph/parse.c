@@ -26,9 +26,10 @@ static int read_integer(const char **at, int64_t *v) {
   if (*s == '-' || *s == '+') s++;
   if (!is_digit(*s)) return 0;
   for (; is_digit(*s); s++)
-    if (u > (INT64_MAX - 9) / 10) return 0;
+    if (u > INT64_MAX / 10) return 0;
     else u = 10 * u + (uint64_t)(*s - '0');
-  *v = minus ? -(int64_t)u : (int64_t)u;
+  if (u > (uint64_t)INT64_MAX + (uint64_t)minus) return 0;
+  *v = (int64_t)(minus ? -u : u);
   *at = s;
   return 1;
 }

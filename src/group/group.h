@@ -104,7 +104,7 @@ typedef struct fl_wire_table {
 typedef struct fl_launch {
   const char *by;                        /* "torchrun", "mpirun", "srun"; NULL: no launcher */
   int rank, size, local;                 /* 0-based; local: on this host */
-  int mpi;                           /* 1: MPI's launcher or Slurm has started this process */
+  int mpi;                           /* 1: it is mpirun or srun, which start MPI */
 } fl_launch;
 /* Reads the environment. 0: its variables make no sense; 'why' explains. */
 int fl_launch_read(fl_launch *l, char *why, size_t bytes);

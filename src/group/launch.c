@@ -35,7 +35,6 @@ static int refuse(char *why, size_t bytes, const variables *v) {
 }
 
 int fl_launch_read(fl_launch *l, char *why, size_t bytes) {
-  const int mpi = count_of(known[1].size) != -1 || count_of(known[2].size) != -1;
   *l = (fl_launch){ NULL, 0, 1, 0, 0 };
   for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
     const variables *v = &known[i];
@@ -45,8 +44,7 @@ int fl_launch_read(fl_launch *l, char *why, size_t bytes) {
     if (i == 0 && (rank == -1) != (size == -1)) return refuse(why, bytes, v);
     if (rank == -1 || size == -1) continue;
     if (rank < 0 || size < 1 || rank >= size || local == -2) return refuse(why, bytes, v);
-    *l = (fl_launch){ v->by, (int)rank, (int)size, (int)(local < 0 ? rank : local),
-                        mpi };
+    *l = (fl_launch){ v->by, (int)rank, (int)size, (int)(local < 0 ? rank : local), i > 0 };
     return 1;
   }
   return 1;
