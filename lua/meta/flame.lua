@@ -12003,8 +12003,8 @@ function nn.utils.remove_weight_norm(module, name) end
 ---@field dim? integer
 
 --- Miyato et al. 2018: the weight divided by its largest singular value, which n_power_iterations
---- per forward in training approximate; the weight itself is name_orig, the vector name_u. dim is
---- the axis of the rows: 1, or 2 for transposed convolutions.
+--- per forward in training approximate; the weight itself is name_orig, the vectors are name_u and
+--- name_v. dim is the axis of the rows: 1, or 2 for transposed convolutions.
 ---@param module flame.Module
 ---@param name? string|flame.options.nn.utils.spectral_norm  "weight"
 ---@param n_power_iterations? integer|flame.options.nn.utils.spectral_norm  1

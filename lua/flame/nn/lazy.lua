@@ -100,35 +100,41 @@ return function(nn, shared)
   restore 'nn.utils.remove_weight_norm(module: Module, name: str = "weight") -> Module'
 
   --- Miyato et al. 2018: the weight divided by its largest singular value, which n_power_iterations
-  -- per forward in training approximate; the weight itself is name_orig, the vector name_u. dim is
-  -- the axis of the rows: 1, or 2 for transposed convolutions.
+  -- per forward in training approximate; the weight itself is name_orig, the vectors are name_u and
+  -- name_v. dim is the axis of the rows: 1, or 2 for transposed convolutions.
   put(utils, [[nn.utils.spectral_norm(module: Module, name: str = "weight",
     n_power_iterations: int = 1, eps = 1e-12, dim?: axis) -> Module]],
     function(module, name, steps, eps, dim)
     positive("spectral_norm", "n_power_iterations", steps, 10000)
     local w = parameter_of(module, name)
     dim = dim or getmetatable(module).__name:find("^ConvTranspose") and 2 or 1
-    local orig, left = name .. "_orig", name .. "_u"
+    local orig, left, right = name .. "_orig", name .. "_u", name .. "_v"
+    local function unit(x) return x:normalize({ dim = 1, eps = eps }) end
+    local function direction(n)
+      return nn.Buffer(unit(flame.randn({ n }, { dtype = w.dtype, device = w.device })))
+    end
     module[orig] = nn.Parameter(w:detach():clone())
-    module[left] = nn.Buffer(
-      flame.randn({ w:size(dim) }, { dtype = w.dtype, device = w.device })
-      :normalize({ dim = 1, eps = eps }))
-    local function make(of)
+    module[left] = direction(w:size(dim))
+    module[right] = direction(w:numel() // math.max(w:size(dim), 1))
+    local function scaled(of, search)
       local m = of[orig]:transpose(1, dim):flatten(2)
-      local fixed, u = m:detach(), of[left]
-      local v = fixed:t():mv(u):normalize({ dim = 1, eps = eps })
-      if of.training then
-        for k = 1, steps do
-          if k > 1 then v = fixed:t():mv(u):normalize({ dim = 1, eps = eps }) end
-          u = fixed:mv(v):normalize({ dim = 1, eps = eps })
+      local fixed, u, v = m:detach(), of[left], of[right]
+      if search then
+        for _ = 1, steps do
+          v = unit(fixed:t():mv(u))
+          u = unit(fixed:mv(v))
         end
-        flame.no_grad(function() of[left]:copy_(u) end)
+        flame.no_grad(function()
+          of[left]:copy_(u)
+          of[right]:copy_(v)
+        end)
       end
       return of[orig] / u:dot(m:mv(v))
     end
+    local function make(of) return scaled(of, of.training) end
     return replace(module, name, make, function(m)
-      local value = make(m)
-      m[orig], m[left] = nil, nil
+      local value = scaled(m, false)
+      m[orig], m[left], m[right] = nil, nil, nil
       return value
     end)
   end)
