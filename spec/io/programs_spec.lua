@@ -92,6 +92,23 @@ describe("a saved program", function()
     assert.is_true(w.requires_grad and w.is_leaf)
   end)
 
+  it("has the gradients of views that repeat elements", function()
+    local views = { function(x) return x:unfold(2, 3, 2) end, function(x) return x:unfold(1, 2, 1) end,
+      function(x) return x:diagonal(0, 2, 1):cummax(1) end,
+      function(x) return x:as_strided({ 3, 2, 3 }, { 5, 0, 1 }, 1) end }
+    for _, view in ipairs(views) do
+      local function f(x)
+        local v = x:clone():requires_grad_()
+        local g = view(v):sin():sum():gradients({ v }, { create_graph = true })[v]
+        return g:detach(), (g * g):sum():gradients({ v })[v]
+      end
+      flame.export(path, f, { flame.randn(4, 5) })
+      local p <close> = flame.program(path)
+      local x = flame.randn(4, 5)
+      compare({ f(x) }, { p(x) })
+    end
+  end)
+
   it("goes back to its first state and keeps its own", function()
     local sum = flame.zeros(2)
     flame.export(path, function(x) return sum:add_(x) end, { flame.ones(2) })
@@ -262,6 +279,12 @@ describe("a program's file", function()
     refuses("cast i64 x0\ngather 0 0 c0 %0\noutput _y %1",
       "line 4: 'gather': .* index for that axis")
     refuses("cast i64 x0\nindex 0 5 %0\ngather 0 0 c0 %1\noutput _y %2", "index for that axis")
+    -- positions are counted from 0: not past the axis, and neither from elsewhere nor in steps
+    refuses("iota i64 =0 =1 5\ngather 0 0 c0 %0\noutput _y %1", "count its positions")
+    refuses("iota i64 =1 =1 4\ngather 0 0 c0 %0\noutput _y %1", "count its positions")
+    refuses("iota i64 =0 =2 2\ngather 0 0 c0 %0\noutput _y %1", "count its positions")
+    refuses("iota i64 =0 =1 4\nadd %0 =1\ngather 0 0 c0 %1\noutput _y %2", "count its positions")
+    refuses("iota i64 =0 =1 5\ncopy %0\ngather 0 0 c0 %1\noutput _y %2", "count its positions")
     refuses("view 1 1 4 x0\noutput _y %0", "leaves the 4 elements")
     refuses("view 0 1 4 9 x0\noutput _y %0", "leaves the 4 elements")
     refuses("add x0 %0\noutput _y %0", "line 3: 'add': term 2 must be a value that is there by now")

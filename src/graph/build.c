@@ -2,7 +2,7 @@
 ** Records the graph of a saved program again. Each line goes to a builder of tensor/build.h, so
 ** that shapes, dtypes and devices are checked by the rules that hold for scripts. What the builders
 ** do not check is checked here: positions of gathers and scatters come from an 'index' for as many
-** elements or fewer.
+** elements or fewer, or are some of those that an 'iota' counts from 0.
 */
 #include "graph/graph.h"
 #include "tensor/form.h"
@@ -161,8 +161,12 @@ static fl_node *view(cursor *r) {
 static int is_checked(const fl_node *x, int64_t axis, const fl_node *i) {
   assert(x && i);
   if (i->base) i = i->base;
-  return axis >= 0 && axis < x->shape->rank && i->op == FL_OP_index && i->state == FL_PENDING &&
-         i->scal[0].i >= 0 && i->scal[0].i <= x->shape->size[axis];
+  if (i->op == FL_OP_copy && i->state == FL_PENDING) i = i->in[0]->base ? i->in[0]->base : i->in[0];
+  if (axis < 0 || axis >= x->shape->rank || i->state != FL_PENDING) return 0;
+  const int64_t n = x->shape->size[axis];
+  if (i->op == FL_OP_iota)                       /* the gradient of a view that repeats elements */
+    return i->attr && i->attr->flags & FL_IOTA_COUNT && i->shape->numel <= n;
+  return i->op == FL_OP_index && i->scal[0].i >= 0 && i->scal[0].i <= n;
 }
 
 /* The arguments of a line: each is read for a letter in 'words' of the op's row in ops.def. */
@@ -199,7 +203,7 @@ static void read_words(cursor *r, said *w, const char *words) {
 static fl_node *addressed(cursor *r, const said *w, fl_node **x) {
   const int axis = w->a.axis, own = w->a.flags;
   if (!is_checked(x[0], axis, x[1])) {
-    wrong(r, "the result of an index for that axis");
+    wrong(r, "the result of an index for that axis, or count its positions");
     return NULL;
   }
   if (r->l->op == FL_OP_gather)
