@@ -119,15 +119,32 @@ return function(data, shared)
     end
   end
 
+  --- What keeps the number v from being a value of the dtype, nil: nothing. Floats take all numbers.
+  local function unfit(v, dtype)
+    if dtype:find("^b?f%d") then return nil end
+    local n, sign, bits = math.tointeger(v), dtype:match("^([iu])(%d+)$")
+    if not n then return "no integer" end
+    local low, high = sign == "i" and -2 ^ (bits - 1) or 0, 2 ^ (sign and bits or 1)   -- no sign: bool
+    return (n < low or n >= low + high) and "out of range" or nil
+  end
+
+  --- Raises for a field that is no value of its dtype. where: "field 2", "column 'x'".
+  local function refuse(path, line, where, field, why, dtype, advice)
+    fail("csv", "%s: line %d, %s: '%s' is %s, and its type is %s%s", path, line, where,
+      field:sub(1, 40), why or "no number", dtype,
+      not why and advice or field == "" and "\1: a float dtype has NaN for it" or "")
+  end
+
   -- ---- one tensor -------------------------------------------------------------------------------
   local function matrix_of(path, rows, lines, columns, dtype)
     local values = {}
     for i, fields in ipairs(rows) do
       for k = 1, columns do
         local v = number_of(fields[k])
-        if not v then
-          fail("csv", "%s: line %d, field %d: '%s' is no number%s", path, lines[i], k,
-            fields[k]:sub(1, 40), '\1: types = "auto" gives columns of text as such')
+        local why = v and unfit(v, dtype)
+        if why or not v then
+          refuse(path, lines[i], "field " .. k, fields[k], why, dtype,
+            '\1: types = "auto" gives columns of text as such')
         end
         values[#values + 1] = v
       end
@@ -166,21 +183,13 @@ return function(data, shared)
     local values = {}
     for i, fields in ipairs(rows) do
       local v = kind == "text" and fields[k] or number_of(fields[k])
-      if not v then
-        fail("csv", "%s: line %d, column '%s': '%s' is no number, and its type is %s", path,
-          lines[i], name, fields[k]:sub(1, 40), kind)
+      local why = v and kind ~= "text" and unfit(v, kind)
+      if why or not v then
+        refuse(path, lines[i], ("column '%s'"):format(name), fields[k], why, kind)
       end
       values[i] = v
     end
-    if kind == "text" then return values end
-    local floats = kind:find("^b?f%d")
-    for i, v in ipairs(values) do
-      if not floats and not math.tointeger(v) then
-        fail("csv", "%s: line %d, column '%s': '%s' is no integer, and its type is %s", path,
-          lines[i], name, rows[i][k]:sub(1, 40), kind)
-      end
-    end
-    return flame.tensor(values, { dtype = kind })
+    return kind == "text" and values or flame.tensor(values, { dtype = kind })
   end
 
   local KINDS <const> = { auto = true, text = true, class = true, f64 = true, f32 = true,
