@@ -44,6 +44,22 @@ describe("joining", function()
     raises("hstack: shapes (2) and (2, 3) differ in their number of axes", flame.hstack,
       { flame.ones(2), a })
   end)
+
+  it("takes many tensors, as a batch or the examples of vmap are, and passes gradients on", function()
+    local n <const> = 4200
+    local list, x = {}, flame.zeros(2, { requires_grad = true })
+    for i = 1, n do list[i] = i == n - 1 and x or flame.full({ 2 }, i) end
+    local joined, stacked = flame.cat(list), flame.stack(list, 2)
+    assert.same({ { 2 * n }, { 2, n } }, { joined.shape, stacked.shape })
+    local whole = n * (n + 1) // 2 - (n - 1)
+    assert.equal(2 * whole, joined:double():sum():item())
+    assert.equal(whole, stacked[2]:double():sum():item())
+    local weights = flame.arange(1.0 * n)
+    assert.same({ n - 1, n - 1 }, (stacked * weights):sum():gradients({ x })[x]:totable())
+    assert.equal(n, flame.vmap(function(v) return v * 2 end)(flame.ones(n)):size(1))
+    for i = n + 1, 524289 do list[i] = x end
+    raises("cat: 524289 tensors, need 1 to 524288", flame.cat, list)
+  end)
 end)
 
 describe("slopes at the edge", function()

@@ -344,14 +344,10 @@ def(".hvp(f: fn, x: T|table, v?: T|table) -> value: T, products: T|table", funct
 end)
 flame.vhp = flame.hvp
 
---- stack of any number of tensors.
+--- stack, which also takes no rows.
 local function stack_all(rows, like)
-  if #rows == 0 then return flame.zeros({ 0 }, { dtype = like.dtype, device = like.device }) end
-  local parts = {}
-  for first = 1, #rows, 4096 do
-    parts[#parts + 1] = flame.stack(table.move(rows, first, math.min(first + 4095, #rows), 1, {}))
-  end
-  return #parts == 1 and parts[1] or flame.cat(parts, 1)
+  if #rows > 0 then return flame.stack(rows) end
+  return flame.zeros({ 0 }, { dtype = like.dtype, device = like.device })
 end
 --- The derivative of y with respect to each x of xs, as a list; its axes are those of y, then of x.
 local function jacobians(y, xs, create)
