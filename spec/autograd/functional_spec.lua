@@ -170,6 +170,49 @@ describe("checkpoint", function()
     assert.same(gradients(plain, f, make, others), gradients(flame.checkpoint, f, make, others))
   end
   local function row() return leaf({ 1, 2, 3, 4, 5, 6, 7, 8 }) end
+  it("and flame.func have the gradient of each of many results", function()
+    for _, n in ipairs { 128, 129, 257, 300 } do
+      local function many(v)
+        local list = {}
+        for i = 1, n do list[i] = v * i end
+        return table.unpack(list)
+      end
+      local own = flame.func {
+        forward = function(_, v) return many(v) end,
+        backward = function(_, ...)
+          local sum = 0
+          for i = 1, n do sum = sum + (select(i, ...)) * i end
+          return sum
+        end,
+      }
+      for _, f in ipairs { own, function(v) return flame.checkpoint(many, v) end } do
+        local x = flame.ones(2, { dtype = "f64", requires_grad = true })
+        local list = { f(x) }
+        ;(list[n] * 3 + list[n - 1] + list[1]):sum():backward()
+        assert.same({ 4 * n, 4 * n }, x.grad:totable())
+      end
+    end
+  end)
+
+  it("and flame.func say how many tensors their results may depend on", function()
+    local list = {}
+    for i = 1, 256 do list[i] = flame.ones(1, { requires_grad = true }) end
+    local function sum(...)
+      local s = 0
+      for _, v in ipairs { ... } do s = s + v end
+      return s
+    end
+    local first = function(_, ...) return sum(...) end
+    local f = flame.func { forward = first, backward = function(_, g) return g end }
+    assert.error_matches(function() f(table.unpack(list)) end,
+      "func: the results depend on 256 tensors, at most 255: join some of them, as by flame.cat")
+    assert.error_matches(function() flame.checkpoint(function() return sum(table.unpack(list)) end) end,
+      "checkpoint: the results depend on 256 tensors, at most 255: checkpoint parts of f, as layers")
+    list[256] = nil
+    flame.checkpoint(sum, table.unpack(list)):backward()
+    assert.equal(1, list[255].grad:item())
+  end)
+
   it("computes again with the random numbers of the first time, and leaves the generator alone", function()
     same(function(x) return x:dropout(0.5) * x end, row)
     same(function(x) return x * flame.rand(8) end, row)

@@ -501,7 +501,7 @@ static int released;
 static flame_status triple(flame_context *c, void *arg, fl_node *y, fl_node *g, int nin,
                            fl_node **gin) {
   (void)arg;
-  for (int i = 0; i < nin; i++) gin[i] = i == y->attr->axis ? n_mul(g, n_num(c, 3)) : NULL;
+  for (int i = 0; i < nin; i++) gin[i] = i == y->attr->offset ? n_mul(g, n_num(c, 3)) : NULL;
   return FLAME_OK;
 }
 static void let_go(void *arg) { (void)arg; released++; }

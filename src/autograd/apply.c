@@ -19,8 +19,8 @@
 #include <assert.h>
 #include <string.h>
 
-enum { MOST = 255, DEEP = 200 };     /* MOST: inputs, or results, of a function (nin of a node is
-                                     ** 8 bits); DEEP: functions nested in each other */
+enum { MOST = FL_MOST_INPUTS,        /* inputs, or results, of a function */
+       DEEP = 200 };                 /* functions nested in each other */
 
 /* One function that was applied. The records of its results on the tape (entries) share it as the
 ** argument of their fl_custom, which frees it. */

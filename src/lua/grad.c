@@ -297,7 +297,7 @@ static int custom_trampoline(lua_State *L) {
   fl_lua *b = call->f->b;
   luaL_checkstack(L, call->nin + 12, "too many inputs");
   fl_callback_push(L, call->f);
-  lua_pushinteger(L, call->y->attr->axis + 1);
+  lua_pushinteger(L, call->y->attr->offset + 1);
   push_node(L, b, call->g);
   push_of_call(L, b, call, remake_result);
   push_of_call(L, b, call, inner_gradients);
@@ -358,10 +358,13 @@ static int keep_tensors(fl_lua *b, fl_callback *f, fl_box **from) {
 static flame_status make_custom(fl_lua *b, int64_t id, int nk, fl_box **kept, int nv,
                                 fl_box **values, int n,
     fl_node **in, fl_box **outs) {
-  fl_custom *k = custom_new(b, id, nk);
+  fl_custom *k = n > FL_MOST_INPUTS ? NULL : custom_new(b, id, nk);
   if (k == NULL) {
     fl_callback_forget(b, id);
-    return FL_FAIL(b->c, FLAME_NO_MEMORY, "func", "no host memory");
+    if (n <= FL_MOST_INPUTS) return FL_FAIL(b->c, FLAME_NO_MEMORY, "func", "no host memory");
+    return FL_FAIL(b->c, FLAME_BAD_ARGUMENT, kept ? "func" : "checkpoint",
+                   "the results depend on %d tensors, at most %d" FL_DO ": %s", n, FL_MOST_INPUTS,
+                   kept ? "join some of them, as by flame.cat" : "checkpoint parts of f, as layers");
   }
   int ok = keep_tensors(b, (fl_callback *)k->arg, kept);
   k->refs = 1;

@@ -74,7 +74,7 @@ static flame_status rule_back(flame_context *c, void *arg, fl_node *y, fl_node *
   fl_node *seed[MOST] = { NULL };
   flame_status e = FLAME_OK;
   (void)nin;
-  seed[r->result[y->attr->axis]] = g;
+  seed[r->result[y->attr->offset]] = g;
   if (r->first && c->up->prove) e = c->up->prove(c, r);
   return e == FLAME_OK ? fl_kcall_vjp(r->call, r->nactive, r->active, seed, gin) : e;
 }
@@ -251,7 +251,7 @@ static flame_status second_back(flame_context *c, void *arg, fl_node *y, fl_node
   const second *s = arg;
   fl_node *tangent[MOST] = { NULL }, *forward[MOST];
   fl_ktangent t;
-  tangent[s->all[y->attr->axis]] = u;
+  tangent[s->all[y->attr->offset]] = u;
   memset(gin, 0, sizeof *gin * (size_t)nin);
   flame_status e = fl_kcall_jvp(s->call, tangent, forward, &t);
   if (e != FLAME_OK) return e;

@@ -12,7 +12,6 @@
 #include <string.h>
 
 enum { OWN_SHAPE = 1 };      /* a bit of attr.flags of gather and scatter */
-enum { MAX_INPUTS = 255 };   /* of one node */
 
 const char *fl_index_hint(int dtype) {
   return fl_is_float(dtype) ? FL_DO ": use :long() (arange(n / 2) is f32, as n / 2 is a float; "
@@ -254,10 +253,10 @@ static int cat_facts(flame_context *c, int n, fl_node *const *x, int axis, int *
   return 1;
 }
 
-/* One cat node of at most MAX_INPUTS tensors, which are checked already. */
+/* One cat node of at most FL_MOST_INPUTS tensors, which are checked already. */
 static fl_node *cat_some(flame_context *c, int n, fl_node *const *x, int axis, int dtype,
                          int rank) {
-  fl_node *in[MAX_INPUTS];
+  fl_node *in[FL_MOST_INPUTS];
   int64_t size[FL_MAX_AXES] = { 0 };
   int k = 0;
   for (int i = 0; i < n; i++) {
@@ -283,13 +282,14 @@ fl_node *n_cat(flame_context *c, int n, fl_node *const *x, int axis) {
   int64_t size[FL_MAX_AXES];
   int dtype, rank;
   if (!cat_facts(c, n, x, axis, &dtype, size, &rank)) return NULL;
-  if (n <= MAX_INPUTS) return cat_some(c, n, x, axis, dtype, rank);
-  const int groups = (n + MAX_INPUTS - 1) / MAX_INPUTS;
+  if (n <= FL_MOST_INPUTS) return cat_some(c, n, x, axis, dtype, rank);
+  const int groups = (n + FL_MOST_INPUTS - 1) / FL_MOST_INPUTS;
   fl_node **part = fl_alloc(&c->mem, (size_t)groups * sizeof *part), *y = NULL;
   if (!part) return fl_no_memory(c, "cat");
   int ok = 1;
   for (int g = 0; ok && g < groups; g++) {
-    const int from = g * MAX_INPUTS, many = n - from < MAX_INPUTS ? n - from : MAX_INPUTS;
+    const int from = g * FL_MOST_INPUTS, rest = n - from;
+    const int many = rest < FL_MOST_INPUTS ? rest : FL_MOST_INPUTS;
     part[g] = cat_some(c, many, x + from, axis, dtype, rank);
     ok = part[g] != NULL;
   }

@@ -360,8 +360,8 @@ fl_node *n_custom(fl_node *value, int n, fl_node *const *in, struct fl_custom *c
   for (int i = 0; i < n; i++) tracked |= in[i] && in[i]->entry;
   fl_node *v = n_detach(value);
   if (!v || !tracked || !c->grad_mode) return v;
-  if (n > 255) {
-    FL_FAIL(c, FLAME_BAD_ARGUMENT, "custom", "%d inputs, at most 255", n);
+  if (n > FL_MOST_INPUTS) {
+    FL_FAIL(c, FLAME_BAD_ARGUMENT, "custom", "%d inputs, at most %d", n, FL_MOST_INPUTS);
     return NULL;
   }
   fl_node **many = n > 3 ? fl_alloc(&c->mem, (size_t)n * sizeof *many) : v->in0;
@@ -371,7 +371,7 @@ fl_node *n_custom(fl_node *value, int n, fl_node *const *in, struct fl_custom *c
   }
   for (int i = 0; i < n; i++) many[i] = in[i] && !fl_is_number(in[i]) ? in[i] : NULL;
   v->op = FL_OP_custom;
-  v->attr->axis = (int8_t)which;
+  v->attr->offset = which;
   v->in = many;
   v->nin = (uint8_t)n;
   if (!fl_entry_attach(v)) return NULL;

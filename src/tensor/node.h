@@ -67,7 +67,7 @@ typedef struct fl_attr {      /* only for ops that need it; owned by the node */
   int8_t perm[FL_MAX_AXES];   /* PERMUTE: result axis k is the parent's axis perm[k] */
   int64_t start[FL_MAX_AXES], step[FL_MAX_AXES];   /* SLICE and setslice region, 0-based */
   int64_t size[FL_MAX_AXES];  /* sizes of a SLICE or setslice region, or of a STRIDED view */
-  int64_t stride[FL_MAX_AXES], offset;             /* STRIDED */
+  int64_t stride[FL_MAX_AXES], offset;   /* STRIDED; custom: offset is the number of the result */
   const char *what;           /* index: the public op's name in messages; static text */
   struct fl_call *call;       /* call: owned (tensor/call.h); else NULL */
   struct fl_form_code *form;       /* form: owned (tensor/form.h); else NULL */
@@ -80,6 +80,7 @@ enum { FL_IOTA_COUNT = 1 /* integers 0, 1, 2, …: no arithmetic is needed */ };
 typedef struct fl_entry fl_entry;
 struct flame_context;
 
+enum { FL_MOST_INPUTS = 255 };   /* of a node, since nin has 8 bits */
 typedef struct fl_node {
   struct flame_context *ctx;
   int32_t held, uses, grefs, guards;
