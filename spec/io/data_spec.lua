@@ -149,11 +149,12 @@ describe("data.csv", function()
       data.csv, write("c.csv", "1,2\n3,\n"), { dtype = "i32" })
     for dtype, field in pairs { u8 = "256", i8 = "-129", i16 = "32768", i32 = "-2147483649",
         bool = "2" } do
-      raises(("c.csv: line 2, field 1: '%s' is out of range, and its type is %s"):format(field, dtype),
+      raises(("line 2, field 1: '%s' is out of range, and its type is %s"):format(field, dtype),
         data.csv, write("c.csv", "1,0\n" .. field .. ",0\n"), { dtype = dtype })
     end
     assert.same({ { 255, 0 } }, data.csv(write("c.csv", "255,0\n"), { dtype = "u8" }):totable())
-    assert.same({ { -128, 127 } }, data.csv(write("c.csv", "-128,127\n"), { dtype = "i8" }):totable())
+    assert.same({ { -128, 127 } },
+      data.csv(write("c.csv", "-128,127\n"), { dtype = "i8" }):totable())
   end)
 
   it("keeps an empty field before a quoted one where blanks separate", function()

@@ -93,7 +93,9 @@ describe("a saved program", function()
   end)
 
   it("has the gradients of views that repeat elements", function()
-    local views = { function(x) return x:unfold(2, 3, 2) end, function(x) return x:unfold(1, 2, 1) end,
+    local views = {
+      function(x) return x:unfold(2, 3, 2) end,
+      function(x) return x:unfold(1, 2, 1) end,
       function(x) return x:diagonal(0, 2, 1):cummax(1) end,
       function(x) return x:as_strided({ 3, 2, 3 }, { 5, 0, 1 }, 1) end }
     for _, view in ipairs(views) do

@@ -364,7 +364,7 @@ static flame_status make_custom(fl_lua *b, int64_t id, int nk, fl_box **kept, in
     if (n <= FL_MOST_INPUTS) return FL_FAIL(b->c, FLAME_NO_MEMORY, "func", "no host memory");
     return FL_FAIL(b->c, FLAME_BAD_ARGUMENT, kept ? "func" : "checkpoint",
                    "the results depend on %d tensors, at most %d" FL_DO ": %s", n, FL_MOST_INPUTS,
-                   kept ? "join some of them, as by flame.cat" : "checkpoint parts of f, as layers");
+                   kept ? "join some of them, as by flame.cat" : "checkpoint parts of f");
   }
   int ok = keep_tensors(b, (fl_callback *)k->arg, kept);
   k->refs = 1;

@@ -374,7 +374,7 @@ static int s_flip(lua_State *L) {
   return fl_lua_leave(L, b, m, out, n ? n_copy(n) : NULL);
 }
 
-enum { MAX_JOINED = 1 << 19 };                    /* a list is on Lua's stack, which has 1e6 places */
+enum { MAX_JOINED = 1 << 19 };       /* a list is on Lua's stack, which has a million places */
 
 /* The rank that all tensors must have. For cat, a tensor of shape (0) is accepted beside any rank,
 ** as in n_cat. */

@@ -119,13 +119,14 @@ return function(data, shared)
     end
   end
 
-  --- What keeps the number v from being a value of the dtype, nil: nothing. Floats take all numbers.
+  --- What keeps the number v from being a value of the dtype; nil: nothing. Floats take each number.
   local function unfit(v, dtype)
     if dtype:find("^b?f%d") then return nil end
     local n, sign, bits = math.tointeger(v), dtype:match("^([iu])(%d+)$")
     if not n then return "no integer" end
-    local low, high = sign == "i" and -2 ^ (bits - 1) or 0, 2 ^ (sign and bits or 1)   -- no sign: bool
-    return (n < low or n >= low + high) and "out of range" or nil
+    local low = sign == "i" and -2 ^ (bits - 1) or 0
+    local most = low + 2 ^ (sign and bits or 1) - 1                 -- no sign: bool
+    return (n < low or n > most) and "out of range" or nil
   end
 
   --- Raises for a field that is no value of its dtype. where: "field 2", "column 'x'".
