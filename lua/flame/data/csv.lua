@@ -119,7 +119,7 @@ return function(data, shared)
     end
   end
 
-  --- What keeps the number v from being a value of the dtype; nil: nothing. Floats take each number.
+  --- What keeps the number v from being a value of the dtype; nil: nothing. Floats take any.
   local function unfit(v, dtype)
     if dtype:find("^b?f%d") then return nil end
     local n, sign, bits = math.tointeger(v), dtype:match("^([iu])(%d+)$")
