@@ -505,6 +505,8 @@ describe("nn.init and nn.utils", function()
     for text, f in pairs { ["class 10 at position 3, need 1 to 9"] = function()
       return m(x, bad)
     end,
+      ["cluster 2 has no features, since in_features = 6 is below div_value ^ 2 = 16: lower "] =
+        function() return nn.AdaptiveLogSoftmaxWithLoss(6, 9, { 3, 5 }) end,
       ["cutoffs must rise"] = function() return nn.AdaptiveLogSoftmaxWithLoss(6, 9, { 5, 3 }) end,
       ["cutoffs must be a list of integers, got nothing"] = function()
         return nn.AdaptiveLogSoftmaxWithLoss(6, 9)

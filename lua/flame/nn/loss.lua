@@ -120,6 +120,10 @@ return function(nn, shared)
     local tail, plain = {}, { bias = false, device = device, dtype = dtype }
     for i = 1, #ends - 1 do
       local size = in_features // div_value ^ i | 0
+      if size < 1 then
+        fail("%s: cluster %d has no features, since in_features = %d is below div_value ^ %d = %g" ..
+          "\1: lower div_value", name, i, in_features, i, div_value ^ i)
+      end
       tail[i] = nn.Sequential { nn.Linear(in_features, size, plain),
         nn.Linear(size, ends[i + 1] - ends[i], plain) }
     end
