@@ -220,7 +220,7 @@ static int asks_std(const asked *a) {
 
 /* Does the text define the name of the token: "typedef … uint;", "using half =", "int half;"? */
 static int is_given(const asked *a, const fl_ktok *t) {
-  char name[24];
+  char name[28];
   snprintf(name, sizeof name, "%.*s", (int)t->n, t->text);
   for (int64_t i = 0; (i = find_name(a, name, i + 1, 0)) > 0;) {
     const fl_ktok *o = &a->t.at[i];
@@ -236,7 +236,10 @@ static int is_given(const asked *a, const fl_ktok *t) {
 static int asks_names(const asked *a) {
   static const char always[] = " register uint uchar ushort ulong ssize_t bf16 bfloat16 CHAR_BIT "
     "SHRT_MAX SHRT_MIN USHRT_MAX ULLONG_MAX INT8_MAX UINT8_MAX INT32_MAX INT32_MIN UINT32_MAX "
-    "INT64_MAX INT64_MIN UINT64_MAX SIZE_MAX CUDA_VERSION CUDART_VERSION ",
+    "INT64_MAX INT64_MIN UINT64_MAX SIZE_MAX CUDA_VERSION CUDART_VERSION __FLT_MAX__ __FLT_MIN__ "
+    "__FLT_EPSILON__ __DBL_MAX__ __DBL_MIN__ __DBL_EPSILON__ __INT_MAX__ INT32_C UINT32_C INT64_C "
+    "UINT64_C C10_LAUNCH_BOUNDS_1 C10_LAUNCH_BOUNDS_2 C10_HOST_DEVICE C10_DEVICE CUDA_KERNEL_ASSERT "
+    "CUDA_KERNEL_LOOP CUDA_KERNEL_LOOP_TYPE ",
     halves[] = " half half2 ", bfloats[] = " nv_bfloat16 nv_bfloat162 ";
   const int fp16 = has_name(a, "cuda_fp16") || has_name(a, "nvcuda"),
             bf16 = has_name(a, "cuda_bf16");
@@ -249,13 +252,24 @@ static int asks_names(const asked *a) {
               find_name(a, "cuDoubleC", 0, 1) >= 0;
   for (int64_t i = 0; i < a->t.n && !found; i++) {
     const fl_ktok *t = &a->t.at[i];
-    char name[24];
-    if (t->kind != FL_TOK_NAME || t->n > 16) continue;
+    char name[28];
+    if (t->kind != FL_TOK_NAME || t->n > 24) continue;
     snprintf(name, sizeof name, " %.*s ", (int)t->n, t->text);
     found = (strstr(always, name) || (!fp16 && strstr(halves, name)) ||
              (!bf16 && strstr(bfloats, name))) && !is_given(a, t);
   }
   return found;
+}
+
+/* Does the text have "{ .name" or ", .name", which NVRTC takes in C++20 alone? */
+static int has_designators(const asked *a) {
+  for (int64_t i = 1; i + 1 < a->t.n; i++) {
+    const fl_ktok *t = &a->t.at[i];
+    if (fl_is_punct(t, '.') && (fl_is_punct(t - 1, '{') || fl_is_punct(t - 1, ',')) &&
+        t[1].kind == FL_TOK_NAME)
+      return 1;
+  }
+  return 0;
 }
 
 /* Does the text define integer types of <stdint.h> itself, or include a header that may? */
@@ -425,7 +439,7 @@ static int needs_tree(const fl_kunit *u) {
   asked a = { { NULL, 0, 0 } };
   fl_karena_init(&arena, u->mem);
   const int named = fl_klex(&arena, u->source->text, strlen(u->source->text), 1, &a.t) &&
-                    (names_library(&a) || asks_names(&a));
+                    (names_library(&a) || asks_names(&a) || has_designators(&a));
   FL_DROP(u->mem, &a.t);
   fl_karena_close(&arena);
   return named;

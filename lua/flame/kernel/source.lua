@@ -149,6 +149,10 @@ local function header(text, name, given)
   if found then return found[1], found[2], found[3] end
 end
 
+--- The head of a kernel without what stands before its name and takes arguments, as
+-- __launch_bounds__(256) or a macro for it.
+local function without_bounds(head) return (head:gsub("[%a_][%w_]*%s*%b()%s*%f[%a_]", "")) end
+
 local function count(text, pattern) return select(2, text:gsub(pattern, "")) end
 
 --- The entry, with "<>" added if it is a template all of whose parameters have defaults. Without an
@@ -159,7 +163,7 @@ local function by_defaults(source, entry)
   end
   local text, found = bare(source), nil
   for _, open, close, head in headers(text) do
-    local name = head:gsub("__launch_bounds__%s*%b()", ""):match("([%a_][%w_]*)%s*%(")
+    local name = without_bounds(head):match("([%a_][%w_]*)%s*%(")
     local all = true
     for _, parameter in ipairs(split(text:sub(open + 1, close - 1))) do
       all = all and parameter:find("=", 1, true) ~= nil
@@ -400,7 +404,7 @@ local function template_of(source, constants, entry)
   end
   local text, found, heads = bare(interpolate(source, constants)), nil, 0
   for _, open, close, head in headers(text) do
-    local short = head:gsub("__launch_bounds__%s*%b()", "")
+    local short = without_bounds(head)
     local name, formals = short:match("([%a_][%w_]*)%s*(%b())")
     name = name or short:match("([%a_][%w_]*)%s*<")
     local inside = text:sub(open + 1, close - 1)

@@ -181,19 +181,46 @@ static void character(lexer *l, fl_ktok *t) {
   else l->at++;
 }
 
+/* Moves past the end of a string, or to the end of its line if it has none. */
+static void skip_string(lexer *l) {
+  for (; l->at < l->end && *l->at != '"' && *l->at != '\n'; l->at++) {
+    if (splice(l)) l->at += splice(l) - 1, l->line++;
+    else if (*l->at == '\\' && ahead(l, 1) && ahead(l, 1) != '\n') l->at++;
+  }
+  if (ahead(l, 0) == '"') l->at++;
+}
+
 static void string(lexer *l, fl_ktok *t) {
   const char *s = ++l->at;
   char *out = fl_karena_new(l->a, (size_t)(l->end - s) < 4096 ? (size_t)(l->end - s) + 1 : 4097);
   int32_t n = 0;
   t->kind = FL_TOK_STRING;
   while (ahead(l, 0) != '"') {
-    const int c = escaped(l);
-    if (c < 0 || n >= 4096 || !out) { bad(t, "malformed string literal"); return; }
+    if (splice(l)) { l->at += splice(l); l->line++; continue; }
+    const int c = n < 4096 && out ? escaped(l) : -1;
+    if (c < 0) { bad(t, "malformed string literal"); skip_string(l); return; }
     out[n++] = (char)c;
   }
   l->at++;
   t->text = out;
   t->n = n;
+}
+
+/* Reads R"x(...)x" at l->at if there is one, for the host alone: a BAD token. 0: there is none. */
+static int raw_string(lexer *l, fl_ktok *t) {
+  const char *open = l->at + 2, *at = open;
+  if (ahead(l, 0) != 'R' || ahead(l, 1) != '"') return 0;
+  while (at < l->end && at - open < 16 && *at != '(' && *at != '"' && *at != '\n') at++;
+  const size_t n = (size_t)(at - open);
+  if (at == l->end || *at != '(') return 0;
+  while (at < l->end && !(*at == ')' && (size_t)(l->end - at) > n + 1 && at[n + 1] == '"' &&
+                          !memcmp(at + 1, open, n))) {
+    l->line += *at == '\n';
+    at++;
+  }
+  l->at = at < l->end ? at + n + 2 : at;
+  bad(t, "a raw string");
+  return 1;
 }
 
 /* ---- punctuators ----------------------------------------------------------------------------- */
@@ -260,6 +287,7 @@ static void token(lexer *l, fl_ktok *t) {
   if (c == '\'') { character(l, t); return; }
   if (c == '"') { string(l, t); return; }
   if (!is_start(c)) { punctuator(l, t); return; }
+  if (raw_string(l, t)) return;
   while (is_part(ahead(l, 0))) l->at++;
   t->kind = FL_TOK_NAME;
   t->n = (int32_t)(l->at - t->text);

@@ -22,7 +22,7 @@ enum {
 typedef struct fl_ktok {
   uint8_t kind, type;        /* fl_ktokkind; fl_ktype if kind is INT, FLOAT or CHAR */
   uint8_t first;             /* it is the first token of its line (for directives) */
-  uint8_t bare;              /* FLOAT without suffix */
+  uint8_t bare;              /* FLOAT without suffix; NAME that is no macro any more */
   uint8_t is_long;           /* INT of 64 bits: a long (or unsigned long), not a long long */
   uint8_t glued;             /* no space precedes it ("f(" of a macro definition) */
   int16_t punct;             /* PUNCT */
@@ -61,6 +61,9 @@ typedef struct fl_kfiles {
 ** becomes a BAD token of type 1, and the text ends there. 0: no memory. */
 int fl_kpreprocess(fl_karena *a, const char *text, size_t n, const char *given, fl_kfiles *files,
                    fl_ktoks *out);
+/* Replaces texts that initialise arrays of characters by lists of these. 0: no memory. */
+int fl_kliteral_arrays(fl_karena *a, fl_ktoks *toks);
+extern const char fl_kpredefined[];    /* directives that are read before each text */
 
 /* The directives that a compiler's options ("-DN=4") stand for. NULL: no memory. */
 const char *fl_kpreprocess_options(fl_karena *a, const char *const *option, int n);

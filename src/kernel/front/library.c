@@ -243,6 +243,7 @@ static int drop_nvcuda(fl_ktoks *toks) {
 }
 
 int fl_klibrary_add(fl_karena *a, fl_ktoks *toks) {
+  if (!fl_kliteral_arrays(a, toks)) return 0;
   drop_cuda(toks);
   const int wmma = drop_nvcuda(toks) && name_groups(a, "wmma", "fl_wmma_", fl_kwmma_text, toks);
   if (fl_kptx_replace(a, toks) && !put_before(a, fl_kptx_text, "", toks)) return 0;

@@ -238,10 +238,6 @@ static void fill_bare(fl_front *p, fl_cvalue place, fl_cvalue *first, int32_t li
 ** copies v to the whole, for which 1 is returned. */
 static int fill_clause(fl_front *p, fl_cvalue place, const fl_cvalue *whole, int32_t line) {
   if (fl_front_is(p, '{')) { fl_decl_fill(p, place); return 0; }
-  if (fl_front_is(p, '.')) {
-    fl_refuse(p, line, "designated initialisers are outside the language");
-    return 0;
-  }
   fl_cvalue v = fl_parse_assign(p);
   if (p->failed) return 0;
   if (whole && fl_member_derives(v.type, whole->type)) {
@@ -255,6 +251,24 @@ static int fill_clause(fl_front *p, fl_cvalue place, const fl_cvalue *whole, int
   else if (place.type->kind == FL_C_ARRAY || place.type->kind == FL_C_STRUCT)
     fill_bare(p, place, &v, line);
   return 0;
+}
+
+/* Takes ".name =" if it is at the tokens, for a member of 'place' from number i on, and initialises
+** those before it. The number of the part that is initialised next. */
+static int64_t designated(fl_front *p, fl_cvalue place, int64_t i) {
+  const fl_ktok *t = fl_front_ahead(p, 1);
+  if (!fl_front_take(p, '.')) return i;
+  int64_t k = 0;
+  const int64_t n = place.type->kind == FL_C_STRUCT ? place.type->s->n_fields : 0;
+  while (k < n && !fl_ktok_is(t, place.type->s->fields[k].name)) k++;
+  if (k == n || k < i) {
+    fl_refuse(p, t->line, "'.%.*s' is no member that follows", (int)t->n, t->text);
+    return i;
+  }
+  p->at++;
+  if (!fl_front_is(p, '{')) fl_front_need(p, '=');
+  for (; i < k && !p->failed; i++) rest(p, place, i, t->line);
+  return k;
 }
 
 /* Initialises an object with constructors, after '{'; takes '}'. */
@@ -293,6 +307,7 @@ void fl_decl_fill(fl_front *p, fl_cvalue place) {
       fl_kpacked each = fl_pack_open(p, elements);
       do {
         if (elements == 0) break;
+        i = designated(p, place, i);
         if (i == n) { fl_refuse(p, fl_front_tok(p)->line, "too many initialisers"); break; }
         const fl_cvalue one = part(p, place, i, line);
         copied = fill_clause(p, one, i ? NULL : &place, fl_front_tok(p)->line);

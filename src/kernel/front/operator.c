@@ -17,6 +17,7 @@ int fl_operator(fl_front *p, const char *name, const fl_cvalue *args, int n, fl_
     if (!all || (i < 0 && !fl_val_is_object(self))) continue;
     if (i < 0) c = (fl_kcall){ .self = &self, .args = args + 1, .n = n - 1, .line = line };
     d = fl_overload(p, all, &c, NULL);
+    if (d && i >= 0 && d->body <= 0) continue;       /* a friend that is defined at file scope */
     if (d && i < 0) self = fl_call_object(p, fl_order_now(p, self, line), d, d->next, line);
     if (d) return *out = p->failed ? fl_val_none() : fl_inline(p, d, &c), 1;
   }

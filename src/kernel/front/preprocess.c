@@ -208,6 +208,27 @@ static void expand_macro(pre *p, macro *m, span *s, int32_t line) {
   FL_DROP(p->a->mem, &body);
 }
 
+/* The macro that t names and that is to be expanded before the tokens of s; NULL: there is none.
+** A name that is found in the expansion of its macro is marked ('bare'), and is no macro from then
+** on. */
+static macro *called(const pre *p, fl_ktok *t, span s) {
+  macro *m = t->kind == FL_TOK_NAME && !t->bare ? find(p, t) : NULL;
+  if (m && m->busy) t->bare = 1, m = NULL;
+  return m && m->n_params >= 0 && !(s.at < s.end && fl_is_punct(s.at, '(')) ? NULL : m;
+}
+
+/* Expands macro m at s->at. Where this ends with the name of a macro whose "(" follows in s, that
+** one is expanded too: of '#define TWICE BOTH', TWICE(x) is BOTH(x). */
+static void expand_call(pre *p, macro *m, span *s, int32_t line) {
+  while (m && !p->stop) {
+    const int64_t before = p->out->n;
+    expand_macro(p, m, s, line);
+    fl_ktok *last = p->out->n > before ? &p->out->at[p->out->n - 1] : NULL;
+    m = last && s->at < s->end && fl_is_punct(s->at, '(') ? called(p, last, *s) : NULL;
+    if (m) p->out->n--;
+  }
+}
+
 /* Writes the tokens of s with macros expanded. line: the line where the outermost macro is used; 0:
 ** the tokens' own lines. */
 static void expand(pre *p, span s, int32_t line) {
@@ -215,11 +236,8 @@ static void expand(pre *p, span s, int32_t line) {
   while (s.at < s.end && !p->stop) {
     fl_ktok t = *s.at++;
     if (line) t.line = line;
-    macro *m = t.kind == FL_TOK_NAME ? find(p, &t) : NULL;
-    if (m && m->n_params >= 0 &&
-        !(s.at < s.end && fl_is_punct(s.at, '(')))
-      m = NULL;
-    if (m && !m->busy) expand_macro(p, m, &s, t.line);
+    macro *m = called(p, &t, s);
+    if (m) expand_call(p, m, &s, t.line);
     else if (fl_is_punct(&t, '#') || fl_is_punct(&t, FL_PU_PASTE))
       emit_bad(p, t.line, "# or ## where no macro makes something of it");
     else emit(p, &t);
@@ -495,40 +513,6 @@ static void directive(pre *p, const fl_ktok *d, span rest) {
 
 /* ---- all of it ------------------------------------------------------------------------------- */
 
-static const char predefined[] =
-  "#define __CUDACC__ 1\n#define __CUDACC_RTC__ 1\n#define __CUDA_ARCH__ 900\n"
-  "#define __cplusplus 201703\n#define __CUDACC_VER_MAJOR__ 13\n"
-  "#define __CUDACC_VER_MINOR__ 0\n#define CUDA_VERSION 13000\n#define CUDART_VERSION 13000\n"
-  "#define INFINITY __builtin_huge_valf()\n#define NAN __builtin_nanf(\"\")\n"
-  "#define cudaTriggerProgrammaticLaunchCompletion() __builtin_assume(1)\n"
-  "#define cudaGridDependencySynchronize() __builtin_assume(1)\n"
-  "#define __builtin_popcount __popc\n#define __builtin_popcountll __popcll\n"
-  "#define __builtin_clz __clz\n#define __builtin_clzll __clzll\n"
-  "#define __builtin_ffs __ffs\n#define __builtin_ffsll __ffsll\n"
-  "#define __builtin_ctz(x) (__ffs(x) - 1)\n#define __builtin_ctzll(x) (__ffsll(x) - 1)\n"
-  "#define CUDART_INF_F INFINITY\n#define CUDART_NAN_F NAN\n#define CUDART_PI_F 3.141592654f\n"
-  "#define CUDART_PI 3.1415926535897931\n#define CUDART_INF ((double)INFINITY)\n"
-  "#define M_PI 3.14159265358979323846\n#define M_PI_2 1.57079632679489661923\n"
-  "#define M_PI_4 0.78539816339744830962\n#define M_E 2.7182818284590452354\n"
-  "#define M_LOG2E 1.4426950408889634074\n#define M_LOG10E 0.43429448190325182765\n"
-  "#define M_LN10 2.30258509299404568402\n"
-  "#define M_LN2 0.69314718055994530942\n#define M_SQRT2 1.41421356237309504880\n"
-  "#define M_SQRT1_2 0.70710678118654752440\n#define M_1_PI 0.31830988618379067154\n"
-  "#define M_2_PI 0.63661977236758134308\n#define M_2_SQRTPI 1.12837916709551257390\n"
-  "#define FLT_MAX 3.402823466e+38f\n#define FLT_MIN 1.175494351e-38f\n"
-  "#define FLT_EPSILON 1.192092896e-07f\n"
-  "#define DBL_MAX 1.7976931348623157e+308\n#define DBL_MIN 2.2250738585072014e-308\n"
-  "#define DBL_EPSILON 2.2204460492503131e-16\n#define INT_MAX 2147483647\n"
-  "#define INT_MIN (-2147483647 - 1)\n#define UINT_MAX 4294967295u\n"
-  "#define INT32_MAX INT_MAX\n#define INT32_MIN INT_MIN\n#define UINT32_MAX UINT_MAX\n"
-  "#define INT64_MAX LLONG_MAX\n#define INT64_MIN LLONG_MIN\n#define ULLONG_MAX (~0ull)\n"
-  "#define UINT64_MAX ULLONG_MAX\n#define SIZE_MAX ULLONG_MAX\n#define INT8_MAX 127\n#define UINT8_MAX 255\n"
-  "#define SHRT_MAX 32767\n#define SHRT_MIN (-32768)\n#define USHRT_MAX 65535\n"
-  "#define LONG_MAX 9223372036854775807l\n#define LONG_MIN (-9223372036854775807l - 1)\n"
-  "#define CUDART_NORM_HUGE_F 8.507059173e37f\n#define CUDART_MAX_NORMAL_F FLT_MAX\n"
-  "#define LLONG_MAX 9223372036854775807ll\n#define LLONG_MIN (-9223372036854775807ll - 1)\n"
-  "#define CHAR_BIT 8\n#define NULL nullptr\n";
-
 static const fl_ktok *line_end(const fl_ktok *t) {
   for (t++; t->kind != FL_TOK_END && !t->first; t++) continue;
   return t;
@@ -575,7 +559,7 @@ int fl_kpreprocess(fl_karena *a, const char *source, size_t n, const char *given
                    fl_ktoks *out) {
   fl_ktoks own = { NULL, 0, 0 }, macros = { NULL, 0, 0 };
   pre p = { .a = a, .out = out, .live = 1, .files = files };
-  if (fl_klex(a, predefined, sizeof predefined - 1, 0, &own) &&
+  if (fl_klex(a, fl_kpredefined, strlen(fl_kpredefined), 0, &own) &&
       fl_klex(a, given, strlen(given), 1, &macros) && fl_klex(a, source, n, 1, &p.raw)) {
     run(&p, own.at);
     run(&p, macros.at);

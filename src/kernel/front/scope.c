@@ -40,6 +40,18 @@ static void refuse_prefix(fl_front *p, const fl_ktok *t, const fl_ctype *type) {
   p->absent = type != NULL;
 }
 
+/* The symbol that t names before "::", where variables and functions do not hide others. */
+static const fl_symbol *before_scope(fl_front *p, const fl_ktok *t) {
+  const fl_symbol *const s = fl_front_find(p, t->text, t->n);
+  for (int64_t i = p->syms.n; s && s->kind != FL_SYM_TYPE && !s->n_inner && i-- > 0;) {
+    const fl_symbol *o = &p->syms.at[i];
+    if ((o->kind == FL_SYM_TYPE || o->n_inner) && o->n == t->n &&
+        !memcmp(o->name, t->text, (size_t)t->n))
+      return o;
+  }
+  return s;
+}
+
 int fl_scope_prefix(fl_front *p, const fl_symbol **inner, int64_t *n) {
   int found = 0;
   p->among_members = 0;
@@ -54,7 +66,8 @@ int fl_scope_prefix(fl_front *p, const fl_symbol **inner, int64_t *n) {
     }
     if (t->kind != FL_TOK_NAME) break;
     const fl_symbol *s = found ? fl_front_among(*inner, *n, t->text, t->n)
-                               : fl_front_find(p, t->text, t->n);
+                         : fl_front_is_at(p, 1, FL_PU_SCOPE) ? before_scope(p, t)
+                         : fl_front_find(p, t->text, t->n);
     const int angle = fl_scope_is_template(s) && fl_front_is_at(p, 1, '<')
                       ? fl_template_angle(p, 1) : 0;
     if (!fl_front_is_at(p, 1 + angle, FL_PU_SCOPE) || (angle && fl_template_splits(p, 1))) break;

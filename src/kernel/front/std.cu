@@ -20,6 +20,8 @@ template <bool b, class T = void> struct enable_if {};
 FL_T1 struct enable_if<true, T> { using type = T; };
 template <bool b, class T = void> using enable_if_t = typename enable_if<b, T>::type;
 template <class...> using void_t = void;
+template <class T, class U> struct common_type { using type = decltype(true ? T(0) : U(0)); };
+template <class T, class U> using common_type_t = typename common_type<T, U>::type;
 #define FL_TO(name) \
   FL_T1 struct name { using type = T; }; FL_T1 using name##_t = typename name<T>::type;
 #define FL_FROM(name, from, to) FL_T1 struct name<from> { using type = to; };

@@ -1,0 +1,136 @@
+--- What the text of a kernel goes through before it is parsed: macros, literals, and names that
+-- hide others. Each case is a kernel of x and y, of 4 elements each, and what y is for x = 1, 2,
+-- 3, 4. Runs on the default device.
+local flame = require "flame"
+local helper = require "spec.support.helper"
+
+local function run(text, body)
+  local k = flame.kernel { source = text .. [[
+    __global__ void k(const float *x, float *y, int n) {
+      int i = threadIdx.x;
+      if (i < n) { ]] .. body .. " }\n}", block = { 32 } }
+  return k(flame.tensor { 1, 2, 3, 4 }, 4):totable()
+end
+
+local function same(want, text, body) assert.same(want, run(text, body)) end
+
+describe("a kernel's macros", function()
+  it("are expanded where another one ends with their name", function()
+    same({ 4, 6, 8, 10 }, [[
+      #define PAIR(a, b) (2 * ((a) + (b)))
+      #define ALSO PAIR
+      #define SAME(f) f
+    ]], "y[i] = i % 2 ? ALSO(x[i], 1.f) : SAME(PAIR)(x[i], 1.f);")
+    same({ 2, 3, 4, 5 }, [[
+      #define MORE(a) ((a) + 1.f)
+      #define STEP(v, f) { v = f(v); }
+      #define ROUND STEP
+    ]], "float v = x[i]; ROUND(v, MORE); y[i] = v;")
+  end)
+
+  it("are not expanded in what they made themselves", function()
+    same({ 3, 5, 7, 9 }, [[
+      __device__ float twice(float v) { return 2.f * v; }
+      #define twice(v) (twice(v) + 1.f)
+    ]], "y[i] = twice(x[i]);")
+    same({ 11, 12, 13, 14 }, [[
+      struct Plus { float v; __device__ Plus operator()(float b) const { return Plus{v + b}; } };
+      __device__ Plus f(float v) { return Plus{v}; }
+      #define f(v) f
+    ]], "y[i] = f(0)(x[i])(10.f).v;")
+  end)
+
+  it("of compilers, of the C library and of PyTorch's headers are there from the start", function()
+    same({ 1, 1, 1, 1 }, "", "y[i] = -__FLT_MAX__ < x[i] && __DBL_MAX__ > 1e300 && __INT_MAX__ == INT_MAX;")
+    same({ 1, 1, 1, 1 }, "", "y[i] = (UINT64_C(0xffffffffffffffff) >> 63) * (INT64_C(1) << 40 > 0);")
+    same({ 2, 4, 6, 8 }, "C10_HOST_DEVICE inline float twice(float v) { return 2.f * v; }\n",
+      "CUDA_KERNEL_ASSERT(x[i] > 0.f); y[i] = twice(x[i]);")
+    local squares = flame.kernel { block = { 32 }, grid = { 1 }, source = [[
+      #include <ATen/ATen.h>
+      template <typename T> C10_LAUNCH_BOUNDS_1(64) __global__ void squares(const T *x, T *y, int n) {
+        CUDA_KERNEL_LOOP(i, n) { y[i] = x[i] * x[i]; }
+      }]] }
+    local x = flame.arange(100.0)
+    x.requires_grad = true
+    local y = squares(x, 100)
+    y:sum():backward()
+    assert.equal(100 * 100, y[100]:item())
+    assert.equal(2 * 100, x.grad[100]:item())
+  end)
+end)
+
+describe("a kernel's head", function()
+  it("may have a macro with arguments before its name", function()
+    local k = flame.kernel { block = { 32 }, source = [[
+      #define BOUNDS(n) __launch_bounds__(n)
+      template <typename T> __global__ void BOUNDS(64) twice(const T *x, T *y, int n) {
+        int i = threadIdx.x;
+        if (i < n) y[i] = 2 * x[i];
+      }]] }
+    assert.same({ 2, 4 }, k(flame.tensor { 1, 2 }, 2):totable())
+  end)
+end)
+
+describe("a kernel's literals", function()
+  it("of the host may go on in the next line, be long, raw, or wrong", function()
+    for _, text in ipairs {
+        '"a\\n\\\n  -m mode {\\n"', '"\\e[31m { \\q %d"', '"' .. ("{"):rep(5000) .. '"',
+        'R"(a "quoted" { text)"', 'R"end(x)" { ( )end"' } do
+      same({ 1, 2, 3, 4 }, "inline void help() { printf(" .. text .. "); exit(1); }\n",
+        "y[i] = x[i];")
+    end
+  end)
+
+  it("keep the lines of what follows", function()
+    local why = helper.message(function()
+      run('inline void help() { printf("a\\n\\\n b\\n"); puts(R"(\n\n)"); }\n', "y[i] = lost;")
+    end)
+    assert.truthy(why:find("line 7", 1, true), why)
+  end)
+
+  it("initialise arrays of characters", function()
+    same({ 97, 98, 99, 0 }, "", 'const char t[] = "abc"; y[i] = t[i];')
+    same({ 4 + 97, 4 + 98, 4 + 99, 4 }, '__device__ const char t[] = "abc";\n',
+      "y[i] = t[i] + sizeof(t);")
+    same({ 8 + 97, 8 + 98, 8, 8 }, '__constant__ char t[8] = "a" "b";\n',
+      "y[i] = t[i] + sizeof(t);")
+    same({ 122, 98, 99, 0 }, "", 'char t[] = "abc"; char u[2] = "z"; t[0] = u[0]; y[i] = t[i];')
+  end)
+end)
+
+describe("a kernel's names", function()
+  it("of enumerations are found behind a variable of that name", function()
+    same({ 2, 3, 4, 5 }, "enum side { left, right };\n",
+      "int side = side::right; y[i] = x[i] + side;")
+  end)
+
+  it("of members say what they initialise", function()
+    same({ 12, 22, 32, 42 }, [[
+      struct V { float a, b = 5.f; int c[2]; float d; };
+      struct U { int a; float d; };
+      __constant__ U v = { .d = 2.f };
+    ]], "V w = { .a = x[i], .c = { 1, 4 }, .d = 1.f }; y[i] = w.a * (w.b + w.c[0] + w.c[1]) + v.d;")
+    local why = helper.message(function()
+      run("struct V { float a, b; };\n", "V w = { .b = x[i], .a = 1.f }; y[i] = w.a;")
+    end)
+    assert.truthy(why:find("'.a' is no member that follows", 1, true), why)
+  end)
+
+  it("of operators may be a friend's that is defined later", function()
+    same({ 0.5, 1, 1.5, 2 }, [[
+      class Part {
+       public:
+        __host__ __device__ Part(int d) : d(d) {}
+        __host__ __device__ friend float operator/(float a, const Part &p);
+       private:
+        int d;
+      };
+      __host__ __device__ inline float operator/(float a, const Part &p) { return a / p.d; }
+    ]], "Part p(2); y[i] = x[i] / p;")
+  end)
+
+  it("of traits tell the type that two have in common", function()
+    same({ 2.5, 3.5, 4.5, 5.5 }, "#include <type_traits>\n",
+      "std::common_type_t<int, float> v = 1.5f; typename std::common_type<char, int>::type one = 257; y[i] = x[i] + v + (one == 257) - 1;")
+  end)
+end)
