@@ -4,10 +4,30 @@
 ** Where there is a real NVRTC, it compiles the kernel texts.
 */
 #include "fake_device.h"
+#include "nvrtc.h"
 #include "cuda/call/call.h"
 #include "tensor/call_attention.h"
 
 static const fl_nvrtc *real_nvrtc(const char **reason) { return fl_cuda_libraries.nvrtc(reason); }
+
+static fl_rtc_result judge(fl_rtc_program p, int n, const char *const *option) {
+  const char *reason = "", *quick[FL_NVRTC_OPTIONS + 2];
+  const fl_nvrtc *real = real_nvrtc(&reason);
+  memcpy(quick, option, (size_t)n * sizeof *option);
+  quick[n] = NVRTC_QUICK;
+  const fl_rtc_result r = real->nvrtcCompileProgram(p, n + 1, quick);
+  return r == NVRTC_NO_OPTION ? real->nvrtcCompileProgram(p, n, option) : r;
+}
+
+/* The real one, without its optimisations. */
+static const fl_nvrtc *judging_nvrtc(const char **reason) {
+  static fl_nvrtc n;
+  const fl_nvrtc *real = real_nvrtc(reason);
+  if (!real) return NULL;
+  n = *real;
+  n.nvrtcCompileProgram = judge;
+  return &n;
+}
 
 /* A call with q of shape (2, 4, t, d), k (2, 2, s, d) and v (2, 2, s, d2), row-major. */
 static fl_call call_of(int kind, int dtype, int64_t t, int64_t s, int64_t d, int64_t d2, int mask,
@@ -34,8 +54,8 @@ static fl_call call_of(int kind, int dtype, int64_t t, int64_t s, int64_t d, int
 typedef struct bench { flame_context c; fl_device d; } bench;
 
 static fl_cuda *open_bench(bench *b, int real) {
-  static const fl_cuda_lib mixed = { fake_get_driver, real_nvrtc, fake_get_blaslt, fake_get_fft,
-                                     fake_get_solver, NULL, NULL, NULL };
+  static const fl_cuda_lib mixed = { fake_get_driver, judging_nvrtc, fake_get_blaslt,
+                                     fake_get_fft, fake_get_solver, NULL, NULL, NULL };
   memset(b, 0, sizeof *b);
   fake_reset();
   CHECK(fl_cuda_open_with(&b->c, &b->d, 0, real ? &mixed : &fake_libraries) == FLAME_OK);
