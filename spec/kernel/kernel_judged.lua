@@ -12,13 +12,29 @@ end
 
 function judged.row(n, shift) return flame.tensor(judged.numbers(n, shift), judged.f64) end
 
+local GXX <const> = "g++ -std=c++17 -w -O0 -ffp-contract=off"
+-- The C library's headers are most of what g++ reads. In a run of tools/test one process compiles
+-- them for all: g++ takes judged.hh.gch in this folder for judged.hh.
+local folder = os.getenv "SPEC_FOLDER"
+
+local function compiler()
+  if not folder then return GXX .. " -I spec/kernel" end
+  local kept = folder .. "/judged.hh.gch"
+  local there = io.open(kept)
+  if there then there:close()
+  else
+    os.execute(("o=$(mktemp %s) && %s -x c++-header spec/kernel/judged.hh -o $o && mv $o %s"):format(
+      folder .. "/XXXXXX", GXX, kept))
+  end
+  return ("%s -I %s -I spec/kernel"):format(GXX, folder)
+end
+
 --- The results of k compiled by g++, for each of 'calls': C expressions, the arguments before y and
 --- n. 'before' declares arrays in main. Returns nil if there is no g++.
 function judged.values(text, calls, before)
   local name = os.tmpname()
   local f = assert(io.open(name .. ".cpp", "w"))
-  f:write("#include <cstdio>\n#include <cmath>\n#define __global__ static\n#define __device__\n",
-    "static struct { int x, y, z; } threadIdx, blockIdx, blockDim = {32, 1, 1};\n", text, "\n",
+  f:write("#include \"judged.hh\"\n", text, "\n",
     "int main() {\n", before, "double y[", N, "];\n")
   for _, call in ipairs(calls) do
     f:write("for (double &v : y) v = 0;\nfor (int t = 0; t < 32; t++) { threadIdx.x = t; k(", call,
@@ -27,8 +43,7 @@ function judged.values(text, calls, before)
   f:write("}\n")
   f:close()
   local lines
-  local compiled = ("g++ -std=c++17 -w -O0 -ffp-contract=off -o %s.out %s.cpp"):format(name, name)
-  if os.execute(compiled) then
+  if os.execute(("%s -o %s.out %s.cpp"):format(compiler(), name, name)) then
     lines = {}
     for l in io.popen(name .. ".out"):lines() do
       local list = {}
