@@ -3,9 +3,9 @@
 ** specs that place copies of it as libcuda.so.1 and so on in the folder FLAME_TEST_MACHINE.
 ** FAKE_CUDA describes the machine: pairs "name=number" (see 'settings'). "fail=MemAlloc:2:700"
 ** makes the second call of cuMemAlloc, and all after it, fail with 700. Memory is zero, and kernels
-** write nothing, unless FAKE_CUDA has "computes=1" (fake_compute.c). With "idle=1" matrix products
-** are not computed either, which leaves the host's part of a program to measure. "tell=2" prints
-** how often each entry point was called.
+** write nothing, unless FAKE_CUDA has "computes=1" or "computes=2" (fake_compute.c). With "idle=1"
+** matrix products are not computed either, which leaves the host's part of a program to measure.
+** "tell=2" prints how often each entry point was called.
 */
 #include "fake_driver.c"
 #include "fake_compute.c"
@@ -17,7 +17,7 @@
 static struct {
   int mig, processes, ecc, hidden;      /* hidden: MiB that other processes use */
   int fast;                             /* the fastest of cuBLASLt's algorithms */
-  int computes;                         /* kernel texts are compiled for the CPU and run */
+  int computes;                         /* kernel texts are compiled for the CPU and run, 2: long */
   int seed;                             /* seed for the order of threads and blocks */
   int tell;                             /* print at exit 1: graph launches; 2: all calls */
 } card;
@@ -51,6 +51,7 @@ __attribute__((constructor)) static void read_settings(void) {
   for (; text && sscanf(text, " %39[^= ]=%59s%n", name, value, &n) == 2; text += n)
     set(name, value);
   if (card.computes) fake_computes = &fake_with_gxx;
+  fake_long = card.computes > 1;
   gpu.seed = (unsigned)card.seed;
   gpu.parts = card.seed != 0;
   for (int i = 0; i < 8; i++) fake.way_ms[i] = i == card.fast ? 0.5f : 1;

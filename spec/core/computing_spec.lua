@@ -7,7 +7,7 @@ local folder
 
 --- What a script prints on the machine of the fake driver. environment: "NAME=value …".
 local function run(script, environment)
-  return machine.run(folder, script, ("FAKE_CUDA=\"computes=1 tell=1\" FLAME_CACHE_DIR=%s/cache "
+  return machine.run(folder, script, ("FAKE_CUDA=\"computes=2 tell=1\" FLAME_CACHE_DIR=%s/cache "
     .. "TMPDIR=%s %s"):format(folder, folder, environment or ""))
 end
 
@@ -158,7 +158,7 @@ for i = 1, 24 do
   if math.abs(v - value "cpu") > 1e-5 then wrong = wrong + 1 end
 end
 print("failed", failed > 0, wrong, flame.stats().replays)]],
-        ("FAKE_CUDA=\"computes=1 tell=1 fail=GraphExecKernelNodeSetParams:%d:1\""):format(first))
+        ("FAKE_CUDA=\"computes=2 tell=1 fail=GraphExecKernelNodeSetParams:%d:1\""):format(first))
       assert.truthy(text:find("failed\ttrue\t0\t" .. replays), text)
     end
   end)
@@ -338,7 +338,7 @@ for i, v in ipairs(g) do g[i] = ("%a"):format(v) end
 print(table.concat(g, " "))]==]
     local bits = {}
     for seed = 1, 3 do
-      bits[seed] = run(script, ("FAKE_CUDA=\"computes=1 seed=%d\""):format(seed))
+      bits[seed] = run(script, ("FAKE_CUDA=\"computes=2 seed=%d\""):format(seed))
       assert.truthy(bits[seed]:find "^0x", bits[seed])
       assert.equal(bits[1], bits[seed])
     end
@@ -445,7 +445,7 @@ print(hash)]==]
     assert.equal(fault, same)
     assert.equal(expected, got)
     -- a GPU with too little shared memory for these kernels must give the same values
-    local _, small = lines "FAKE_CUDA=\"computes=1 shared=101376\""
+    local _, small = lines "FAKE_CUDA=\"computes=2 shared=101376\""
     assert.equal(expected, small)
     -- a planted fault, by which these kernels do not load the next row, changes the values
     local _, wrong = lines
@@ -466,7 +466,7 @@ flame.eval()
 assert(y:sum():item() == 150 and at:sum():item() == 150)
 print "right"]==]
     for seed = 1, 3 do
-      local text = run(script, ("FAKE_CUDA=\"computes=1 seed=%d\""):format(seed))
+      local text = run(script, ("FAKE_CUDA=\"computes=2 seed=%d\""):format(seed))
       assert.equal("right\n", text)
     end
     local all = run("print(pcall(function() " .. script .. " end))",
@@ -540,7 +540,7 @@ for i, device in ipairs { "cpu", "cuda" } do
 end
 print((grads[1] - grads[2]):abs():amax():item() < 1e-4)]=]
     assert.truthy(run(script):find "^true")
-    local less = run(script, "FAKE_CUDA=\"computes=1 shared=50000\"")
+    local less = run(script, "FAKE_CUDA=\"computes=2 shared=50000\"")
     assert.matches("k_vjp: a block needs %d+ bytes of shared memory and this device gives it 50000: ",
       less)
   end)

@@ -36,14 +36,14 @@ describe("the sums over rows of a norm's gradient", function()
           print(("%s, %d launches"):format(sums.compare(case)))
         end
       end
-    ]], "FAKE_CUDA=computes=1")
+    ]], "FAKE_CUDA=computes=2")
     local more = machine.run(folder, [[
       local sums = dofile "spec/support/row_sums.lua"
       for _, f in ipairs { sums.beside, sums.many } do
         local whole, apart = f(), f(true)
         for i, t in ipairs(whole) do print(t:eq(apart[i]):all():item()) end
       end
-    ]], "FAKE_CUDA=computes=1")
+    ]], "FAKE_CUDA=computes=2")
     machine.remove(folder)
     assert.equal(("true\n"):rep(4), more)
     assert.equal("same bits, 2 launches\nsame bits, 3 launches\nsame bits, 2 launches\n", text)
