@@ -41,13 +41,14 @@ static inline int nvrtc_open(nvrtc *n) {
          nvrtc_find(lib, "nvrtcDestroyProgram", &n->destroy);
 }
 
-/* For texts that are not run: NVRTC then optimises little, and says the same about a text in a fifth
+/* For texts that are not run: NVRTC optimises little, and says the same about a text in a fifth
 ** of the time. One older than 12.8 does not know the option. */
 #define NVRTC_QUICK "--Ofast-compile=max"
 enum { NVRTC_NO_OPTION = 5 };
 
 /* Compiles a program that is not run, with at most 6 options. */
-static inline int nvrtc_judge(const nvrtc *n, void *program, int count, const char *const *option) {
+static inline int nvrtc_judge(const nvrtc *n, void *program, int count,
+                              const char *const *option) {
   const char *quick[7];
   memcpy(quick, option, (size_t)count * sizeof *option);
   quick[count] = NVRTC_QUICK;
