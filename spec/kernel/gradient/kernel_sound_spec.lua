@@ -25,6 +25,8 @@ local cases = {
   { "a quotient and a remainder below zero",
     "int a = i - 6; y[a / 4 + a % 4 + 5] = x[a / 4 + a % 4 + 5] * x[1];" },
   { "a remainder times less than the quotients", "int j = i % 4 * 2 + i / 4; y[j] = x[j] * x[j];" },
+  { "a counter that wraps", "int q = 0; if (i < 6) for (unsigned c = i; q < 3; c += 0x80000000u, ++q) "
+    .. "y[(int)(c << 1)] = x[q] * x[i];" },
   { "a quotient under an equality", "if (i % 2 == 0) y[i / 4] = x[i / 4] * x[i / 4];" },
   { "a quotient under an equality of the block",
     "if (blockIdx.x == 0) y[i / 4] = x[i / 4] * x[i / 4];" },

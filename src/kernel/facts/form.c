@@ -301,16 +301,14 @@ static fl_kpoly bits(const fl_kreader *r, const fl_kexpr *x, const fl_kpoly *a,
 
 /* ---- expressions ------------------------------------------------------------------------ */
 
-/* Is p a constant factor of the unsigned 32-bit product x that is so large that the product is
-** taken to wrap, as in a hash? */
-static int wraps(const fl_kexpr *x, const fl_kpoly *p) {
+int fl_kform_wraps(int type, const fl_kpoly *p) {
   const int64_t large = 1 << 20, c = p->n == 1 && p->t[0].n == 0 ? p->t[0].c : 0;
-  return x->type == FL_KT_U32 && (c >= large || c <= -large);
+  return type == FL_KT_U32 && (c >= large || c <= -large);
 }
 
 static fl_kpoly times(const fl_kexpr *x, const fl_kpoly *a, const fl_kpoly *b) {
   fl_kpoly r = fl_kpoly_product(a, b);
-  r.bad |= wraps(x, a) || wraps(x, b);
+  r.bad |= fl_kform_wraps(x->type, a) || fl_kform_wraps(x->type, b);
   return r;
 }
 

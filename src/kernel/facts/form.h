@@ -122,4 +122,7 @@ struct fl_kreader {
 /* The polynomial of x. depth: how many variables were replaced and operands entered so far, which
 ** is limited; 0 at the first call. The result is not joined (fl_kpoly_join). */
 fl_kpoly fl_kform_read(const fl_kreader *r, const fl_kexpr *x, int depth);
+/* Is p a constant that is so large that numbers of 'type', unsigned ones of 32 bits, are taken to
+** wrap where they are multiplied by it, or count by it, as in a hash? */
+int fl_kform_wraps(int type, const fl_kpoly *p);
 #endif

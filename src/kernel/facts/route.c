@@ -229,6 +229,7 @@ int fl_kroute_is_remainder(const route *r, const fl_kpoly *p, fl_kpoly *a, fl_kt
 fl_kpoly fl_kroute_step(const route *r, int32_t var) {
   fl_kpoly step = fl_kpoly_of(r->k, &r->at, r->k->defs->var[var].step);
   fl_kpoly_add(&step, (fl_kterm){ -1, 1, { FL_KSYM_VAR + var } });
+  step.bad |= fl_kform_wraps(r->k->f->vars[var].type, &step);
   return step;
 }
 

@@ -27,7 +27,7 @@ int fl_kroute_is_place(fl_kroute *r);
 ** that is in it once: c ? y[index] : 0, c && y[index] > 0. */
 int fl_kroute_reaches(fl_kroute *r, const fl_kexpr *index);
 /* What each iteration adds to counter var, as a polynomial at the place r->at; 'bad' if it is
-** none. */
+** none, or makes the counter wrap (fl_kform_wraps). */
 fl_kpoly fl_kroute_step(const fl_kroute *r, int32_t var);
 /* The first value of the counter that symbol s is, and its step; 0: s is no counter, or these are
 ** not polynomials. */
