@@ -44,23 +44,21 @@ static int see_atomic(void *arg, fl_kstmt *s) {
 }
 
 /* Counts the regions of dynamic shared memory that shadows need. Refuses views of it of several
-** types if one of them has a derivative: a store to one may overwrite another, which the derivative
-** does not track. */
+** types, also where none has a derivative: a store to one may overwrite another, which the
+** derivative does not track. */
 static void refuse_dynamic(fl_kad_state *d) {
-  int n = 0, v = -1;
+  int n = 0, line = 0;
   uint8_t *used = fl_karena_new(d->a, (size_t)d->n0 + 1);
   if (!used) return;
   fl_kaccessed(d->body, used, used);
-  for (int i = 0; i < d->n0; i++) n += d->f->vars[i].dynamic == 1 && used[i];
   for (int i = 0; i < d->n0; i++) {
     const fl_kvar *x = &d->f->vars[i];
+    n += x->dynamic == 1 && used[i];
+    if (x->dynamic && (d->active[i] || (!line && used[i]))) line = x->line;
     if (!x->dynamic || !d->active[i]) continue;
-    v = i;
     const int regions = x->dynamic == 2 ? 4 : fl_kt_size(x->type) < 4 ? 3 : 2;
     if (regions > d->regions) d->regions = regions;
   }
-  if (v < 0) return;
-  const int line = d->f->vars[v].line;
   if (n > 1)
     fl_kad_refuse(d, line,
                   "dynamic shared memory with arrays of several types (give all but one a size)");

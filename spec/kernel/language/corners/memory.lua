@@ -428,6 +428,9 @@ return {
       sizeof(double)); s[t] = x[i]; q[t] = 11 - t; __syncthreads(); y[i] = s[q[t]] * s[t];]=],
       shared = 192,
       refuses = "arrays of several types (give all but one a size)" },
+    { "dynamic reused as another type, neither with a gradient", [=[extern __shared__ int q[]; extern __shared__ double s[];
+      q[2 * t] = (t * 5) % 12; double v = x[q[2 * t]]; s[t] = 0; y[i] = v * v * x[q[2 * t]];]=],
+      shared = 96, refuses = "arrays of several types (give all but one a size)" },
     { "dynamic reused as another", [[extern __shared__ double s[]; s[t] = x[i]; __syncthreads(); double a = s[(t+1)%12];
       __syncthreads(); s[11-t] = a * a; __syncthreads(); y[i] = s[t] * a;]], shared = 96 },
     { "union by overlap of parts", [[extern __shared__ double s[]; double *a = s, *b = s + 6; if (t < 12) a[t] = x[i];
