@@ -169,12 +169,12 @@ describe("the prompt on a terminal", function()
 
   describe("Ctrl-C", function()
     it("clears what is typed and keeps the session", function()
-      local out = session("send x = 5\\r\nsend for i = 1, 2 do\\r\nwait >>\nsend junk\nwait > junk\nsend \\x03\nwait ^C\n"
+      local out = session("send x = 5\\r\nsend for i = 1, 2 do\\r\nwait >>\nsend junk\nwait > junk\nsend \\x03\nwait ^C\\n>\n"
         .. "send '= ' .. x\\r\nwait \\n= 5\nscreen")
       has("junk^C\n>", out)
     end)
     it("as a signal from outside does the same", function()
-      local out = session("send x = 5\\r\nready\nsend junk\nwait > junk\nsignal 2\nwait ^C\nsend '= ' .. x\\r\nwait \\n= 5\nscreen")
+      local out = session("send x = 5\\r\nready\nsend junk\nwait > junk\nsignal 2\nwait ^C\\n>\nsend '= ' .. x\\r\nwait \\n= 5\nscreen")
       has("junk^C\n>", out)
     end)
     it("between two entries does nothing", function()
