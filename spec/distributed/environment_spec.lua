@@ -1,5 +1,6 @@
 --- How a process finds the others of its job: by the variables of launchers, and by MPI's library.
 require "spec.support.helper"
+local ranks = require "spec.support.ranks"
 
 describe("the environment of a group", function()
   it("goes by what the launcher says", function()
@@ -26,16 +27,9 @@ describe("the environment of a group", function()
       assert.is_truthy(said:find(want, 1, true), said)
     end
     -- torchrun under srun: MPI, of one rank, is not asked
-    local pipe = {}
-    for rank = 1, 2 do
-      pipe[rank] = assert(io.popen(("env RANK=%d WORLD_SIZE=2 LOCAL_RANK=%d "
-        .. "MASTER_ADDR=127.0.0.1 MASTER_PORT=29641 SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=1 SLURM_LOCALID=0 %s -e '%s' 2>&1"):format(
-          rank - 1, rank - 1, program, show)))
-    end
-    for rank = 1, 2 do
-      assert.equal(("%d\t%d\n"):format(rank, rank), pipe[rank]:read("a"))
-      pipe[rank]:close()
-    end
+    local out = ranks.run(2, "print(r, distributed.local_rank())", { by = "tcp",
+      with = "SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=1 SLURM_LOCALID=0" })
+    for rank = 1, 2 do assert.equal(("%d\t%d\n"):format(rank, rank), out[rank]) end
     -- in a script of sbatch, outside of srun, there is one process, whatever SLURM_NTASKS says
     assert.equal("1\t1\n", said_with("SLURM_PROCID=0 SLURM_NTASKS=4", show))
     assert.is_truthy(said_with("RANK=x WORLD_SIZE=2", show):find("RANK='x'", 1, true))

@@ -344,6 +344,8 @@ describe("data_parallel with shard", function()
   over_tcp("trains for 1,000 steps without growth, as without shard, and with unused parameters", function()
     agree(2, "good\n", [[
       local nn, optim = flame.nn, flame.optim
+      -- Plans depend on when the collector finds dead values, which a busy machine would postpone.
+      if flame.internal.collector_waits then flame.internal.collector_waits(0) end
       local function resident()
         for line in io.lines "/proc/self/status" do
           local kb = line:match "VmRSS:%s+(%d+)"
@@ -371,11 +373,9 @@ describe("data_parallel with shard", function()
             local m = flame.memory()
             local now = { m.live_tensors, m.allocated, flame.stats().plans, collectgarbage "count", resident() }
             if before then
-              local on_gpu = os.getenv "FLAME_DEVICE" == "cuda"
-              -- What a window holds depends on when messages come and the collector runs, so a busy
-              -- machine makes some plans more; growth would be one in each of 800 steps.
+              local on_gpu = os.getenv "FLAME_DEVICE" == "cuda"    -- there a window may end elsewhere
               for k = 1, 3 do
-                assert(now[k] == before[k] or k == 3 and now[k] <= before[k] + 40,
+                assert(now[k] == before[k] or k == 3 and on_gpu and now[k] <= before[k] + 2,
                   ("%d: %d, was %d"):format(k, now[k], before[k]))
               end
               assert(now[4] < before[4] + 64, now[4] - before[4])
