@@ -4,6 +4,7 @@
 #ifndef SPEC_NVRTC_H
 #define SPEC_NVRTC_H
 #include <dlfcn.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct nvrtc {
@@ -43,16 +44,16 @@ static inline int nvrtc_open(nvrtc *n) {
 
 /* For texts that are not run: NVRTC optimises little, and says the same about a text in a fifth
 ** of the time. One older than 12.8 does not know the option. */
-#define NVRTC_QUICK "--Ofast-compile=max"
-enum { NVRTC_NO_OPTION = 5 };
+enum { NVRTC_NO_OPTION = 5, NVRTC_MOST_OPTIONS = 32 };
 
-/* Compiles a program that is not run, with at most 6 options. */
-static inline int nvrtc_judge(const nvrtc *n, void *program, int count,
-                              const char *const *option) {
-  const char *quick[7];
+/* Compiles a program that is not run. compile: nvrtcCompileProgram, or what stands for it. */
+static inline int nvrtc_judge(int (*compile)(void *, int, const char *const *), void *program,
+                              int count, const char *const *option) {
+  const char *quick[NVRTC_MOST_OPTIONS + 1];
+  if (count > NVRTC_MOST_OPTIONS) abort();
   memcpy(quick, option, (size_t)count * sizeof *option);
-  quick[count] = NVRTC_QUICK;
-  const int result = n->compile(program, count + 1, quick);
-  return result == NVRTC_NO_OPTION ? n->compile(program, count, option) : result;
+  quick[count] = "--Ofast-compile=max";
+  const int result = compile(program, count + 1, quick);
+  return result == NVRTC_NO_OPTION ? compile(program, count, option) : result;
 }
 #endif

@@ -10,13 +10,13 @@
 
 static const fl_nvrtc *real_nvrtc(const char **reason) { return fl_cuda_libraries.nvrtc(reason); }
 
+static int compile(void *program, int n, const char *const *option) {
+  const char *reason = "";
+  return (int)real_nvrtc(&reason)->nvrtcCompileProgram(program, n, option);
+}
+
 static fl_rtc_result judge(fl_rtc_program p, int n, const char *const *option) {
-  const char *reason = "", *quick[FL_NVRTC_OPTIONS + 2];
-  const fl_nvrtc *real = real_nvrtc(&reason);
-  memcpy(quick, option, (size_t)n * sizeof *option);
-  quick[n] = NVRTC_QUICK;
-  const fl_rtc_result r = real->nvrtcCompileProgram(p, n + 1, quick);
-  return r == NVRTC_NO_OPTION ? real->nvrtcCompileProgram(p, n, option) : r;
+  return (fl_rtc_result)nvrtc_judge(compile, p, n, option);
 }
 
 /* The real one, without its optimisations. */

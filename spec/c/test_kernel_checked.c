@@ -40,7 +40,7 @@ static void compiles(const char *what, const char *text) {
     check(0, what, "no program");
     return;
   }
-  const int bad = nvrtc_judge(&n, program, COUNT(options), options);
+  const int bad = nvrtc_judge(n.compile, program, COUNT(options), options);
   n.log_size(program, &size);
   char *log = calloc(1, size + 1);
   n.log(program, log);

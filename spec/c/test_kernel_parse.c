@@ -45,7 +45,7 @@ static void compiles(const char *what, const char *text) {
   static const char *const options[] = { "--gpu-architecture=sm_90" };
   void *program = NULL;
   if (!has_compiler || compiler.create(&program, text, "kernel.cu", 0, NULL, NULL)) return;
-  if (!nvrtc_judge(&compiler, program, 1, options)) {
+  if (!nvrtc_judge(compiler.compile, program, 1, options)) {
     passed++;
   } else {
     size_t n = 0;

@@ -47,7 +47,7 @@ static void compile(const nvrtc *n, const char *source, const char *what) {
   if (n->create(&program, source, name, 0, NULL, NULL)) { check(0, what); return; }
   const clock_t start = clock();
   const int rc = getenv("FLAME_TEXT_DUMP") ? n->compile(program, 3, option)
-                                             : nvrtc_judge(n, program, 3, option);
+                                             : nvrtc_judge(n->compile, program, 3, option);
   if (getenv("FLAME_TEXT_DUMP"))
     printf("%-30s %.2f s\n", what, (double)(clock() - start) / CLOCKS_PER_SEC);
   n->log_size(program, &size);
