@@ -37,6 +37,7 @@ typedef struct phases {
   const fl_kstmt *s[MOST_ACCESSES];
   int n;
   uint8_t fits[MOST_ACCESSES][MOST_ACCESSES];    /* 0: not known yet; 1: yes; 2: no */
+  int sums, full;                /* number of atomic sums; are there more accesses than room? */
   int most, put;                 /* barriers that may be added; that have been */
   int i, j;                      /* two accesses that a barrier must separate; i -1: none */
 } phases;
@@ -53,13 +54,14 @@ static int is_sum(const fl_kfunc *f, const fl_kstmt *s) {
 
 static int see_sum(void *arg, fl_kstmt *s) {
   phases *p = arg;
-  if (is_sum(p->d->f, s)) p->added[s->var] = 1, p->most++;
+  if (is_sum(p->d->f, s)) p->added[s->var] = 1, p->sums++;
   return 1;
 }
 
 static void add(phases *p, fl_kstmt *s, int32_t var, const fl_kexpr *index, int loops, int sum) {
-  if (p->n == MOST_ACCESSES) p->most = 0;
-  if (!p->added[var] || !p->most) return;
+  if (!p->added[var]) return;
+  p->full |= p->n == MOST_ACCESSES;
+  if (p->full) return;
   p->s[p->n] = s;
   p->at[p->n++] = (access){ .s = s, .index = index, .var = var, .loops = loops,
                               .sum = (uint8_t)sum };
@@ -237,9 +239,9 @@ void fl_kad_phases(fl_kad_state *d) {
   if (!p || !(p->added = fl_karena_new(d->a, (size_t)d->f->n_vars + 1)) || d->a->failed) return;
   p->d = d;
   fl_kwalk_block(&(fl_kvisitor){ see_sum, NULL, p }, b);
-  if (!p->most || fl_kjumps(b) || fl_kblock_any(b, leaves, NULL)) return;
+  if (!p->sums || fl_kjumps(b) || fl_kblock_any(b, leaves, NULL)) return;
   collect(p, b, 0);
-  if (!p->most) return;
+  if (p->full) return;
   p->most = MOST_BARRIERS;
   fl_kindices *k = fl_kindices_new(d->a->mem, d->f, d->r->geometry);
   p->k = k;

@@ -19,15 +19,15 @@ typedef struct results {
   uint8_t *set;              /* by variable: what a statement assigns */
   const fl_kstmt *store;     /* at work: the store, … */
   const fl_kexpr *value;     /* … the integer that it stores, before it is made wider */
-  int inside;                /* the expression at work is the index of an array of reals */
-  int put, useful;           /* it was replaced by the element; as a part of such an index too */
+  int inside;                /* what is being read is in the index of an array of reals */
+  int put, useful;           /* the value was replaced by the element; in such an index too */
 } results;
 
 /* ---- which stores ------------------------------------------------------------------------ */
 
 static int is_integer(int type) { return fl_kt_is_int(type) && type != FL_KT_BOOL; }
 
-/* The value that s stores, without a conversion that keeps it; NULL: no integer. */
+/* The integer that s stores, before a conversion to a wider type; NULL: it stores none. */
 static const fl_kexpr *stored(const fl_kfunc *f, const fl_kstmt *s) {
   const fl_kexpr *x = s->x[1];
   if (!is_integer(f->vars[s->var].type)) return NULL;
@@ -36,7 +36,7 @@ static const fl_kexpr *stored(const fl_kfunc *f, const fl_kstmt *s) {
   return x;
 }
 
-/* Is the value one that the reverse code can not simply compute again? */
+/* Has x several values while the kernel runs, so that the reverse code would have to save it? */
 static int changes(const results *w, const fl_kexpr *x) {
   if (x->kind == FL_KX_VAR) return w->defs->var[x->var].count > 1;
   return x->kind == FL_KX_LOAD && (w->f->vars[x->var].kind == FL_KV_SHARED ||
@@ -95,21 +95,11 @@ static int keeps(results *w, const fl_kstmt *t) {
 
 /* ---- the element in place of the value --------------------------------------------------- */
 
-static fl_kexpr *put(void *of, fl_kexpr *x);
-
-/* x, the operand of which is an index if 'index' is set, with the element in place of the value. */
-static fl_kexpr *put_in(results *w, fl_kexpr *x, int index) {
-  const int inside = w->inside;
-  w->inside |= index;
-  fl_kexpr *to = x ? put(w, x) : NULL;
-  w->inside = inside;
-  return to;
-}
-
 static int is_of_reals(const results *w, int32_t var) {
   return w->f->vars[var].kind == FL_KV_POINTER && fl_kt_is_float(w->f->vars[var].type);
 }
 
+/* x with the element in place of the value. */
 static fl_kexpr *put(void *of, fl_kexpr *x) {
   results *w = of;
   fl_kfunc *f = w->f;
@@ -128,10 +118,12 @@ static fl_kexpr *put(void *of, fl_kexpr *x) {
 
 static int put_statement(void *of, fl_kstmt *s) {
   results *w = of;
-  const int indexed = fl_kwrites(s) && is_of_reals(w, s->var);
-  for (int i = 0; i < 4; i++)
-    if (s->x[i]) s->x[i] = put_in(w, s->x[i], indexed && i == 0);
-  for (int i = 0; i < s->n_args; i++) s->args[i] = put_in(w, s->args[i], 0);
+  for (int i = 0; i < 4; i++) {
+    w->inside = i == 0 && fl_kwrites(s) && is_of_reals(w, s->var);
+    if (s->x[i]) s->x[i] = put(w, s->x[i]);
+  }
+  w->inside = 0;
+  for (int i = 0; i < s->n_args; i++) s->args[i] = put(w, s->args[i]);
   return 1;
 }
 
