@@ -2,6 +2,9 @@
 --- result as the launch has left it, in place of what found it (src/kernel/ad/results.c), or finds
 --- it again where that is not proven to be the same. Runs on the default device.
 local flame = require "flame"
+local machine = dofile "spec/support/machine.lua"
+local run_kinds = dofile "spec/kernel/results_kinds.lua"
+local has_gxx = os.execute "g++ --version >/dev/null 2>&1"
 
 local n <const>, columns <const> = 6, 5
 
@@ -256,6 +259,22 @@ describe("a result that an adjoint reads", function()
       assert.is_true(flame.allclose(greatest(v:detach()), v.grad:sum(2)))
     end
   end)
+end)
+
+describe("a position of a result", function()
+  local compared <const> = 19
+  it("is read whatever the numbers are, and what becomes of the results", function()
+    assert.equal(compared, run_kinds(flame))
+  end)
+
+  it("is so on a GPU", has_gxx and function()
+    local folder = machine.new()
+    local said = machine.run(folder,
+      "print(dofile(\"spec/kernel/results_kinds.lua\")(require \"flame\"))",
+      "FAKE_CUDA=\"computes=1 seed=3\"")
+    machine.remove(folder)
+    assert.equal(compared .. "\n", said)
+  end or function() pending "no g++" end)
 end)
 
 describe("an element that one thread of a block stores in a loop", function()

@@ -183,6 +183,28 @@ describe("the gradient of a kernel with", function()
   end)
 end)
 
+describe("a loop whose threads make different numbers of rounds, the first with a barrier", function()
+  it("is told on the CPU that its adjoint has a barrier in each round", function()
+    if flame.default_device() ~= "cpu" then pending "a GPU does not tell" return end
+    local k = flame.kernel { block = { 6 }, grid = { 1 }, shape = { 6 }, source = [=[
+__global__ void k(const double *x, double *y) {
+  __shared__ double s[6];
+  int t = threadIdx.x;
+  double a = x[t];
+  s[t] = a * a;
+  for (int j = 0; j < 2 + t % 3; j++) { if (j < 2) __syncthreads(); a = a * s[(t + 1) % 6] + 0.1; }
+  y[t] = a;
+}]=] }
+    local x = f64(6):requires_grad_(true)
+    local y = k(x):sum()
+    flame.eval(y)
+    assert.error_matches(function()
+      y:backward()
+      flame.eval(x.grad)
+    end, "__syncthreads%(%) is not reached by all threads")
+  end)
+end)
+
 describe("what a launch decides", function()
   local function gradient(k, x, ...)
     local v = x:detach():requires_grad_()
