@@ -27,7 +27,7 @@
 ** TILES + 2 * STAGES * WIDTH) bytes of dynamic shared memory; ceil(n) = (n + 64 * TILES - 1) / (64
 ** * TILES), LD = HEAD + 8, STAGES = HEAD > 128 ? 1 : 2, TILES and WIDTH as in FORWARD below.
 **
-** Sums are in f32 in an order that sizes and flags decide. What a query does not see may be
+** Sums are in f32, in an order that follows from sizes and flags. What a query does not see may be
 ** skipped, also where v is NaN or infinite; a row whose scores are all -inf is NaN.
 */
 #define FN __device__ __forceinline__
@@ -101,6 +101,7 @@ typedef unsigned char cell;
 #else
 typedef element cell;
 #endif
+/* Which keys the queries of a head see, and what a mask adds to their scores. i: query, j: key. */
 struct sight {
   const cell *mask;
   long long over_i, over_j;
@@ -171,7 +172,7 @@ struct matrix {
   const element *p;
   long long stride;
   int n, d;
-  bool whole;                                     /* rows are aligned to 16 */
+  bool whole;                                     /* rows are aligned to 16 bytes */
   FN matrix(const element *from, long long over, int rows, int columns)
       : p(from), stride(over), n(rows), d(columns),
       whole((((long long)from | over * 2) & 15) == 0) {}
@@ -338,8 +339,9 @@ FN int lane_row() { return threadIdx.x % 32 / 4; }
 FN int lane_column() { return threadIdx.x % 4 * 2; }
 FN int warp_row(int tiles) { return threadIdx.x / 32 * 16 * tiles; }
 
-/* Writes a warp's rows, multiplied by by[], to n rows of d elements from 'to' on, 'over' apart,
-** from column 'skip' on. own: the warp's rows of shared memory, through which they go. */
+/* Writes the first n of a warp's rows, multiplied by by[], to rows of d elements from 'to' on,
+** 'over' apart, from column 'skip' on. own: the warp's rows of shared memory, through which they
+** go. */
 template <int T, int N>
 FN void put_rows(element *to, long long over, int n, int d, int skip, element *own,
                  const float (&c)[T][N][4], const float (&by)[T][2]) {

@@ -70,6 +70,7 @@ template <int T> struct by_row {
   FN float shift_of(int t, int, int e) const { return shift[t][e / 2]; }
   FN float delta_of(int t, int, int e) const { return delta[t][e / 2]; }
 };
+/* The same where queries are the columns (scores transposed). */
 template <int N> struct by_column {
   float2 shift[N], delta[N];
   FN void open(const float *lse, const float *sums) {
@@ -215,7 +216,7 @@ KERNEL __launch_bounds__(THREADS,
   put_keys<T>(a, x.b, x.h, row, skip, own_k, own_v, dk, dv, bad);
 }
 
-/* Replaces dp, the gradient of the softmax of the scores s, by the gradient of the scores. */
+/* 'gradients' for a block of scores whose first query is 'row' and first key 'first'. */
 template <int T, int N>
 FN void queries_gradient(float (&s)[T][N / 8][4], float (&dp)[T][N / 8][4], const by_row<T> &sums,
                          const sight &see, int row, int first, float c) {

@@ -1,7 +1,7 @@
 /*
 ** The last step of a matrix product with a bias in a 16-bit type, where the library would round
-** twice: sums in f32 and the bias of their column are added, and rounded once. One thread per
-** element, which reads 4 bytes of sums and writes 2. Before it: #define BF16 1, or 0 for f16.
+** twice: sums in f32 and the bias of their column are added, and rounded once. For each element 4
+** bytes of sums are read and 2 written. Before it: #define BF16 1, or 0 for f16.
 */
 typedef unsigned short u16;
 

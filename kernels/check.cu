@@ -5,14 +5,14 @@
 ** src/cuda/call/call_checked.c has the host's view of the structs.
 **
 ** - A cell stands for one element of global or shared memory. It notes the last thread that wrote
-**   the element, the last two that changed it atomically, and the last two that read it. Cell and
-**   element are read and changed under the cell's lock, so the second access of a race is always
-**   seen, whichever it is.
+**   the element, the last two that changed it atomically, and the last two that read it. Cells are
+**   read and changed under their lock, so the second access of a race is always seen, whichever it
+**   is; loads and stores of the element are made under it too, atomic operations after it.
 ** - Which of the two accesses came later is decided by the number of accesses that each thread has
 **   made: this is the order that they would have in lockstep. Of all faults the record keeps that
 **   of the lowest block, then line, then thread: the same in every run unless threads diverge.
-** - A wrong access is not made: a load gives 0. The thread goes on, so that it still comes to the
-**   barriers.
+** - An access out of bounds is not made: a load gives 0. The thread goes on, so that it still comes
+**   to the barriers.
 ** - The state of barriers and shuffles is a structure for each block in global memory: which
 **   threads have returned, have come to the end, or wait. A barrier that would wait for ever is
 **   reported instead. Threads of a warp go on without the lanes that can no longer come.
@@ -37,7 +37,7 @@ enum { FL_BOUNDS = 1, FL_RACE = 2, FL_UNINIT = 4 };
 enum { FL_WRITE = 1, FL_ATOMIC = 2, FL_SAME = 4, FL_GUESS = 8 };  /* src/kernel/facts/guess.h */
 enum { FL_RUNS, FL_AT_BARRIER, FL_WAITS, FL_LEFT, FL_ENDED };       /* left: returned early */
 
-/* block + 1; 0: no thread */
+/* An access that a cell notes. block: the block's number + 1; 0: no access. */
 struct fl_touch { unsigned block, lane, line, epoch, warp_epoch, seq, how; };
 struct fl_cell { unsigned lock, set; fl_touch write, change, changer, read, reader; };
 struct fl_place { long long block; unsigned thread, line, write, atomic; };
@@ -88,7 +88,7 @@ FL_NI void fl_tell(const fl_thread &t, int kind, int var, long long index, long 
     const bool lower = r->at.block != at.block ? at.block < r->at.block
                      : r->at.line != at.line ? at.line < r->at.line
                      : r->at.thread != at.thread ? at.thread < r->at.thread
-                     : kind == FL_RACED && r->kind == FL_UNSET;        /* not there yet: why */
+                     : kind == FL_RACED && r->kind == FL_UNSET;   /* the race is why it is unset */
     if (!r->kind || lower) {
       r->kind = (unsigned)kind; r->var = var; r->index = index; r->size = size;
       r->at.block = at.block; r->at.thread = at.thread; r->at.line = at.line;
@@ -340,8 +340,8 @@ FL_FN unsigned fl_beside(const volatile fl_block *b, unsigned first, unsigned of
 }
 
 /* If no lane of a warp runs, waiting lanes are released: at each place where all lanes of the mask
-** that can still come have come, or if there is no such place, where the lowest lane waits. The
-** caller holds the warp's lock. */
+** have come but those that returned early, or if there is no such place, where the lowest lane
+** waits. The caller holds the warp's lock. */
 FL_NI void fl_settle_warp(const fl_thread &t, unsigned w) {
   volatile fl_block *b = t.b;
   const unsigned first = 32 * w, n = t.n - first < 32 ? t.n - first : 32;
@@ -449,7 +449,8 @@ FL_NI void fl_leave(fl_thread &t, bool early) {
 }
 
 /* Waits for the lanes of 'mask', and returns those that have come. site: number of the place in the
-** text, odd for __syncwarp. */
+** text, odd for __syncwarp. named: the kernel itself gives the mask, so a lane that is missing is a
+** fault. */
 FL_NI unsigned fl_together(fl_thread &t, unsigned mask, unsigned site, int line, bool named) {
   volatile fl_block *b = t.b;
   const unsigned w = t.lane / 32, first = 32 * w, me = t.lane - first;

@@ -1,7 +1,7 @@
 /*
-** Convolutions where cuDNN is not used: implicit products, one kernel text for the convolution and
-** its two gradients (src/tensor/call_conv.h). After prelude.cu; S, ACC, IN, OUT are defined before
-** it.
+** Convolutions where cuDNN is not used: implicit matrix products, one kernel text for the
+** convolution and its two gradients (src/tensor/call_conv.h). After prelude.cu. Defined before it:
+** S, an element in memory; ACC, the type of sums; IN and OUT, which convert from S and to it.
 **
 ** rows x columns = sum over terms, for each group:
 **   conv_y  outputs of the group   x  (image, output position)  over (channel, kernel)

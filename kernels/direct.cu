@@ -1,7 +1,7 @@
 /*
-** Convolutions of f32 that cuDNN does badly without atomics, summed in an order that
-** the sizes alone decide. Header-free; KX and STEP (the kernel's size and the stride along x) are
-** defined before it, KY and STEP_Y for the depthwise ones, WIDE (16, 32 or 64) for the weight's.
+** Convolutions of f32 that cuDNN does slowly without atomics, summed in an order that follows from
+** the sizes alone. Header-free; KX and STEP (the kernel's size and the stride along x) are defined
+** before it, KY and STEP_Y for the depthwise ones, WIDE (16, 32 or 64) for the weight's gradient.
 **   direct_y, direct_x
 **                  a depthwise convolution and the gradient of its x: one thread per element of the
 **                  result. Bytes: the input KX KY / strides times from the caches, the result once.
@@ -92,7 +92,7 @@ FN void copy_line(const conv_params &v, const copier &w, const float *g, const f
     const float *row = g + (n * v.o + o) * out_plane + (z * (int)v.out[1] + y) * (i64)out_x;
     for (int p = lane; p < WIDE; p += 32)
       gs[group + 8 * i][p] = o < v.o && x0 + p < out_x ? row[x0 + p] : 0.0f;
-    if (w.channel[i] < 0) continue;                    /* the whole warp */
+    if (w.channel[i] < 0) continue;                    /* uniform in the warp */
     const int iz = z * (int)v.stride[0] + w.kz[i], iy = y * (int)v.stride[1] + w.ky[i];
     const bool real = iz >= 0 && iz < v.in[0] && iy >= 0 && iy < v.in[1];
     const float *from = x + (n * v.c + w.channel[i]) * in_plane + (iz * v.in[1] + iy) * in_x;
@@ -109,7 +109,7 @@ FN void add_line(float (&sum)[4][KX], const float (*gs)[WIDE + 4], const float *
   const int group = threadIdx.x / 32;
 #pragma unroll
   for (int p = 0; p < WIDE; p += 4) {
-    if (p >= left) break;                              /* the whole block */
+    if (p >= left) break;                              /* uniform in the block */
     float4 gy[4];
 #pragma unroll
     for (int i = 0; i < 4; i++) gy[i] = *(const float4 *)&gs[group * 4 + i][p];

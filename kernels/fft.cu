@@ -7,9 +7,10 @@
 **   fft_columns, fft_lines   a long power of two as a matrix of rows x columns: down the columns,
 **                times roots of unity, into 'middle'; then along the rows. Signals or columns side
 **                by side in memory go to one block, so that reads and writes are whole lines.
-**   fft_rows, fft_back, fft_scale   around a library's transforms: they cut or pad signals, scale
-**                them and pack them; copy results back; only scale. Tiles of 32 x 32
-**                where signals lie side by side, so that both sides move whole lines
+**   fft_rows, fft_back, fft_scale   around a library's transforms: fft_rows cuts or pads signals,
+**                scales and packs them; fft_back copies results back and scales them; fft_scale
+**                only scales. Tiles of 32 x 32 where signals lie side by side, so that both sides
+**                move whole lines
 ** Passes are of radix 2 in place, on a signal read in bit-reversed order; roots come from sincospi,
 ** whose arguments are exact for powers of two. An inverse transform is a forward one with real and
 ** imaginary parts exchanged at both ends. Bytes: a signal is read once and written once, a long one
@@ -101,7 +102,8 @@ FN pair fetch(const job &q, const real *x, i64 t, i64 k) {
   return q.inverse ? swapped(v) : v;
 }
 
-/* Stores v as element k of the result for signal t; elements beyond the transform become zeros. */
+/* Stores v, scaled, as element k of the result for signal t; elements beyond the transform become
+** zeros, those beyond size_out are dropped. */
 FN void put(const job &q, real *y, i64 t, i64 k, pair v) {
   if (k >= q.size_out) return;
   const i64 at = t / q.inner * q.size_out * q.inner + t % q.inner + k * q.inner;
@@ -157,7 +159,7 @@ FN void reorder(pair *room, i64 m, i64 pack, int bits) {
 }
 
 /* Which element of which signal is element e of the pack * m in memory: p the signal, k the element
-** in it. */
+** in it. across: signals lie side by side. */
 FN void place(const job &q, i64 e, i64 m, int across, i64 *p, i64 *k) {
   *p = across ? e % q.pack : e / m;
   *k = across ? e / q.pack : e % m;

@@ -4,8 +4,9 @@
 ** statuses. Also two factorisations of small matrices, which the library does one after another:
 ** here a batch of matrices that fit shared memory is one launch. Header-free; TYPE, 0 (f64) or 1
 ** (f32), is defined before it.
-**   turn, triangle, identities, infinite, pointers, scatter_rows   one element per thread and step,
-**               with a stride of the whole grid
+**   turn        transposes by tiles of 32 x 32
+**   triangle, identities, infinite, pointers, scatter_rows   one element per thread and step, with
+**               a stride of the whole grid
 **   guarded, indefinite, statuses   report the lowest matrix that has no result, and why, as
 **               position * 8 + reason, by an atomic minimum: the same in any order of threads
 **   permutations, determinants   one block per matrix
@@ -168,8 +169,9 @@ FN real warp_sum(real v) {
   return v;
 }
 
-/* The power of two, at most 2^REACH and at least 2^-REACH, that brings the largest of n elements
-** between 1/2 and 1; 1 for zeros and for what is not finite. All threads get it. */
+/* The power of two, at most 2^REACH and at least 2^-REACH, that brings the largest absolute value
+** of n elements between 1/2 and 1, or nearest to it; 1 if that is 0 or not finite. All threads get
+** it. */
 FN real factor_of(const real *x, i64 n, real *room) {
   real top = 0;
   for (i64 e = threadIdx.x; e < n; e += blockDim.x) {
@@ -190,8 +192,8 @@ FN real factor_of(const real *x, i64 n, real *room) {
   return ldexp((real)1, exponent > REACH ? -REACH : exponent < -REACH ? REACH : -exponent);
 }
 
-/* The length of the vector of n elements, times f, but at least TINY; not finite if one of them is
-** not. All threads get it. */
+/* The Euclidean norm of f times the vector of n elements, but at least TINY; not finite if one of
+** them is not. All threads get it. */
 FN real length_of(const real *x, i64 n, real f, real *room) {
   real sum = 0;
   for (i64 e = threadIdx.x; e < n; e += blockDim.x) sum += x[e] * f * (x[e] * f);
@@ -248,9 +250,10 @@ FN void qr_column(const qr_room &o, real *own, int c) {
   }
 }
 
-/* a (m, n) = q (m, kq) r (kq, n). In shared memory: n columns w, a separate column for each warp,
-** beta and tau. A step's reflection is I - tau v v' with v the column from its diagonal on. Columns
-** are an odd number of elements apart, so that the elements of a row are in different banks. */
+/* a (m, n) = q (m, kq) r (kq, n); q NULL: it is not wanted. In shared memory: n columns w, a
+** separate column for each warp, beta and tau. A step's reflection is I - tau v v' with v the
+** column from its diagonal on. Columns are an odd number of elements apart, so that the elements of
+** a row are in different banks. */
 KERNEL __launch_bounds__(1024) qr_small(const real *a, real *q, real *r, int m, int n, int kq) {
   extern __shared__ double memory[];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32,
@@ -342,8 +345,8 @@ FN int rotate(real *w, int ld, real *z, int lz, real *squares, int x, int y, int
   return apart;
 }
 
-/* Makes column 'have' of w orthogonal to those before it. It takes the unit vector that is farthest
-** from their span, and subtracts its projection twice, for accuracy. */
+/* Makes column 'have' of w a unit vector orthogonal to those before it: the axis' unit vector that
+** is farthest from their span, less its projection, which is subtracted twice for accuracy. */
 FN void complete(real *w, int ld, int p, int have, real *room) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
   real *y = w + have * ld;

@@ -48,8 +48,8 @@ static __device__ long long thread() {
 }
 static __device__ long long threads() { return gridDim.x * (long long)blockDim.x; }
 
-/* x: the table; behind it two words 'again' and the words 'top', at 'words'; then 'low', n numbers
-** for all sums together, 'high' and 'special'. */
+/* x: the table; words: two words 'again' and a word 'top' for each sum; low: n numbers for all sums
+** together, after them 'high' and 'special' if s.mode is not 0. */
 extern "C" __global__ void ordered_begin(fl_fixed *x, unsigned *words, u64 *low, long long n,
                                          const fl_sums s) {
   const long long all = s.mode ? 2 * n + (n + 1) / 2 : n;
@@ -85,7 +85,8 @@ static __device__ bool is_again(const fl_fixed *x, int sums) {
   return again;
 }
 
-/* Copies n bytes, or clears them if 'from' is null. Words where all begin at multiples of 4. */
+/* Copies n bytes, or clears them if 'from' is null; word by word where addresses and n are
+** multiples of 4. */
 static __device__ void put_back(const fl_copy &c) {
   const bool words = !(((u64)c.to | (u64)c.from | (u64)c.n) & 3);
   const long long n = words ? c.n / 4 : c.n;

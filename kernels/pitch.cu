@@ -1,7 +1,8 @@
 /*
-** Rows of 16-bit elements moved to another distance, with zeros after them, for matrix products:
-** the library's fast kernels want sizes and distances that are multiples of 16 bytes. 2048
-** elements of a row per block of 256 threads. Bytes: each element read once and written once.
+** Copies rows of 16-bit elements to another pitch (distance from row to row), with zeros after
+** them, for matrix products: the library's fast kernels want sizes and pitches that are multiples
+** of 16 bytes. A block of 256 threads copies 2048 elements of a row at a time. Bytes: each element
+** is read once and written once.
 */
 typedef unsigned short u16;
 

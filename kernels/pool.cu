@@ -1,16 +1,17 @@
 /*
-** Pooling (src/tensor/call_conv.h). After prelude.cu; S, ACC, IN, OUT are defined before it, INDEX
-** is int where all sizes fit. One thread per result, in row-major order, so neighbouring threads
-** read neighbouring elements; the overlap of windows comes from the cache. Adjoints gather: an
-** element sums over the windows that contain it, in order, so nothing is atomic and sums have one
-** order. Bytes: inputs once (windows come from cache) and results once.
+** Pooling (src/tensor/call_conv.h). After prelude.cu. Defined before it: S, an element in memory;
+** ACC, the type of sums; IN and OUT, which convert from S and to it; INDEX, the type of indices:
+** int where all sizes fit. One thread per result, in row-major order, so neighbouring threads read
+** neighbouring elements. Adjoints gather: an element sums over the windows that contain it, in
+** order, so nothing is atomic. Bytes: inputs once (the overlap of windows comes from the cache) and
+** results once.
 ** Divisions by sizes are products with a reciprocal that the host has prepared (Granlund and
 ** Montgomery 1994): a dozen divisions per result would cost more than its window.
 */
 struct pool_params {
   long long planes, in[3], k[3], out[3], stride[3], pad[3], dil[3], adaptive, include_pad, divisor;
 };
-/* n / d = (the upper 32 bits of n m, plus n) >> s for 0 <= n < 2^31. */
+/* n / d = (u + n) >> s for 0 <= n < 2^31, where u is the upper 32 bits of n m. */
 struct divider { unsigned d, m, s; };
 struct pool_dividers { divider in[3], out[3], stride[3], elements, results; };
 struct range { INDEX lo, hi, step; };
@@ -207,8 +208,9 @@ extern "C" __global__ void avg_pool_back(const __grid_constant__ pool_params v,
 }
 
 /* Weighted sums along the middle axis of (outer, elements, inner), that is products with a sparse
-** matrix, which is given by rows; terms are added in the matrix's order. Neighbouring threads have
-** neighbouring places of the inner axis. */
+** matrix: row o has the terms j = start[o] to start[o + 1] - 1, each an element at[j] times
+** weight[j], which are added in this order. Neighbouring threads have neighbouring places of the
+** inner axis. */
 struct resample_params { long long elements, results, inner, terms; };
 struct resample_dividers { divider results, inner; };
 extern "C" __global__ void resample(const __grid_constant__ resample_params v,

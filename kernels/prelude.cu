@@ -125,7 +125,8 @@ template <int V, class S> FN void store(S *p, const pack<S, V> &r) {
 }
 
 /* Requests a copy of 'bytes' bytes to 'to', in shared memory. end_ask ends a group of requests;
-** wait_ask waits for all groups of this thread but the newest N. */
+** wait_ask waits for all groups of this thread but the newest N. Before sm_80 'ask' copies at
+** once. */
 template <int bytes> FN void ask(void *to, const void *from) {
 #if __CUDA_ARCH__ >= 800
   const unsigned at = (unsigned)__cvta_generic_to_shared(to);
@@ -193,8 +194,9 @@ template <class T> FN placed<T> from_lane(placed<T> x, int d) {
   return r;
 }
 
-/* Joins the values of groups of T lanes (a power of two <= 32). All lanes get the result; the lower
-** lane's value is the left operand, so that all compute the same. */
+/* Joins the values of groups of T lanes (a power of two <= 32) by the reduction R, a generated
+** struct: A is the type of its values, start() the neutral one, join(a, b) joins two. All lanes get
+** the result; the lower lane's value is the left operand, so that all compute the same. */
 template <class R, int T> FN typename R::A join_lanes(typename R::A x) {
   const int lane = threadIdx.x & 31;
 #pragma unroll
@@ -215,7 +217,7 @@ template <class R, int T> FN typename R::A join_block(typename R::A x, typename 
   return join_lanes<R, T / 32>(x);
 }
 
-/* The accumulators of a vector. */
+/* Joins the accumulators of a thread, one for each element of a vector. */
 template <class R> FN typename R::A join_vector(const typename R::A (&a)[2]) {
   return R::join(a[0], a[1]);
 }
@@ -257,7 +259,8 @@ FN typename R::A join_two(const typename R::A (&b)[2], typename R::A *shared) {
   return R::join(join_vector<R>(a), R::start());
 }
 
-/* The same, of the accumulators of both. */
+/* The same of the threads' accumulators: a[0] and a[1] of the first chunk, a[2] and a[3] of the
+** other. */
 template <class R, int T>
 FN typename R::A join_parts(const typename R::A (&a)[4], typename R::A *shared) {
   const typename R::A b[2] = { R::join(a[0], a[1]), R::join(a[2], a[3]) };

@@ -6,7 +6,7 @@
 **   OP      0 sum, 1 product, 2 log-sum-exp, 3 maximum, 4 minimum, 5 y[k] = a[k] y[k-1] + b[k]
 **   VALUES  1: the value of an extreme, 0: its position
 ** Sums of f32 are kept in f64, of half types in f32, of integers in i64, wrapping.
-** States are joined in an order that the sizes alone decide; a join may not commute.
+** States are joined in an order that follows from the sizes alone; a join may not commute.
 **   inner 1    scan_short, one warp per row; or tiles of 4096 elements (2048 of wide states) by
 **              blocks of 256, one per row or, of few long rows, one per chunk: scan_chunks (states
 **              of chunks), then scan_rows, whose blocks first join the states of the chunks before.
@@ -170,7 +170,7 @@ FN state join_before(state a) {
 KERNEL scan_short(const S *x, const S *x2, R *y, long long rows, long long n, int reverse) {
   const long long row = blockIdx.x * 8ll + threadIdx.x / 32, from = row * n;
   const int lane = threadIdx.x & 31;
-  if (row >= rows) return;                        /* whole warps */
+  if (row >= rows) return;                        /* uniform in the warp */
   state carry = start();
   for (long long k0 = 0; k0 < n; k0 += 32) {
     const long long k = k0 + lane, i = from + (reverse ? n - 1 - k : k);
@@ -227,8 +227,8 @@ FN void store(const line &l, long long k, four<R> v) {
     if (k + q < l.n) l.y[l.reverse ? l.n - 1 - k - q : k + q] = v.e[q];
 }
 
-/* A tile's elements, 4 neighbours per thread in each piece, and the state from the start of the
-** tile up to them. */
+/* A tile's elements, 4 neighbours per thread in each piece, and for each piece the joined states of
+** the tile's elements before the thread's four. */
 struct tile {
   four<S> x[PIECES], x2[OP == 5 ? PIECES : 1];
   state before[PIECES];
@@ -259,7 +259,7 @@ FN state take_tile(const line &l, long long first, tile &t, state *words) {
   for (int j = 0; j < PIECES; j++) {
     state all = start();
     t.before[j] = all;
-    if (first + j * PIECE < l.n) {                 /* the whole block */
+    if (first + j * PIECE < l.n) {                 /* uniform in the block */
       all = lift_at(t, j, 0, left, k + j * PIECE);
 #pragma unroll
       for (int q = 1; q < 4; q++) all = join(all, lift_at(t, j, q, left, k + j * PIECE + q));
@@ -296,8 +296,8 @@ FN void put_tile(const line &l, long long first, const tile &t, state before) {
   }
 }
 
-/* By a block of 256: the join of the first 'count' states, of 'all', in an
-** order that 'all' decides. */
+/* The join of the first 'count' of 'all' states, by a block of 256, in an order that follows from
+** 'all'. */
 FN state join_first(const state *states, long long count, long long all, state *words) {
   const long long each = (all + 255) / 256, from = threadIdx.x * each;
   state s = start();
@@ -311,8 +311,8 @@ FN state join_first(const state *states, long long count, long long all, state *
   return s;
 }
 
-/* Writes the state of each chunk; one block of 256 per chunk, rows * chunks blocks. Where the order
-** of a join is free, each thread joins its own elements of all tiles first. */
+/* Writes the state of each chunk; one block of 256 per chunk, rows * chunks blocks. Where joins
+** commute, each thread joins its own elements of all tiles first. */
 KERNEL __launch_bounds__(256) scan_chunks(const S *x, const S *x2, state *states, long long n,
                                           long long chunk, long long chunks, int reverse) {
   __shared__ state words[32];
@@ -372,7 +372,7 @@ KERNEL __launch_bounds__(256) scan_rows(const S *x, const S *x2, R *y, const sta
 ** those before it. states: (outer, chunks, inner), lanes = outer * inner. */
 KERNEL scan_before(state *states, long long lanes, long long chunks, long long inner) {
   const long long l = blockIdx.x * 8ll + threadIdx.x / 32;
-  if (l >= lanes) return;                         /* whole warps */
+  if (l >= lanes) return;                         /* uniform in the warp */
   state run = start();
   for (long long c0 = 0; c0 < chunks; c0 += 32) {
     const long long c = c0 + (threadIdx.x & 31);

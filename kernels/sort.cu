@@ -106,7 +106,7 @@ FN K wanted_of(const K *key, int n, int k, int mode) {
   return mode == 2 && key[n - 1] == ALL ? ALL : key[k - 1];
 }
 
-/* A block of threads = elements / 2; pad: a power of two >= n, <= elements <= ROW; elements is a
+/* A block of elements / 2 threads; pad: a power of two >= n, <= elements <= ROW; elements is a
 ** multiple of pad. Keys and positions come from kin and pin (rows of n), or from x if kin is NULL.
 ** mode 0: the positions of the k smallest keys of each row, and their elements of x in values
 ** unless it is NULL; 1: the first position of the k-th key; 2: like 1, but of a NaN if the row has
@@ -298,8 +298,8 @@ FN u32 before_lane(u32 v, u32 *all) {
   return run - v;
 }
 
-/* The element of a key. It is read at 'place' in the row where the key does not tell it: zeros and
-** NaN share keys. */
+/* The element of a key. It is read at 'place' in the row where the key does not tell it: +0 and -0
+** share a key, all NaN do, and all bytes of a bool that are not 0. */
 FN S value_of(K key, const S *row, u32 place, K flip) {
 #if KIND == 0
   const K k = key ^ flip;
@@ -498,7 +498,7 @@ KERNEL select_tally(const S *x, const u64 *prefix, u32 *less, u32 *equal, long l
 KERNEL select_before(u32 *less, u32 *equal, long long rows, long long chunks) {
   const long long r = blockIdx.x * 8ll + threadIdx.x / 32;
   u32 a = 0, b = 0, all_a, all_b;
-  if (r >= rows) return;                           /* whole warps */
+  if (r >= rows) return;                           /* uniform in the warp */
   for (long long c0 = 0; c0 < chunks; c0 += 32) {
     const long long c = c0 + (threadIdx.x & 31), at = r * chunks + c;
     const u32 p = before_lane(c < chunks ? less[at] : 0, &all_a);

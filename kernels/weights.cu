@@ -34,8 +34,8 @@ static __device__ __forceinline__ i64 sum_before(i64 own, i64 *sums) {
 }
 
 /* at[j]: the sum of round(w / largest * scale) up to j. Where a weight is negative, infinite or
-** NaN, or all are 0: at[j] = j + 1, and a report in 'late' (src/cuda/driver/state.h); of several
-** reports the one of the lowest place is kept. */
+** NaN, or all are 0: at[j] = j + 1, and a report in 'late' (src/cuda/driver/state.h). Of several
+** reports the least is kept: one of a bad weight before one of zeros, then the lowest place. */
 extern "C" __global__ void __launch_bounds__(1024) weights(const T *w, i64 *at, int n, double scale,
                                                            unsigned long long *late,
                                                            unsigned long long site) {
@@ -56,7 +56,7 @@ extern "C" __global__ void __launch_bounds__(1024) weights(const T *w, i64 *at, 
   }
   int any;
   top = top_of(top, tops, bad < n, &any);
-  if (any || top == 0) {                                    /* the whole block */
+  if (any || top == 0) {                                    /* uniform in the block */
     for (int i = threadIdx.x; i < n; i += 1024) at[i] = i + 1;
     if (bad < n) atomicMin(&first, bad);
     __syncthreads();

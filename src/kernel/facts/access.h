@@ -95,10 +95,10 @@ enum { FL_KSTRIPS = 4 };
 typedef struct fl_kstrip { int32_t number; int64_t least, most; } fl_kstrip;
 void fl_kindex_strips(const fl_kindices *k, const fl_kstmt *s, const fl_kexpr *index, int needed,
                       fl_kstrip *out);
-/* An index written as core + rest, where core is a multiple of mod (mod 0: the core is 0; mod 1,
-** core 0: nothing is known). Indices with the same number 'core' (not 0) have equal cores while no
-** variable changes; with the same number 'alike' (not 0) their cores are one function of the thread
-** and of the loops' counters:
+/* An index written as core + rest, where core is a multiple of mod (mod 0: the core is 0; mod 1 and
+** number 'core' 0: nothing is known). Indices with the same number 'core' (not 0) have equal cores
+** while no variable changes; with the same number 'alike' (not 0) their cores are one function of
+** the thread and of the loops' counters:
 **   for (j = 0; j < 4; j++) y[8 * i + 2 * j + 1]     mod 2, rest 1; core: of 8 * i + 2 * j
 **   for (k = 0; k < 4; k++) y[8 * i + 2 * k]         mod 2, rest 0; another core, same alike
 ** A part that is not a polynomial counts as an unknown factor or summand of the core: 4 * idx[i] +

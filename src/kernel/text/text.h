@@ -18,8 +18,8 @@ void fl_ktext_ordered(fl_text *t);
 /* One kernel: extern "C" __global__ void f->name(parameters as in f->params). */
 void fl_ktext_kernel(fl_text *t, const fl_kfunc *f);
 /* Finds the pointer parameters that receive sums which must not depend on the order of the threads,
-** and numbers them: slot[p] is 1 + the number of p's sum, 0 for none (n_params entries); sole[p]:
-** these sums are all that is done with p. Returns how many there are. */
+** and numbers them: slot[p] is 1 + the number of p's sum, 0 for none; sole[p]: the kernel neither
+** reads p nor writes it otherwise (n_params entries each). Returns how many there are. */
 int fl_ktext_sums(const fl_kfunc *f, uint8_t *slot, uint8_t *sole);
 enum { FL_KTEXT_PARTS = 128 };          /* most parameters in fl_kbatch (kernel/function.h) */
 /* How a kernel is printed. slot: as found by fl_ktext_sums; these sums are exact (the same in any

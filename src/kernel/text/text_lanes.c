@@ -38,7 +38,8 @@ static int follows(const fl_kstmt *a, const fl_kstmt *b) {
 
 int fl_kput_is_joint(const fl_kstmt *s) { return s->kind == FL_KS_ATOMIC && s->mode == FL_KM_WARP; }
 
-/* The sums made with s; 'all': with those of 0 that make their number a power of two. */
+/* The number of sums made with s, itself included; *all: this number rounded up to a power of
+** two. */
 static int n_joined(const fl_kstmt *s, int *all) {
   int n = 1;
   for (; follows(s, s->next); s = s->next) n++;
@@ -120,7 +121,8 @@ static void put_begun(fl_kwriter *w, const fl_kstmt *s) {
   if (!is_step(w, s)) fl_text_printf(w->t, "fl_warp_begin(fl_h%d);\n", s->held);
 }
 
-/* Writes the call for s and those made with it, which number 'held' holds (0: none). */
+/* Writes the call that adds the variable fl_h<held>, which has s and the sums made with it; held 0:
+** they are added where they are made. */
 static void put_adds(fl_kwriter *w, const fl_kstmt *s, int held) {
   int all;
   const int n = n_joined(s, &all);
@@ -182,7 +184,7 @@ static void put_in_step(fl_kwriter *w, const fl_kstmt *s, int n, int all) {
   fl_text_printf(w->t, ", fl_v, fl_h%d);%s }\n", held, held ? "" : " fl_step_end(fl_h0);");
 }
 
-/* Sums that lanes make if they meet. */
+/* Sums that are added at once, by those lanes that are there together. */
 static void put_once(fl_kwriter *w, const fl_kstmt *s, int n) {
   fl_text_puts(w->t, "{ ");
   put_keeper(w, s);

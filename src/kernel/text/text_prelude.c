@@ -57,8 +57,8 @@ static const char prelude[] =
   "}\n";
 
 /* Sums that do not depend on the order of the threads (cuda/call/ordered.c says how the launches
-** work together): summands are scaled to integers and added in 64 bits; a sum that leaves them adds
-** 1 or -1 to 'high'. mode: 0, there is no 'high' and no 'special', and what needs them is noted in
+** work together): summands are scaled to integers and added in 64 bits; an overflow adds 1 or -1 to
+** 'high'. mode: 0, there is no 'high' and no 'special', and what needs them is noted in
 ** 'again'; 1, both are there; 2, and this is the launch that repeats. limit: the upper half of the
 ** first double that is too large to be added, 0: nothing is known of the summands, so none is
 ** added. shift: the scale's exponent. top: the greatest upper half of the finite summands; a thread

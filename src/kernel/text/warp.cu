@@ -3,7 +3,7 @@
 ** for K (1, 2, 4, 8) sums. Embedded as text.
 */
 
-/* at[k]; K is a power of two */
+/* Returns at[k], by selects, so that 'at' can be in registers. K is a power of two. */
 template <int K> FL_FN int fl_pick(const int (&at)[K], int k) {
   int a[K];
   #pragma unroll
@@ -49,8 +49,9 @@ template <class T, int K> FL_FN void fl_warp_end(fl_held<T, K> &h) {
   h.p = 0;
 }
 
-/* Of the lanes 'some', which do not add 0, each first one takes the values of the next one, then
-** each second one of those left, and so on, if they have the 'same' elements. */
+/* Adds the values of the lanes 'some', those that do not add only 0. If they have the 'same'
+** elements, the values are summed first: of pairs of neighbours in 'some', of pairs of these, and
+** so on; the lowest lane adds the sums. */
 template <int K, class T>
 FL_FN void fl_warp_some(unsigned some, int same, T *base, const int (&at)[K], fl_held<T, K> &h) {
   const unsigned n = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
@@ -71,10 +72,11 @@ FL_FN void fl_warp_some(unsigned some, int same, T *base, const int (&at)[K], fl
   for (int k = 0; k < K; k++) if (h.v[k] != 0) atomicAdd(base + h.to + at[k], h.v[k]);
 }
 
-/* If all 32 lanes are there and have the same elements (with HOLD: those that do not add 0), they
-** are summed first. With HOLD one of the lanes with one sum keeps it, each time another one, so
-** that fl_warp_end adds 32 at once; lanes that would choose different ones (in different rounds of
-** an outer loop) do not add so.
+/* Lanes that have the same elements (with HOLD: those of them that do not add 0) are summed first:
+** by fl_halve if all 32 are there and more than four do not add 0, else by fl_warp_some. With HOLD
+** one of the lanes to which fl_halve gives a sum keeps it, each time another one, so that
+** fl_warp_end adds 32 at once; lanes that would choose different ones (in different rounds of an
+** outer loop) do not add so.
 ** id: a number for the call; a compiler may merge calls with different 'at'. S: int if the array is
 ** in shared memory, which has less than 2^16 elements, else long long. */
 template <class S, bool HOLD, int K, class T>
@@ -107,7 +109,7 @@ FL_FN void fl_warp_adds(unsigned id, T *base, const int (&at)[K], fl_held<T, K> 
   if (!HOLD || turn == each - 1) fl_warp_end(h);
 }
 
-/* The greatest k of the lanes that are there. */
+/* The greatest k of the lanes that are there; before compute capability 8.0 the lane's own k. */
 FL_FN int fl_warp_most(int k) {
 #if __CUDA_ARCH__ >= 800
   k = __reduce_max_sync(__activemask(), k);

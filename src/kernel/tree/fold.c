@@ -29,7 +29,7 @@ static double round_to(int type, double d) {
   }
 }
 
-/* Truncates and saturates at the ends of the type; NaN gives 0. */
+/* Truncates and saturates at the ends of the type; NaN gives 0. BOOL: d != 0. */
 static int64_t to_integer(int type, double d) {
   static const struct { double low, top; int64_t first, last; } range[FL_KT_COUNT] = {
     [FL_KT_I8] = { -128, 128, -128, 127 },           [FL_KT_U8] = { 0, 256, 0, 255 },

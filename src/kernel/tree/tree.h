@@ -357,7 +357,8 @@ typedef struct fl_kfunc {
 
 /* An empty function, to which body, parameters and variables are added. */
 fl_kfunc *fl_kfunc_new(fl_karena *a, const char *name);
-/* Deep copy into 'a', without notes: variables, sites, labels and loops keep their numbers. */
+/* Copy into 'a', without notes: variables, sites, labels and loops keep their numbers. It still
+** points to f's arena by fl_kparam.list_of and part_of. */
 fl_kfunc *fl_kfunc_clone(fl_karena *a, const fl_kfunc *f);
 /* Appends a parameter, a scalar or pointer, with its variable. Returns the variable; -1: no
 ** memory. */
