@@ -19,7 +19,6 @@ typedef struct bench { flame_context *c; fl_device d; void *at[8]; } bench;   /*
 
 /* Opens a CPU device with a number of threads; blas: "" or "off", as FLAME_BLAS. Ends the program
 ** if that fails. */
-
 static void open_bench(bench *b, int threads, const char *blas) {
   memset(b, 0, sizeof *b);
   b->c = calloc(1, sizeof *b->c);

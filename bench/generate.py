@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tokens a second of flame.generate against a decoder written for speed in PyTorch, in turn.
+"""Tokens per second of flame.generate against a decoder written for speed in PyTorch, in turn.
 
 usage: generate.py FLAME_LUA [SIZE [BATCH [TOKENS [DTYPE [PROMPT]]]]] [-r ROUNDS] [-t THREADS]
 From the root of the repository; arguments as bench/generate.lua has them. PyTorch's side has one

@@ -1,4 +1,4 @@
---- Measures a step of training GPT-2 124M: 1024 tokens a sequence, bf16 autocast, AdamW, clipping
+--- Measures a step of training GPT-2 124M: sequences of 1024 tokens, bf16 autocast, AdamW, clipping
 --- of the gradient's norm, and a read of the loss, on the default device (with "turns" or several
 --- ranks on a GPU if there is one). Run from the root of the repository:
 ---   flame-lua bench/gpt2.lua [VOCABULARY [BATCH [STEPS ["profile" | "small" | "turns"

@@ -232,7 +232,7 @@ local program = os.tmpname()
 local f <close> = assert(io.open(program .. ".c", "w"))
 f:write(C)
 f:flush()
--- Loops begin at whole cache lines: else some take a third more or less when other code changes.
+-- Loops begin at multiples of 32 bytes: else some take a third more or less if other code changes.
 assert(os.execute(("gcc -O2 -falign-loops=32 -falign-functions=64 -o %s %s.c -lm"):format(program,
   program)), "gcc is needed")
 

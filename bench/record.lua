@@ -1,6 +1,7 @@
 -- Measures the host's costs of an op: of recording it, of planning it, and of running it with a
--- known plan, for a chain of 1,000 ops (x * a + b, 500 times) on 16 floats. Medians of 30 runs,
--- with the collector on; all of the library is loaded, since the collector has to traverse it.
+-- known plan, for a chain of 1,000 ops (x * a + b, 500 times) on 16 floats. Medians of 30 runs (of
+-- planning: 10), with the collector on; all of the library is loaded, since the collector has to
+-- traverse it.
 local flame = require "flame"
 for _, name in ipairs { "nn", "optim", "data" } do require("flame." .. name) end
 

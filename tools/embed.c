@@ -169,8 +169,8 @@ static bytes deflated(bytes text, bytes dictionary, size_t *size) {
 
 /* A dictionary for deflate, made of pieces of the texts (PIECE bytes) that occur in many of them. A
 ** piece's score is the sum, over its grams (GRAM bytes each), of the number of texts that contain
-** the gram; a piece of which more than half was in better pieces is left out. The best come last,
-** where references to them are shortest. */
+** the gram; a piece more than half of whose score came from grams of better pieces is left out. The
+** best come last, where references to them are shortest. */
 enum { GRAM = 8, PIECE = 48, DICTIONARY = 32 << 10, GRAMS = 1 << 16 };
 typedef struct piece { const unsigned char *p; long score; size_t order; } piece;
 
@@ -238,7 +238,7 @@ static int writer(lua_State *L, const void *p, size_t n, void *b) {
   return 0;
 }
 
-/* The bytecode of a Lua text, with debug information; the chunk's name is "=flame/nn.lua". */
+/* The bytecode of a Lua text, with debug information; the chunk's name is "=" and 'name'. */
 static bytes compiled(bytes text, const char *name) {
   char chunk[256];
   bytes b = { 0 };
@@ -280,8 +280,8 @@ static int starts_many(const char *name) {
   return !strcmp(name, "prelude.cu") || !strcmp(name, "steps.cu");
 }
 
-/* Writes b as the array text_<i>; then b->n is its size, b->room the size before deflation (0: it
-** was not deflated). */
+/* Writes b as the array text_<i>, deflated if 'smaller' is set. Then b->n is the array's size,
+** b->room the size before deflation (0: it was not deflated). */
 static void put_text(FILE *out, int i, bytes *b, int smaller, bytes dictionary) {
   size_t size = 0;
   if (smaller) *b = deflated(*b, dictionary, &size);

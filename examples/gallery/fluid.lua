@@ -22,7 +22,7 @@ local size = options.size
 local launch = { block = { 16, 16 }, grid = { (size + 15) // 16, (size + 15) // 16 } }
 
 -- Transport of q by the fluid; one thread computes one cell. Its new value is the old one at the
--- place from which its fluid comes, between four cells. u, v: velocity in cells a step.
+-- place from which its fluid comes, between four cells. u, v: velocity in cells per step.
 local carry = flame.kernel { source = [[
 __global__ void carry(const float *q, const float *u, const float *v, float *out, int n) {
   int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;

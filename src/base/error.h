@@ -43,7 +43,7 @@ void fl_error_change(fl_error *e, const char *text);
 /* Removes FL_DO from a text that is shown without raising an error. */
 void fl_error_plain(char *text);
 void fl_error_clear(fl_error *e);
-/* For an 'op' that is composed of other ops, one of which reported the error: changes it to an
-** error of 'op'. */
+/* For an 'op' that is composed of other ops, one of which reported the error: an error of code
+** FLAME_BAD_ARGUMENT becomes one of 'op'; others stay. */
 void fl_error_own(fl_error *e, const char *op);
 #endif

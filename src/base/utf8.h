@@ -19,7 +19,7 @@ static inline int fl_utf8_goes_on(const char *p) { return ((unsigned char)*p & 0
 int fl_utf8_put(char out[4], uint32_t c);
 void fl_utf8_add(fl_text *t, uint32_t c);
 /* The number of bytes of the character at p; if it is invalid or cut off, minus the number of bytes
-** of its longest valid start. */
+** of its longest valid start, at least 1. */
 int fl_utf8_length(const char *p, const char *end);
 /* The number of bytes at the end of p that begin a character without completing it. */
 size_t fl_utf8_cut(const char *p, size_t n);

@@ -16,8 +16,8 @@ struct fl_watch {
   pthread_cond_t wake;
   pid_t pid;
   int quit;
-  int64_t when, until;             /* when: the time that is set; until: the time until which the
-                                   ** thread sleeps, 0: it is being woken */
+  int64_t when, until;             /* when: the time that is set, 0: none; until: the time until
+                                   ** which the thread sleeps, 0: without limit */
   atomic_int *why, *word;
   int reason, bits;
 };

@@ -2,8 +2,9 @@
 #ifndef FL_BASE_WORD_H
 #define FL_BASE_WORD_H
 
-/* The distance, at most 'limit' + 1: a superfluous or missing letter, or two swapped neighbours,
-** cost 4, another letter 5, since it is the rarer error, and the wrong case 1. Words are short. */
+/* The distance: a superfluous or missing letter, or two swapped neighbours, cost 4, another letter
+** 5, since it is the rarer error, and the wrong case 1. Where it is above 'limit', or a word has
+** more than 38 letters, the result may be any number above 'limit'. */
 int fl_word_distance(const char *p, const char *q, int limit);
 /* Candidates with a distance below this may be what a word means. */
 int fl_word_limit(const char *word);

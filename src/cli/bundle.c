@@ -235,7 +235,8 @@ static int write_zeros(FILE *f, uint64_t n) {
 
 static uint64_t up(uint64_t n, uint64_t to) { return (n + to - 1) / to * to; }
 
-/* Sets the offsets and writes the index to 'to' (NULL: nothing); returns its size. */
+/* Returns the size of the index. If 'to', which is zeroed, is not NULL, writes the index there, and
+** sets the offsets of the parts and *size, the bytes of the payload. */
 static uint64_t make_index(part *p, uint64_t n, unsigned char *to, uint64_t *size) {
   uint64_t index = FL_BUNDLE_HEAD, at;
   for (uint64_t i = 0; i < n; i++) index += FL_BUNDLE_ENTRY + up(strlen(p[i].name), 8);

@@ -1,8 +1,8 @@
 /*
 ** flame-lua, the command: a Lua 5.4 interpreter that behaves as lua5.4 does, with flame loaded.
 ** Its parts: main.c (options), script.c (running chunks, Ctrl-C), sandbox.c, bundle.c,
-** jupyter.c, repl.c (the prompt), edit.h (its line editor). Apart from what signal handlers need
-** there is no state outside fl_cli.
+** jupyter.c, repl.c (the prompt), edit.h (its line editor). There is no state outside fl_cli, apart
+** from what signal handlers need and the bundle in memory.
 */
 #ifndef FL_CLI_CLI_H
 #define FL_CLI_CLI_H
@@ -10,7 +10,7 @@
 
 typedef struct fl_cli {
   lua_State *L;
-  const char *name;      /* put before messages; NULL at the prompt: none */
+  const char *name;      /* put before messages; NULL (at the prompt): nothing is */
   int argc;
   char **argv;
   int bare;              /* -E: the environment is ignored */

@@ -97,8 +97,8 @@ static void erase(fl_edit *e, int64_t from, int64_t to, int keep) {
   if (splice(e, &e->text, from, to - from, "", 0)) e->cursor = from;
 }
 
-/* Everything that is pasted, up to the terminal's end mark, is text, whatever it contains; a line
-** break at its end is dropped. */
+/* Inserts what is pasted, up to the terminal's end mark. No character in it acts as a key; control
+** characters but line breaks and tabs are dropped, and line breaks at its end. */
 static int paste(fl_edit *e) {
   char bytes[4];
   int key;

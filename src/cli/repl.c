@@ -22,13 +22,13 @@
 
 typedef struct session {
   fl_cli *c;
-  int terminal;                                  /* are both ends one? */
+  int terminal;                                  /* are stdin and stdout terminals? */
   int editing;
   struct sigaction before;                       /* of SIGINT */
   fl_edit edit;
 } session;
 
-static const char key_environment, key_prompt;   /* in the registry */
+static const char key_environment, key_prompt;   /* their addresses are keys in the registry */
 
 /* The prompt's text, left on the stack: _PROMPT or _PROMPT2 may be any value. */
 static const char *push_prompt(lua_State *L, int first) {
@@ -109,8 +109,8 @@ static int load_prompt(lua_State *L) {
   return 1;
 }
 
-/* Puts prompt[name] below the 'narg' arguments on top and calls it. On failure
-** the message is pushed. */
+/* Puts prompt[name] below the 'narg' arguments on top and calls it. On failure the message is
+** pushed. */
 static int call_prompt(session *s, const char *name, int narg, int nres) {
   lua_State *L = s->c->L;
   const int base = lua_gettop(L) - narg + 1;

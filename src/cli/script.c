@@ -22,7 +22,7 @@
 
 /* --- Ctrl-C ------------------------------------------------------------------------- */
 
-/* Both are for the signal handler; NULL: no script runs. */
+/* For the signal handlers. computing NULL: no call runs. */
 static struct fl_lua *volatile computing;
 static flame_context *volatile interrupted;
 static struct sigaction unarmed, unarmed_end;    /* the actions of SIGINT and SIGTERM before the

@@ -4,8 +4,9 @@
 **
 ** The writer makes its temporary file beside the target, new and with the mode that the umask
 ** gives (or the mode of the file it replaces), so that a rename puts it in place in one step:
-** if the process is killed, the path names the old file or the complete new one. Links are
-** followed; anything but a regular file is refused, so that /dev/null is not replaced.
+** if the process is killed, the path names the old file or the complete new one. Links are followed
+** (in a context with a folder, refused); anything but a regular file is refused, so that /dev/null
+** is not replaced.
 */
 #include "io/bundle.h"
 #include "io/io.h"

@@ -193,7 +193,8 @@ flame_status fl_npz_save(flame_context *c, const char *path, int64_t n, const fl
 /* ---- deflate (deflate.c) --------------------------------------------------------------------- */
 enum { FL_DEFLATE_WORK = 65536 };               /* number of values in its working memory */
 /* Packs n bytes into at most 'most' bytes at 'to'. row: length of a row (at least 1), as rows
-** resemble those before them. Returns the number of packed bytes, 0 if they do not fit. */
+** resemble those before them. work: FL_DEFLATE_WORK values. Returns the number of packed bytes; 0
+** if they do not fit, or n is 2^32 - 1 or more. */
 size_t fl_deflate(const unsigned char *raw, size_t n, size_t row, unsigned char *to, size_t most,
                   uint32_t *work);
 

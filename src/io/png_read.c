@@ -17,7 +17,8 @@ typedef struct image {
   int depth, type, interlaced;
   int samples, channels; /* samples of a pixel in the file, channels in the tensor */
   unsigned char colour[256][4];          /* the palette, with alpha */
-  int colours, clear;           /* size of the palette; clear: 1: there is a transparent colour */
+  int colours, clear;           /* size of the palette; clear: 1: there is a transparent colour, or
+                                ** the palette has alphas (tRNS) */
   int clear_sample[3];
   struct { unsigned char *at; int64_t n, cap; } packed;
 } image;
@@ -124,8 +125,8 @@ static flame_status read_clear(image *v, const unsigned char *b, int64_t n) {
 
 static int is(const unsigned char *type, const char *name) { return memcmp(type, name, 4) == 0; }
 
-/* Appends the chunk's data to that of earlier ones; the data of all other chunks is used here and
-** dropped. */
+/* Reads the data of a chunk. That of IDAT is appended to v->packed; that of other chunks is used
+** here and dropped. */
 static flame_status read_data(image *v, const unsigned char *head, int64_t n) {
   fl_reader *f = v->in;
   unsigned char crc[4];
@@ -202,7 +203,7 @@ static unsigned char nearest(int left, int up, int corner) {
 }
 
 /* Undoes the filter of n bytes; 'up' is the row above, NULL at the top; 'step' the bytes of a
-** pixel. */
+** pixel, at least 1. 0: there is no such filter. */
 static int unfilter(int filter, unsigned char *row, const unsigned char *up, int64_t n, int step) {
   for (int64_t i = 0; i < n; i++) {
     const int left = i < step ? 0 : row[i - step], above = up ? up[i] : 0,

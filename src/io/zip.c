@@ -35,7 +35,8 @@ static flame_status bytes_at(fl_zip *z, int64_t at, void *p, size_t n) {
 
 typedef struct place { int64_t at, bytes, count; } place;
 
-/* Sizes of 2^32 and more are in a separate record before the end record. */
+/* Reads the 64-bit end record, which files have whose numbers do not fit the end record at 'end':
+** 20 bytes before that say where it is. */
 static flame_status find_wide(fl_zip *z, int64_t end, place *d) {
   unsigned char b[56] = { 0 };
   flame_status e = bytes_at(z, end - 20, b, 20);
@@ -324,7 +325,7 @@ static flame_status write_end(fl_writer *o, fl_text *directory, int64_t n) {
   return e == FLAME_OK ? fl_writer_write(o, b, END_SIZE) : e;
 }
 
-/* Checks names by the reader's own rules, so that the file can be read. */
+/* Checks names by the reader's rules for one name, so that the file can be read. */
 static flame_status check_names(flame_context *c, const char *path, int64_t n,
                                 const fl_to_save *tensors) {
   if (n > MOST_WRITTEN)

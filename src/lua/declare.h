@@ -67,7 +67,7 @@ typedef struct fl_decl_param {
   fl_decl_span name, type, given;   /* as written: type, and default (given), both may be empty */
   uint16_t plain;                     /* bit t: a value of Lua type t fits without further checks */
   uint8_t tensor, whole;       /* tensor: one is allowed; whole: numbers become integers */
-  uint8_t optional, named;             /* "?"; behind "*" */
+  uint8_t optional, named;             /* "?"; after "*" */
   uint8_t atom, natoms;                /* in fl_declared.atom */
   uint8_t by_default;                  /* fl_decl_default_kind */
   int64_t i;                    /* the default value, or the index of its user value or parameter */
@@ -118,7 +118,8 @@ const fl_declared *fl_declare_parse(lua_State *L, int text);
 ** followed by the function's name: leaves the parameters of the form (parameter list) that fits,
 ** with room for one more value, and returns the form's number. Raises in the function's name.
 ** (declare_read.c) */
-enum { FL_DECL_NAME = -1 };              /* the name's upvalue is at holder + FL_DECL_NAME */
+enum { FL_DECL_NAME = -1 };   /* holder + FL_DECL_NAME: the pseudo-index of the next upvalue, the
+                              ** name (these fall) */
 int fl_declare_read(lua_State *L, const fl_declared *d, int holder);
 
 /* Why a form (parameter list) does not accept the arguments; 'at' is a stack index.

@@ -14,8 +14,8 @@ struct lua_State *fl_heap_new_state(void);
 ** memory. */
 int fl_heap_open(struct lua_State *L, struct fl_lua *b);
 void fl_heap_close(struct lua_State *L, struct fl_lua *b);   /* memory is no longer counted */
-/* Called after a call failed with this status: if it failed for lack of memory and a limit refused
-** it, the message on top is replaced by one that tells the limit and what holds the memory. Then
-** collects if memory is nearly full: 1 if it did. Never raises. */
+/* Called after a call that ended with this status. If it failed for lack of memory and a limit
+** refused it, the message on top is replaced by one that tells the limit and what holds the memory.
+** After any failure collects if memory is nearly full: 1 if it did. Never raises. */
 int fl_heap_tell(struct lua_State *L, struct fl_lua *b, int status);
 #endif
