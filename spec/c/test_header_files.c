@@ -80,6 +80,24 @@ static void files(flame_context *c) {
   flame_free(x), flame_free(i);
 }
 
+/* An npz file has its tensors in the order in which they were saved, and no name twice. */
+static void order_of_files(flame_context *c) {
+  static const char path[] = "order.npz";
+  const char *const names[] = { "b", "c", "a" }, *const twice[] = { "b", "c", "b" };
+  flame_tensor *x = made(c, "f23"), *i = made(c, "i2"), *const all[] = { x, i, x };
+  seen s = { 0 };
+  CHECK(flame_save(c, path, 3, names, all) == FLAME_OK);
+  CHECK(flame_load_all(c, path, note, &s) == FLAME_OK && !strcmp(s.names, "b;c;a;"));
+  CHECK(flame_save(c, path, 3, twice, all) == FLAME_BAD_ARGUMENT);
+  CHECK(strstr(flame_error(c), "the name 'b' appears twice") != NULL);
+  flame_clear_error(c);
+  flame_tensor *y = flame_load(c, path, "a");             /* the old file stays */
+  CHECK(flame_numel(y) == 6);
+  flame_free(y);
+  remove(path);
+  flame_free(x), flame_free(i);
+}
+
 static void files_that_are_refused(flame_context *c) {
   const char *const names[] = { "a", "b.c" };
   flame_tensor *x = made(c, "f23"), *i = made(c, "i2"), *const both[] = { x, i };
@@ -150,7 +168,7 @@ int main(void) {
   if (!mkdtemp(folder) || chdir(folder)) return 1;
   flame_context *c = open_context();
   now = "facts", facts(c);
-  now = "files", files(c), files_that_are_refused(c);
+  now = "files", files(c), order_of_files(c), files_that_are_refused(c);
   int64_t k = 1;
   while (k < 500 && file_survives(k)) k++;
   CHECK(k > 5 && k < 500);

@@ -187,7 +187,7 @@ typedef struct fl_zip {
 flame_status fl_zip_open(fl_zip *z, flame_context *c, const char *path);
 fl_node *fl_npz_read(fl_zip *z, const fl_member *m, int device);     /* the member is a npy file */
 void fl_zip_close(fl_zip *z);
-/* Names are without ".npy", and differ. */
+/* Names are without ".npy"; two equal ones are refused. */
 flame_status fl_npz_save(flame_context *c, const char *path, int64_t n, const fl_to_save *tensors);
 
 /* ---- deflate (deflate.c) --------------------------------------------------------------------- */

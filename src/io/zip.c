@@ -151,10 +151,14 @@ static int ends_in(fl_span s, const char *tail) {
   return s.n >= n && memcmp(s.at + s.n - n, tail, n) == 0;
 }
 
-static int by_name(const void *p, const void *q) {
-  const fl_span a = ((const fl_member *)p)->name, b = ((const fl_member *)q)->name;
+static int compare_spans(const void *p, const void *q) {
+  const fl_span a = *(const fl_span *)p, b = *(const fl_span *)q;
   const int k = memcmp(a.at, b.at, a.n < b.n ? a.n : b.n);
   return k ? k : (a.n > b.n) - (a.n < b.n);
+}
+
+static int by_name(const void *p, const void *q) {
+  return compare_spans(&((const fl_member *)p)->name, &((const fl_member *)q)->name);
 }
 
 static int by_place(const void *p, const void *q) {
@@ -187,8 +191,6 @@ static flame_status check_members(fl_zip *z) {
       return fl_reader_fail(&z->in, "zip: '%.*s' is no .npy member: no npz file",
                             s.n < 60 ? (int)s.n : 60, s.at);
   }
-  const flame_status e = check_places(z);
-  if (e != FLAME_OK) return e;
   if (z->members.n > 1) qsort(z->members.at, (size_t)z->members.n, sizeof *z->members.at, by_name);
   for (int64_t i = 1; i < z->members.n; i++)
     if (by_name(&z->members.at[i - 1], &z->members.at[i]) == 0) {
@@ -196,7 +198,7 @@ static flame_status check_members(fl_zip *z) {
       return fl_reader_fail(&z->in, "zip: the name '%.*s' appears twice",
                             s.n < 60 ? (int)s.n : 60, s.at);
     }
-  return FLAME_OK;
+  return check_places(z);
 }
 
 flame_status fl_zip_open(fl_zip *z, flame_context *c, const char *path) {
@@ -325,7 +327,23 @@ static flame_status write_end(fl_writer *o, fl_text *directory, int64_t n) {
   return e == FLAME_OK ? fl_writer_write(o, b, END_SIZE) : e;
 }
 
-/* Checks names by the reader's rules for one name, so that the file can be read. */
+/* Refuses two tensors of one name. */
+static flame_status check_twice(flame_context *c, int64_t n, const fl_to_save *tensors) {
+  if (n < 2) return FLAME_OK;
+  flame_status e = FLAME_OK;
+  fl_span *s = fl_alloc(&c->mem, (size_t)n * sizeof *s);
+  if (!s) return FL_FAIL(c, FLAME_NO_MEMORY, "save", "no host memory for the names");
+  for (int64_t i = 0; i < n; i++) s[i] = tensors[i].name;
+  qsort(s, (size_t)n, sizeof *s, compare_spans);
+  for (int64_t i = 1; e == FLAME_OK && i < n; i++)
+    if (compare_spans(&s[i - 1], &s[i]) == 0)
+      e = FL_FAIL(c, FLAME_BAD_ARGUMENT, "save", "the name '%.*s' appears twice",
+                  s[i].n < 60 ? (int)s[i].n : 60, s[i].at);
+  fl_free(&c->mem, s, (size_t)n * sizeof *s);
+  return e;
+}
+
+/* Checks names by the reader's rules, so that the file can be read. */
 static flame_status check_names(flame_context *c, const char *path, int64_t n,
                                 const fl_to_save *tensors) {
   if (n > MOST_WRITTEN)
@@ -339,7 +357,7 @@ static flame_status check_names(flame_context *c, const char *path, int64_t n,
           FL_DO ": "
                      "use .safetensors", path, s.n < 60 ? (int)s.n : 60, s.at);
   }
-  return FLAME_OK;
+  return check_twice(c, n, tensors);
 }
 
 flame_status fl_npz_save(flame_context *c, const char *path, int64_t n, const fl_to_save *tensors) {
