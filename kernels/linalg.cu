@@ -59,7 +59,7 @@ KERNEL turn(real *y, const real *x, i64 rows, i64 columns, i64 ldx, i64 ldy, i64
   }
 }
 
-/* Zeros below the diagonals. */
+/* Sets the elements below the diagonals to 0. */
 KERNEL triangle(real *y, i64 n, i64 batch) {
   for (i64 e = first(); e < batch * n * n; e += step()) if (e % n < e / n % n) y[e] = 0;
 }
@@ -171,7 +171,7 @@ FN real warp_sum(real v) {
 
 /* The power of two, at most 2^REACH and at least 2^-REACH, that brings the largest absolute value
 ** of n elements between 1/2 and 1, or nearest to it; 1 if that is 0 or not finite. All threads get
-** it. */
+** it. room: shared memory for a number per warp. */
 FN real factor_of(const real *x, i64 n, real *room) {
   real top = 0;
   for (i64 e = threadIdx.x; e < n; e += blockDim.x) {

@@ -14,7 +14,7 @@ __global__ void lu(const float *a, float *f, int n) {
     }
   for (int r = 0; r < ${m}; r++) for (int c = 0; c < ${m}; c++) f[(r * ${m} + c) * n + b] = m[r][c];
 }]=] }
--- The steps of elimination in reverse: each undoes its products, then adds what it took.
+-- The adjoints of the steps of elimination, the last one first. All values that they need are in f.
 local LU_BACK = flame.kernel { constants = { m = 8 }, source = [=[
 __global__ void lu_back(const float *f, const float *g, float *da, int n) {
   const int b = blockIdx.x * blockDim.x + threadIdx.x;

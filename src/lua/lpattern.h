@@ -13,10 +13,12 @@ typedef struct fl_lpattern fl_lpattern;
 typedef struct fl_match {
   const char *from, *to;                      /* what was matched */
   int captures;
-  struct { const char *at; ptrdiff_t n; } capture[FL_CAPTURES];   /* n: or FL_CAPTURE_POSITION */
+  struct { const char *at; ptrdiff_t n; } capture[FL_CAPTURES];   /* n: bytes, or
+                                                                     ** FL_CAPTURE_POSITION */
 } fl_match;
 
-/* Reads the pattern at i, and pushes the userdata that holds the result. */
+/* Reads the pattern at i, and pushes the userdata that holds the result. may_anchor: a '^' at its
+** start anchors it (for gmatch it does not). */
 fl_lpattern *fl_lpattern_push(lua_State *L, int i, int may_anchor);
 int fl_lpattern_anchored(const fl_lpattern *p);
 /* The first match in the string of n bytes from 'at' on; only at 'at' if p is anchored. 0: none.

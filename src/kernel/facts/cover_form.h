@@ -13,8 +13,8 @@ enum { FL_KC_GUARDS = 12 };
 ** the value that was given. Polynomials of which terms have cancelled, or with an unsigned step
 ** that may be below 0 ('unsure'), are not kept. So no step of computing one exceeds the sum of the
 ** magnitudes of its terms, which must fit the type: 32 bits if it is 'narrow', less FL_KC_ROOM. The
-** room is for a guard's p + 1, which the kernel does not compute: in it a constant of p, which the
-** kernel does compute with, may have cancelled; its magnitude is at most FL_KC_ROOM. */
+** room is for guards a < b + 1 (for a <= b): the + 1 makes a constant of b that is below 0 smaller
+** in magnitude, but the kernel computes b. Such constants are at least -FL_KC_ROOM. */
 enum { FL_KC_ROOM = 1 << 15 };
 typedef struct fl_kc_guard { const fl_kpoly *a, *b; } fl_kc_guard;      /* a < b */
 
