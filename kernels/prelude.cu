@@ -57,6 +57,26 @@ FN float min_f32(float a, float b) {
   return r;
 }
 
+/* The same for both halves of two words, which are pairs of half floats. */
+#define FL_PAIRS(most, type) \
+  FN unsigned most##s_##type(unsigned a, unsigned b) { \
+    unsigned r; \
+    asm(#most ".NaN." #type "x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b)); \
+    return r; \
+  }
+#define FL_PAIRS_APART(most, type) \
+  FN unsigned most##s_##type(unsigned a, unsigned b) { \
+    return out_##type(most##_f32(in_##type((s2)a), in_##type((s2)b))) | \
+           (unsigned)out_##type(most##_f32(in_##type((s2)(a >> 16)), in_##type((s2)(b >> 16)))) \
+               << 16; \
+  }
+#if __CUDA_ARCH__ >= 800
+FL_PAIRS(max, bf16) FL_PAIRS(min, bf16) FL_PAIRS(max, f16) FL_PAIRS(min, f16)
+#else
+FL_PAIRS_APART(max, bf16) FL_PAIRS_APART(min, bf16) FL_PAIRS_APART(max, f16)
+FL_PAIRS_APART(min, f16)
+#endif
+
 /* V elements of S in registers. It starts as zeros ({}), and each element is set once. */
 template <class S, int V> struct pack {
   unsigned w[sizeof(S) * V / 4];
@@ -153,6 +173,14 @@ FN void end_ask() {
 template <int N> FN void wait_ask() {
 #if __CUDA_ARCH__ >= 800
   asm volatile("cp.async.wait_group %0;" :: "n"(N) : "memory");
+#endif
+}
+
+/* Brings 'bytes' bytes, a multiple of 16, from 'at', which is aligned to 16, into the second-level
+** cache. One thread asks for all. */
+FN void ask_cache(const void *at, int bytes) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" :: "l"(at), "r"(bytes) : "memory");
 #endif
 }
 

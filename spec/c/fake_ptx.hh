@@ -38,6 +38,8 @@ static constexpr const char *fake_forms[] = {
   "{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %3, 0;\n\tmov.b32 %0, 0;\n\tmov.b32 %1, 0;\n"
     "\t@p ld.global.cg.v2.u32 {%0, %1}, [%2];\n}",
   "cp.async.ca.shared.global [%0], [%1], 8, %2;",
+  "max.NaN.bf16x2 %0, %1, %2;", "min.NaN.bf16x2 %0, %1, %2;", "max.NaN.f16x2 %0, %1, %2;",
+  "min.NaN.f16x2 %0, %1, %2;", "cp.async.bulk.prefetch.L2.global [%0], %1;",
 };
 constexpr int fake_form(const char *t) {
   for (int i = 0; i < (int)(sizeof fake_forms / sizeof *fake_forms); i++)
@@ -65,6 +67,27 @@ FAKE float fake_extreme(float a, float b, int most) {
 FAKE_FORM(5, float &r, float a, float b) { r = fake_extreme(a, b, 1); } };
 FAKE_FORM(6, float &r, float a, float b) { r = fake_extreme(a, b, 0); } };
 FAKE_FORM(7) { fake_m->leave(); } };
+/* fake_extreme for both halves of two words; B: they are bf16, else f16. */
+template <int B> FAKE fake_u32 fake_pairs(fake_u32 a, fake_u32 b, int most) {
+  fake_u32 r = 0;
+  for (int i = 0; i < 32; i += 16) {
+    const fake_u16 x = (fake_u16)(a >> i), y = (fake_u16)(b >> i);
+    const float z = B ? fake_extreme(fake_of_bf16(x), fake_of_bf16(y), most)
+                      : fake_extreme(fake_of_f16(x), fake_of_f16(y), most);
+    r |= (fake_u32)(z != z ? 0x7fff : B ? fake_bf16(z) : fake_f16(z)) << i;
+  }
+  return r;
+}
+FAKE_FORM(34, fake_u32 &r, fake_u32 a, fake_u32 b) { r = fake_pairs<1>(a, b, 1); } };
+FAKE_FORM(35, fake_u32 &r, fake_u32 a, fake_u32 b) { r = fake_pairs<1>(a, b, 0); } };
+FAKE_FORM(36, fake_u32 &r, fake_u32 a, fake_u32 b) { r = fake_pairs<0>(a, b, 1); } };
+FAKE_FORM(37, fake_u32 &r, fake_u32 a, fake_u32 b) { r = fake_pairs<0>(a, b, 0); } };
+/* Only asks the cache; but all of it must be there. */
+FAKE_FORM(38, const void *p, int bytes) {
+  if ((size_t)p % 16 || bytes % 16) fake_m->fail("a prefetch must be aligned to 16 bytes", "");
+  (void)*(const volatile char *)p;
+  (void)((const volatile char *)p)[bytes - 1];
+} };
 /* fake_flush: x, or zero if x is subnormal. fake_about: the result of an approximate instruction
 ** (.approx.ftz): x, flushed, with an error of -1, 0 or 1 in the last place, which depends on x. */
 FAKE float fake_flush(float x) { return fabsf(x) < 1.17549435e-38f ? copysignf(0, x) : x; }

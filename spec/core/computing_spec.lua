@@ -428,6 +428,13 @@ for _, case in ipairs { { 2, 50304, "f16" }, { 134, 32776, "bf16" } } do
   note(loss, x.grad)
   if rows == 2 then
     note(x:detach():softmax(2))
+    -- the greatest of a row among zeros of both signs, numbers that are none, and infinities
+    local at, inf = flame.arange(n), math.huge
+    local special = flame.stack({ -0.0 * (at % 2), flame.where(at:eq(n - 1), 0 / 0, at % 3),
+      flame.full({ n }, -inf), flame.where(at:eq(7), inf, at % 5),
+      flame.where((at % 2):eq(1), -inf, -(at % 7) - 100) }, 1):to(dtype)
+    flame.eval(special)
+    note(special:softmax(2), special:log_softmax(2))
     labels[2] = n + 1
     print(pcall(function() return flame.cross_entropy(x, labels):item() end))
   end

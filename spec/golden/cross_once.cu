@@ -130,22 +130,32 @@ extern "C" __global__ void __launch_bounds__(1024) cross_once(const __grid_const
     R_amax_f32::A a2[4];
 #pragma unroll
     for (int q = 0; q < 4; q++) a2[q] = R_amax_f32::start();
+    {
+      unsigned m[2];
 #pragma unroll
-    for (int j = 0; j < 25; j++) {
-      const int e = base + (j * 1024 + lane) * 2;
-      if (j == 24 && e >= n) break;
+      for (int i = 0; i < 2; i++) m[i] = 0xff80ff80u;
 #pragma unroll
-      for (int q = 0; q < 2; q++) {
-        const float v0 = in_bf16(l0[j].get(q));
-        const float v1 = fl_cast_f32_f32(v0);
-        a2[j / 16 * 2 + q] = R_amax_f32::join(a2[j / 16 * 2 + q], (float)v1);
+      for (int j = 0; j < 25; j++) {
+        const int e = base + (j * 1024 + lane) * 2;
+        if (j == 24 && e >= n) break;
+#pragma unroll
+        for (int i = 0; i < 1; i++) {
+          m[j / 16 + i] = maxs_bf16(m[j / 16 + i], l0[j].w[i]);
+        }
       }
+#pragma unroll
+      for (int q = 0; q < 4; q++) a2[q] = R_amax_f32::join(a2[q], in_bf16((s2)(m[q / 2] >> 16 * (q % 2))));
     }
     const int64_t v8 = position(v6, v7, 0, 1, w[6], w[25], v6);
     const float v9 = in_bf16(p2[c0 * w[18] + v8 * w[26]]);
     const float v10 = fl_cast_f32_f32(v9);
     const int32_t v14 = fl_cast_i64_i32(v8);
     const R_amax_f32::A r2 = join_parts<R_amax_f32, 1024>(a2, h2);
+    if (row + gridDim.x < rows && lane == 0) {
+      const long long c0 = row + gridDim.x;
+      const long long c1 = 0;
+      ask_cache(p0 + c0 * w[14] + c1, n * 2);
+    }
     const float v2 = (float)r2;
     const float v21 = op_sub_f32(v10, v2);
     s4 *const h4[1] = { held };
