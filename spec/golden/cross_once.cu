@@ -131,20 +131,16 @@ extern "C" __global__ void __launch_bounds__(1024) cross_once(const __grid_const
 #pragma unroll
     for (int q = 0; q < 4; q++) a2[q] = R_amax_f32::start();
     {
-      unsigned m[2];
-#pragma unroll
-      for (int i = 0; i < 2; i++) m[i] = 0xff80ff80u;
+      unsigned m[2] = { 0xff80ff80u, 0xff80ff80u };
 #pragma unroll
       for (int j = 0; j < 25; j++) {
         const int e = base + (j * 1024 + lane) * 2;
         if (j == 24 && e >= n) break;
-#pragma unroll
-        for (int i = 0; i < 1; i++) {
-          m[j / 16 + i] = maxs_bf16(m[j / 16 + i], l0[j].w[i]);
-        }
+        m[j / 16] = maxs_bf16(m[j / 16], l0[j].w[0]);
       }
 #pragma unroll
-      for (int q = 0; q < 4; q++) a2[q] = R_amax_f32::join(a2[q], in_bf16((s2)(m[q / 2] >> 16 * (q % 2))));
+      for (int q = 0; q < 4; q++)
+  a2[q] = R_amax_f32::join(a2[q], in_bf16((s2)(m[q / 2] >> 16 * (q % 2))));
     }
     const int64_t v8 = position(v6, v7, 0, 1, w[6], w[25], v6);
     const float v9 = in_bf16(p2[c0 * w[18] + v8 * w[26]]);

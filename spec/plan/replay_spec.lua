@@ -211,6 +211,31 @@ describe("replay", function()
     return sums
   end)
 
+  -- some 70 steps before the value that is read and 100 after it: each of the two graphs is captured in
+  -- one run and instantiated in another (FL_AT_ONCE in src/cuda/recording.h)
+  same("makes graphs of many steps over several runs, in which numbers and addresses change", function()
+    local x, table_, held, seen = flame.randn(8, 8), flame.randn(20, 8), {}, {}
+    flame.eval(x, table_)
+    for i = 1, 24 do
+      collectgarbage()                  -- as above
+      local at = flame.full({ 8 }, i == 5 and 21 or i % 20 + 1, { dtype = "i64" })
+      local y = scaled(x * i, 2, 64)
+      for k = 1, 34 do y = y:matmul(x):tanh() * (k == 3 and i or 1) end
+      local first = y:sum()
+      for _ = 1, 34 do y = scaled(y:matmul(x):softmax(2), 3, 64) end
+      local ok, e = pcall(function()
+        y = y * first + table_:index_select(1, at)
+        flame.eval(y, first)
+        held[i % 3 + 1] = y
+        seen[#seen + 1] = first:item()
+        seen[#seen + 1] = y:sum():item()
+      end)
+      if not ok then seen[#seen + 1] = tostring(e):match "position 1" end
+    end
+    for _, h in ipairs(held) do seen[#seen + 1] = h:totable() end
+    return seen
+  end, 8)
+
   same("makes calls that need the host as it does without graphs", function()
     local a, list = flame.randn(6, 6), {}
     flame.eval(a)

@@ -188,9 +188,14 @@ static int32_t capture(fl_cuda *s, fl_recording *w, const fl_plan *p, int32_t fr
   close_ends(s, to, &y);
   const fl_cu_result ended = s->cu->StreamEndCapture(s->stream, &x->graph);
   if (i == to && (ended != FL_CU_OK || !x->graph)) i = from;
-  if (i == to && s->cu->GraphInstantiate(&x->exec, x->graph, 0) != FL_CU_OK) i = from;
   if (i < to) fl_span_free(w, x, 1);
   return i;
+}
+
+void fl_span_ready(fl_recording *w, fl_span *x) {
+  if (w->s->cu->GraphInstantiate(&x->exec, x->graph, 0) == FL_CU_OK) return;
+  x->exec = NULL;
+  fl_span_free(w, x, 1);
 }
 
 flame_status fl_span_make(fl_cuda *s, fl_recording *w, const fl_plan *p, int32_t from, int open) {

@@ -6,14 +6,18 @@
 #define FL_CUDA_RECORDING_H
 #include "cuda/replay.h"
 
-/* Most recordings of a plan; how many hashes of its last runs are kept; fewest steps of a graph. */
-enum { FL_RECORDINGS = 4, FL_REPLAY_SEEN = 8, FL_SPAN_LEAST = 3 };
+/* Most recordings of a plan; how many hashes of its last runs are kept; fewest steps of a graph.
+** FL_AT_ONCE: a run that makes a recording begins to capture a span, or to instantiate its graph, as
+** long as it has done so for fewer than this number of steps. Either takes some 8 us a step, so that
+** a run with many steps is not much longer while its graphs are made, over several runs. */
+enum { FL_RECORDINGS = 4, FL_REPLAY_SEEN = 8, FL_SPAN_LEAST = 3, FL_AT_ONCE = 64 };
 
 typedef struct fl_span {
   int32_t from, to;
   uint8_t sends;                  /* the graph sends the record of checks to the host */
   fl_cu_graph graph;              /* owns the kernels' nodes; NULL: run step by step */
-  fl_cu_graph_exec exec;
+  fl_cu_graph_exec exec;          /* NULL beside a graph: it is not instantiated yet, and this span
+                                  ** is run step by step */
 } fl_span;
 
 /* A node of a graph: a kernel that is launched by itself, with its parameters by value. */
@@ -55,8 +59,9 @@ struct fl_recording {
   struct { fl_kernel_node *at; int64_t n, cap; } nodes;
   struct { fl_table *at; int64_t n, cap; } tables;
   int64_t next;                   /* span that is queued next */
-  uint8_t making;
-  const fl_binding *b;            /* while it is made */
+  uint8_t making;                 /* spans or graphs are still missing */
+  int32_t left;                   /* while it is made: of FL_AT_ONCE, in this run */
+  const fl_binding *b;            /* while it is made: the binding of this run */
 };
 
 struct fl_replay {                /* hangs on a plan */
@@ -77,11 +82,13 @@ struct fl_replay {                /* hangs on a plan */
 };
 
 /* ---- capture.c ---- */
-/* Makes the span (sequence of steps) from step 'from' on, with its graph if it can have one, and
-** adds it to the recording. A step that cannot be captured ends the span before it and gets a span
+/* Makes the span (sequence of steps) from step 'from' on, captured if it can be, and adds it to the
+** recording. A step that cannot be captured ends the span before it and gets a span
 ** without a graph. open: as fl_replay_span has it. */
 flame_status fl_span_make(fl_cuda *s, fl_recording *w, const fl_plan *p, int32_t from,
                           int open);
+/* Instantiates the span's graph; if that fails, it has none from then on. */
+void fl_span_ready(fl_recording *w, fl_span *x);
 /* driver: frees its graph; otherwise nothing. */
 void fl_span_free(fl_recording *w, fl_span *x, int driver);
 void fl_kernel_node_free(fl_mem *m, fl_kernel_node *x);

@@ -215,12 +215,12 @@ static int has_moved(const fl_recording *w, const fl_plan *p, const fl_kernel *k
 }
 
 /* Sets a kernel's parameters in the graph. They follow from addresses and numbers of the script; if
-** only the numbers have changed, only these are replaced. */
-static flame_status set_node(fl_cuda *s, const fl_recording *w, const fl_plan *p, fl_kernel_node *n,
+** only the numbers have changed (!moved), only these are replaced. */
+static flame_status set_node(fl_cuda *s, const fl_recording *w, fl_kernel_node *n,
                              const fl_binding *b, int moved) {
   int64_t word[FL_TEXT_MAX_WORDS];
   void *params[1] = { word };
-  if (moved && has_moved(w, p, n->kernel, b)) fl_step_words(s, n->kernel, b, word);
+  if (moved) fl_step_words(s, n->kernel, b, word);
   else if (n->nscalar == 0) return FLAME_OK;
   else {
     memcpy(word, n->word, (size_t)n->words * 8);
@@ -261,8 +261,11 @@ static flame_status bind(fl_cuda *s, fl_recording *w, const fl_plan *p, const fl
   if (!moved && (p->nscalar == 0 ||
                  memcmp(w->scalar, b->scalar, (size_t)p->nscalar * sizeof *w->scalar) == 0))
     return e;
-  for (int64_t i = 0; i < w->nodes.n && e == FLAME_OK; i++)
-    e = set_node(s, w, p, &w->nodes.at[i], b, moved);
+  for (int64_t i = 0; i < w->nodes.n && e == FLAME_OK; i++) {
+    fl_kernel_node *n = &w->nodes.at[i];
+    if (w->spans.at[n->span].exec)
+      e = set_node(s, w, n, b, moved && has_moved(w, p, n->kernel, b));
+  }
   for (int64_t i = 0; moved && i < w->tables.n && e == FLAME_OK; i++)
     e = set_table(s, &w->tables.at[i], b);
   if (e == FLAME_OK) keep_binding(w, p, b);
@@ -323,6 +326,32 @@ static fl_recording *new_recording(fl_cuda *s, const fl_replay *r, const fl_plan
   return NULL;
 }
 
+/* Called when a run begins that makes (a part of) the recording. */
+static void go_on_making(const fl_replay *r, fl_recording *w, const fl_binding *b) {
+  w->b = b;
+  w->left = r->how == REPLAY_ALWAYS ? INT32_MAX : FL_AT_ONCE;
+}
+
+/* Instantiates the graph of span k, and sets the bindings of this run in it: it may have been
+** captured in an earlier one. */
+static flame_status make_ready(fl_cuda *s, fl_recording *w, int64_t k) {
+  flame_status e = FLAME_OK;
+  fl_span *x = &w->spans.at[k];
+  w->left -= x->to - x->from;
+  fl_span_ready(w, x);
+  for (int64_t i = 0; x->exec && i < w->nodes.n && e == FLAME_OK; i++)
+    if (w->nodes.at[i].span == k) e = set_node(s, w, &w->nodes.at[i], w->b, 1);
+  if (e != FLAME_OK) w->epoch = UINT64_MAX;
+  return e;
+}
+
+/* Has every step a span, and every graph been instantiated? */
+static int is_made(const fl_recording *w, const fl_plan *p) {
+  for (int64_t i = 0; i < w->spans.n; i++)
+    if (w->spans.at[i].graph && !w->spans.at[i].exec) return 0;
+  return w->spans.n > 0 && w->spans.at[w->spans.n - 1].to == p->nstep;
+}
+
 static fl_recording *find(fl_cuda *s, fl_replay *r, const fl_plan *p, const fl_binding *b,
                           uint64_t hash) {
   for (int i = 0; i < FL_RECORDINGS; i++) {
@@ -344,13 +373,17 @@ flame_status fl_replay_begin(fl_cuda *s, const fl_plan *p, const fl_binding *b,
       s->ctx->sync_each || fl_kfunction_checks(s->ctx)) return FLAME_OK;
   const uint64_t hash = hash_of(s, r, p, b);
   *w = find(s, r, p, b, hash);
+  if (*w && (*w)->making) go_on_making(r, *w, b);
   if (*w) return bind(s, *w, p, b);
   if (r->how != REPLAY_ALWAYS && (times_seen(r, hash) < 2 || r->made >= MOST_MADE)) return FLAME_OK;
   r->made++;
   fl_recording **room = room_for(r);
   if (*room) free_recording(r->mem, *room, 1);
   *w = *room = new_recording(s, r, p, b, hash);
-  if (*w) (*w)->used = ++r->clock;
+  if (*w) {
+    (*w)->used = ++r->clock;
+    go_on_making(r, *w, b);
+  }
   return s->dead ? fl_cuda_lost(s) : FLAME_OK;
 }
 
@@ -367,7 +400,7 @@ void fl_replay_end(fl_cuda *s, fl_plan *p, fl_recording *w, int whole) {
     if (w && whole && has_graph(w)) s->ctx->stats.replays++;
     return;
   }
-  w->making = 0;
+  w->making = !is_made(w, p);
   w->b = NULL;
   if (!whole) {
     for (int i = 0; i < FL_RECORDINGS; i++)
@@ -381,11 +414,18 @@ void fl_replay_end(fl_cuda *s, fl_plan *p, fl_recording *w, int whole) {
 
 flame_status fl_replay_span(fl_cuda *s, fl_recording *w, const fl_plan *p, int32_t from, int open,
                             int32_t *to, int *ran, int *sent) {
-  if (w->making) {
-    const flame_status e = fl_span_make(s, w, p, from, open);
+  flame_status e = FLAME_OK;
+  *to = from + 1;
+  *ran = *sent = 0;
+  if (w->next == w->spans.n) {                       /* then it is being made */
+    if (w->left <= 0) return e;
+    e = fl_span_make(s, w, p, from, open);
     if (e != FLAME_OK) return e;
+    if (w->spans.at[w->next].graph) w->left -= w->spans.at[w->next].to - from;
   }
   const fl_span *x = &w->spans.at[w->next++];
+  if (x->graph && !x->exec && w->left > 0) e = make_ready(s, w, w->next - 1);
+  if (e != FLAME_OK) return e;
   *to = x->to;
   *ran = x->exec != NULL;
   *sent = *ran && x->sends;

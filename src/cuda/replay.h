@@ -13,8 +13,10 @@
 **            recording was made: they are compared before it is used;
 **   data     addresses and scalars of generated kernels: those that differ from the last run are
 **            set in the graphs (a separate launch) or in the recording's tables.
-** The third run with equal frozen addresses is recorded, for up to four sets of them at a time and
-** 64 in all (FLAME_REPLAY=2: the first already, without that limit; 0: none). Owned by the plan
+** The third run with equal frozen addresses begins to record, for up to four sets of them at a time
+** and 64 in all (FLAME_REPLAY=2: the first already, without that limit; 0: none). A recording of
+** many steps is made over several runs (FL_AT_ONCE in recording.h), of which each runs the spans step
+** by step that are not ready. Owned by the plan
 ** (plan->replay), used on its device's thread; closing the device frees the graphs.
 */
 #ifndef FL_CUDA_REPLAY_H
@@ -32,16 +34,17 @@ int fl_replay_repeats(const fl_recording *w);    /* was it made in an earlier ru
 /* Called when the device is closed. driver: graphs and device memory are freed too;
 ** otherwise only host memory. */
 void fl_replay_let_go(fl_cuda *s, int driver);
-/* Called before the first step. *w: the recording for this run, or an empty one that the run fills;
-** NULL: step by step. */
+/* Called before the first step. *w: the recording for this run, or one that the run makes or goes on
+** to make; NULL: step by step. */
 flame_status fl_replay_begin(fl_cuda *s, const fl_plan *p, const fl_binding *b, fl_recording **w);
-/* Goes on to the span (sequence of steps) from step 'from' on: *to is its end. *ran: it was queued
-** as a graph; otherwise the caller queues its steps. *sent: the graph sends the record of checks to
+/* Goes on to the span (sequence of steps) from step 'from' on: *to is its end (the next step, if
+** the recording has no such span yet). *ran: it was queued as a graph; otherwise the caller queues
+** its steps. *sent: the graph sends the record of checks to
 ** the host (one that begins with step 0 empties it first). open: the report of an earlier check has
 ** not been read yet. */
 flame_status fl_replay_span(fl_cuda *s, fl_recording *w, const fl_plan *p, int32_t from, int open,
                             int32_t *to, int *ran, int *sent);
-/* Called after the run; whole: all spans were queued. If not, a recording that was being filled is
+/* Called after the run; whole: all steps were queued. If not, a recording that is being made is
 ** dropped. */
 void fl_replay_end(fl_cuda *s, fl_plan *p, fl_recording *w, int whole);
 #endif
