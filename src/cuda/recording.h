@@ -7,9 +7,9 @@
 #include "cuda/replay.h"
 
 /* Most recordings of a plan; how many hashes of its last runs are kept; fewest steps of a graph.
-** FL_AT_ONCE: a run that makes a recording begins to capture a span, or to instantiate its graph, as
-** long as it has done so for fewer than this number of steps. Either takes some 8 us a step, so that
-** a run with many steps is not much longer while its graphs are made, over several runs. */
+** FL_AT_ONCE: a run that makes a recording begins to capture a span, or to instantiate its graph,
+** as long as it has done so for fewer than this number of steps. Either takes some 8 us a step, so
+** a run of many steps is not much longer while its graphs are made, over several runs. */
 enum { FL_RECORDINGS = 4, FL_REPLAY_SEEN = 8, FL_SPAN_LEAST = 3, FL_AT_ONCE = 64 };
 
 typedef struct fl_span {

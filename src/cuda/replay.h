@@ -15,8 +15,8 @@
 **            set in the graphs (a separate launch) or in the recording's tables.
 ** The third run with equal frozen addresses begins to record, for up to four sets of them at a time
 ** and 64 in all (FLAME_REPLAY=2: the first already, without that limit; 0: none). A recording of
-** many steps is made over several runs (FL_AT_ONCE in recording.h), of which each runs the spans step
-** by step that are not ready. Owned by the plan
+** many steps is made over several runs (FL_AT_ONCE in recording.h), of which each runs those spans
+** step by step that are not ready. Owned by the plan
 ** (plan->replay), used on its device's thread; closing the device frees the graphs.
 */
 #ifndef FL_CUDA_REPLAY_H
@@ -34,8 +34,8 @@ int fl_replay_repeats(const fl_recording *w);    /* was it made in an earlier ru
 /* Called when the device is closed. driver: graphs and device memory are freed too;
 ** otherwise only host memory. */
 void fl_replay_let_go(fl_cuda *s, int driver);
-/* Called before the first step. *w: the recording for this run, or one that the run makes or goes on
-** to make; NULL: step by step. */
+/* Called before the first step. *w: the recording for this run, or one that the run makes or goes
+** on to make; NULL: step by step. */
 flame_status fl_replay_begin(fl_cuda *s, const fl_plan *p, const fl_binding *b, fl_recording **w);
 /* Goes on to the span (sequence of steps) from step 'from' on: *to is its end (the next step, if
 ** the recording has no such span yet). *ran: it was queued as a graph; otherwise the caller queues

@@ -257,9 +257,9 @@ static void put_split(row_writer *r, sweep *s) {
 
 /* ---- rows that are read once ------------------------------------------------------------------
 ** A block does row after row. The row is in registers (l<v>), what its second sweep makes for the
-** third in shared memory, so that the next row is loaded before the third; the cache is asked for it
-** before the second. Two barriers per row, one in each round's join; the memory of one join is used
-** again after the barrier of the other. */
+** third in shared memory, so that the next row is loaded before the third; the cache is asked for
+** it before the second. Two barriers per row, one in each round's join; the memory of one join is
+** used again after the barrier of the other. */
 
 /* Writes the values of the whole row that need no reduction. first: those that are loaded and those
 ** that the first sweep needs; else, after that sweep, the others, so that it does not wait for
@@ -275,12 +275,12 @@ static void put_before(row_writer *r, int first) {
   fl_text_values(r->w, now, V_KEPT, V_KEPT);
 }
 
-/* Asks for the next row, to be in the second-level cache when it is loaded. Memory then works during
-** the second sweep as well, while the registers are still full. */
+/* Asks for the next row, to be in the second-level cache when it is loaded. Memory then works
+** during the second sweep as well, while the registers are still full. */
 static void put_ask(row_writer *r) {
   text_writer *w = r->w;
   const text_form *f = w->f;
-  if (f->ndim != f->k->nkept + 1) return;             /* a row's elements need not follow each other */
+  if (f->ndim != f->k->nkept + 1) return;       /* a row's elements need not follow each other */
   fl_text_puts(w->out, "if (row + gridDim.x < rows && lane == 0) {\n");
   fl_text_coords(w, 0, f->k->nkept, "row + gridDim.x");
   fl_text_coords(w, f->k->nkept, f->ndim, "0");

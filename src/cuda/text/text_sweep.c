@@ -263,9 +263,9 @@ static int put_targets(row_writer *r, const sweep *s, const uint8_t *before) {
   return any;
 }
 
-/* If the sweep of a row that is read once makes only the greatest or the least of its half floats, as
-** they are in memory: the load; else -1. *red: the reduction. Then one instruction compares the two
-** of a word. (Other rows gain nothing: softmax of 8,192 bf16 took 197 us for 188, one H200.) */
+/* If the sweep of a row that is read once makes only the greatest or the least of its half floats,
+** as they are in memory: the load; else -1. *red: the reduction. Then one instruction compares the
+** two of a word. (Other rows gain nothing: softmax of 8,192 bf16 took 197 us for 188, one H200.) */
 static int paired_load(const row_writer *r, const sweep *s, int *red) {
   const text_form *f = r->w->f;
   *red = -1;
@@ -300,7 +300,8 @@ static void put_pairs(row_writer *r, int v, int red, int count) {
                  type, v);
   fl_text_printf(w->out, "#pragma unroll\nfor (int q = 0; q < 4; q++)\n  a%d[q] = ", red);
   fl_text_reducer(w, red);
-  fl_text_printf(w->out, "::join(a%d[q], in_%s((s2)(m[q / 2] >> 16 * (q %% 2))));\n}\n", red, type);
+  fl_text_printf(w->out, "::join(a%d[q], in_%s((s2)(m[q / 2] >> 16 * (q %% 2))));\n}\n", red,
+                 type);
 }
 
 void fl_row_put_compute(row_writer *r, const sweep *s, const uint8_t *before, int count) {
