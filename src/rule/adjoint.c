@@ -169,7 +169,7 @@ flame_status fl_kcall_adjoint(fl_kcall *k, int n, const uint8_t *active, fl_node
   for (int j = 0; j < n; j++) a.active[active[j]] = 1;
   memset(gradient, 0, sizeof *gradient * (size_t)k->p->nparam);
   const fl_kderived *d = adjoint_of(&a);
-  if (!d) return c->err.code;
+  if (!d || (d->views && fl_kcall_apart(k) != FLAME_OK)) return c->err.code;
   c->grad_mode = 0;
   pass_through(&a, d->part[0]->k->ad);
   flame_status e = c->err.code;

@@ -1,8 +1,11 @@
 /* Calls: launches of a kernel with the arguments that its gradients need (rule.h); and the
 ** arguments of the launches that compute gradients. */
 #include "rule/rule.h"
+#include "base/hash.h"
+#include "kernel/facts/views.h"
 #include "tensor/build.h"
 #include <assert.h>
+#include <stdio.h>
 #include <string.h>
 
 /* ---- calls ----------------------------------------------------------------------------------- */
@@ -71,6 +74,57 @@ void fl_kcall_known(const fl_kcall *k, fl_kknown *x) {
     x->known[i] = k->p->role[i] == FL_KROLE_SCALAR && fl_kt_is_int(type) && type != FL_KT_BOOL;
     x->value[i] = x->known[i] ? read_int(&k->scalar[k->arg[i].at], type) : 0;
   }
+}
+
+/* ---- dynamic shared memory of several types -------------------------------------------------- */
+
+static const void *number_of(void *arg, int i) {
+  const fl_kcall *k = arg;
+  const int role = k->p->role[i];
+  return role == FL_KROLE_SCALAR || role == FL_KROLE_STRUCT ? &k->scalar[k->arg[i].at] : NULL;
+}
+
+/* Of all that fl_kviews_apart is told. */
+static uint64_t launch_hash(const fl_kcall *k) {
+  uint64_t h = fl_hash64(k->geometry, sizeof k->geometry, 1);
+  for (int i = 0; i < k->p->nparam; i++) {
+    const void *at = number_of((void *)(uintptr_t)k, i);
+    if (at && !fl_kt_is_float(k->p->k->f->params[i].type))
+      h = fl_hash64(at, (size_t)k->arg[i].bytes, h);
+  }
+  return h | 1;
+}
+
+static void put_view(char *to, size_t size, const fl_kviewed *x) {
+  snprintf(to, size, "%s (line %d, bytes %lld to %lld%s)", fl_ktypes[x->type].c, (int)x->line,
+           (long long)x->first, (long long)x->last,
+           x->unbound ? ", its index has no known bound" : "");
+}
+
+static flame_status views_meet(fl_kcall *k, const fl_kviewed met[2]) {
+  char a[120], b[120], text[640];
+  put_view(a, sizeof a, &met[0]);
+  put_view(b, sizeof b, &met[1]);
+  snprintf(text, sizeof text, "kernel '%s', line %d: dynamic shared memory of two types that may "
+           "overlap in this launch, %s and %s, cannot be differentiated" FL_DO "; keep them apart "
+           "by arguments, blockDim and conditions, give all arrays but one a size, or vjp = ...",
+           k->p->k->f->name, (int)met[1].line, a, b);
+  return fl_kprogram_refuse(k->c, k->p, text);
+}
+
+flame_status fl_kcall_apart(fl_kcall *k) {
+  const uint64_t hash = launch_hash(k);
+  const int64_t *g = k->geometry;
+  fl_kcover_launch l = { .argument = number_of, .arg = k };
+  fl_kviewed met[2];
+  if (k->p->apart == hash) return FLAME_OK;
+  memcpy(l.grid, g + FL_KP_GRID, sizeof l.grid);
+  memcpy(l.block, g + FL_KP_BLOCK, sizeof l.block);
+  const int apart = fl_kviews_apart(&k->c->mem, k->p->k->f, &l, g[FL_KP_SHARED], met);
+  if (apart < 0) return FL_FAIL(k->c, FLAME_NO_MEMORY, k->p->name, "no host memory");
+  if (!apart) return views_meet(k, met);
+  k->p->apart = hash;
+  return FLAME_OK;
 }
 
 /* ---- arguments ------------------------------------------------------------------------------- */

@@ -152,16 +152,19 @@ static const fl_kderived *find(const flame_context *c, const fl_kprogram *p, con
   return NULL;
 }
 
-/* Reports why there is no derivative; ad: NULL if the kernel itself is refused. */
-static void *refuse(flame_context *c, const fl_kprogram *p, const fl_kad *ad) {
+flame_status fl_kprogram_refuse(flame_context *c, const fl_kprogram *p, const char *why) {
+  char text[700];
+  fl_kunit_message(p->k->unit, why, text, sizeof text);
+  return FL_FAIL(c, FLAME_BAD_ARGUMENT, p->name, "%s", text);
+}
+
+/* Reports why the kernel itself is refused. */
+static void *refuse(flame_context *c, const fl_kprogram *p) {
   char text[480];
-  const fl_kfunction *k = p->k;
-  const char *why = ad ? ad->refusal : fl_ksource_refusal(k->unit->source, k->f);
-  fl_kunit_message(k->unit, why ? why : "it has no derivative", text, sizeof text);
-  if (ad) FL_FAIL(c, FLAME_BAD_ARGUMENT, p->name, "%s", text);
-  else
-    FL_FAIL(c, FLAME_BAD_ARGUMENT, p->name, "%s: no gradient can be derived" FL_DO
-            "; give vjp = …", text);
+  const char *why = fl_ksource_refusal(p->k->unit->source, p->k->f);
+  fl_kunit_message(p->k->unit, why ? why : "it has no derivative", text, sizeof text);
+  FL_FAIL(c, FLAME_BAD_ARGUMENT, p->name, "%s: no gradient can be derived" FL_DO
+          "; give vjp = …", text);
   return NULL;
 }
 
@@ -229,6 +232,7 @@ static fl_kderived *put_together(flame_context *c, fl_kprogram *p, const fl_kask
   d->deterministic = c->deterministic;
   d->limits = parts.gather ? &parts.gather->limits : &ad->limits;
   d->positive = first->positive;
+  d->views = ad->views;
   int ok = !parts.gather || add_part(c, d, p, parts.gather, 0);
   if (ok && (!parts.gather || parts.rest))
     ok = add_part(c, d, p, parts.rest ? parts.rest : ad, exact);
@@ -246,7 +250,7 @@ const fl_kderived *fl_kprogram_derive(flame_context *c, fl_kprogram *p, const fl
             "; give vjp = …", p->k->f->name);
     return NULL;
   }
-  if (!p->k->f->has_body) return refuse(c, p, NULL);
+  if (!p->k->f->has_body) return refuse(c, p);
   fl_kad_request r = { .want = ask->want, .deterministic = c->deterministic,
                        .geometry = ask->geometry,
                        .launched = ask->adjoint ? ask->launched : NULL };
@@ -258,7 +262,10 @@ const fl_kderived *fl_kprogram_derive(flame_context *c, fl_kprogram *p, const fl
     fl_interrupted(c, "kernel");
     return NULL;
   }
-  if (ad && !ad->func && ad->refusal) return refuse(c, p, ad);
+  if (ad && !ad->func && ad->refusal) {
+    fl_kprogram_refuse(c, p, ad->refusal);
+    return NULL;
+  }
   if (failed || !ad || !ad->func) return no_memory(c);
   fl_kderived *d = put_together(c, p, ask, ad, parts, r.deterministic);
   if (!d) return NULL;

@@ -55,6 +55,7 @@ typedef struct fl_kprogram {
                                        ** run; NULL: this program */
   int records;                 /* number of values per thread in the recorder's additional result */
   struct fl_kderived *derived;         /* owned */
+  uint64_t apart;              /* hash of the last launch for which fl_kcall_apart was OK */
   struct { uint64_t *at; int64_t n, cap; } proven;   /* sets of arguments for which FLAME_CHECK=grad
                                                      ** has proven the gradient */
 } fl_kprogram;
@@ -78,6 +79,7 @@ typedef struct fl_kderived {
   const fl_klimits *limits;            /* the launches for which it is right */
   /* not 0 for a parameter that must be greater than 0, else the derivation is wrong; or NULL */
   const uint8_t *positive;
+  uint8_t views;                       /* fl_kad.views */
   int nparts;
   fl_kprogram *part[2];                /* references; a tangent has one part */
 } fl_kderived;
@@ -90,6 +92,8 @@ void fl_kprogram_release(fl_kprogram *p);
 /* Makes p->recorder and p->replay, if the kernel uses results of integer atomics outside of loops
 ** (and has room for one more parameter). */
 flame_status fl_kprogram_record(flame_context *c, fl_kprogram *p);
+/* Fails with a refusal, as the derivation words it, and the script's line. */
+flame_status fl_kprogram_refuse(flame_context *c, const fl_kprogram *p, const char *why);
 /* Borrowed from p; NULL with the error: why there is no derivative. */
 const fl_kderived *fl_kprogram_derive(flame_context *c, fl_kprogram *p, const fl_kask *ask);
 /* The derivation that k:source and k:report show: with respect to all arguments and for all
@@ -152,6 +156,9 @@ typedef struct fl_kknown {
   uint8_t known[FL_KP_MAX_ARGS];
 } fl_kknown;
 void fl_kcall_known(const fl_kcall *k, fl_kknown *x);
+/* Fails if the launch of k may access bytes of dynamic shared memory as two types: a derivative
+** with 'views' is then wrong. */
+flame_status fl_kcall_apart(fl_kcall *k);
 /* fl_kone_of: which sizes of the launch are 1, as bits FL_KONE_…. fl_kextents_of: the extents
 ** in the order of fl_kextent, then the number of all blocks. */
 int fl_kone_of(const int64_t *geometry);

@@ -120,7 +120,7 @@ flame_status fl_kcall_jvp(fl_kcall *k, fl_node *const *tangent, fl_node **out, f
                             (fl_kprogram_writes(k->p, i) ? FL_KAD_OUTPUT : 0) |
                             (k->p->role[i] == FL_KROLE_OUT ? FL_KAD_FRESH : 0));
   const fl_kderived *d = fl_kprogram_derive(k->c, k->p, &ask);
-  if (!d) return k->c->err.code;
+  if (!d || (d->views && fl_kcall_apart(k) != FLAME_OK)) return k->c->err.code;
   tangents x = { .of = k, .tangent = tangent, .t = t };
   flame_status e = make_tangent(&x, d->part[0]);
   if (e == FLAME_OK) e = hand_out(k, t, out);

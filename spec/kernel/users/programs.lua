@@ -342,7 +342,7 @@ __global__ void topk(const float *x, const float *w, float *y, int D, int K) {
   for (int c = 0; c < (int)blockDim.x; ++c) s += red[c];
   if (t == 0) y[blockIdx.x] = s;
 }]=], block = { 4 }, grid = { 2 }, shape = { 2 }, shared = 7 * 4 + 4 * 4 + 7 * 4,
-  refuses = "arrays of several types (give all but one a size)", single = true, args = function(t)
+  refuses = "give all arrays but one a size", single = true, args = function(t)
     return { t.f { 2, 7 }, t.f { 7 }, 7, 3 } end,
     want = function(x, w, D, K) return each(2, function(r) local v = {} for c = 0,
       D - 1 do v[c + 1] = x[r * D + c] * w[c] end

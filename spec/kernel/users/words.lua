@@ -262,7 +262,7 @@ __global__ void pool(const float *x, float *y, int *order, int n) {
   __syncthreads();
   if (t < n) { y[t] = vals[ids[t]]; order[t] = ids[t]; }
 }]=],
-    block = { 8 }, grid = { 1 }, shared = 96, single = true, refuses = "cannot be differentiated",
+    block = { 8 }, grid = { 1 }, shared = 96,
     args = one(7),
     want = function(x, n)
       return each(n, function(i) return x[n - 1 - i] ^ 2 end),

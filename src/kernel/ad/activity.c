@@ -85,15 +85,6 @@ static void spread(fl_kad_state *d, int (*see)(void *, fl_kstmt *)) {
   }
 }
 
-/* Views of dynamic shared memory are the same memory: a mark on one of them is set on all that have
-** real numbers. */
-static void join_dynamic(fl_kad_state *d, uint8_t *set) {
-  int any = 0;
-  for (int i = 0; i < d->n0; i++) any |= d->f->vars[i].dynamic && set[i];
-  for (int i = 0; any && i < d->n0; i++)
-    if (d->f->vars[i].dynamic && fl_kt_is_float(d->f->vars[i].type)) set[i] = 1;
-}
-
 void fl_kad_activity(fl_kad_state *d) {
   for (int i = 0; i < d->n0; i++) {
     const fl_kvar *v = &d->f->vars[i];
@@ -103,10 +94,6 @@ void fl_kad_activity(fl_kad_state *d) {
     d->useful[i] = (want & FL_KAD_OUTPUT) && v->kind == FL_KV_POINTER && !v->is_const;
   }
   spread(d, see_varied);
-  join_dynamic(d, d->varied);
-  spread(d, see_varied);
-  spread(d, see_useful);
-  join_dynamic(d, d->useful);
   spread(d, see_useful);
   for (int i = 0; i < d->n0; i++) d->active[i] = d->varied[i] && d->useful[i];
 }

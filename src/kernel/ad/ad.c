@@ -121,7 +121,7 @@ static int set_up(fl_kad_state *d, const fl_kfunc *f) {
   d->n_sites0 = f->n_sites;
   d->site_add = fl_karena_new(a, (size_t)f->n_sites + 1);
   d->site_meets = fl_karena_new(a, (size_t)f->n_sites + 1);
-  d->shared_offset = -1; d->regions = 2;
+  d->shared_offset = d->words_view = -1;
   if (!d->res->params || !d->site_add || !d->site_meets) return 0;
   if (!f->has_body) {
     fl_kad_refuse(d, f->refusal_line, "%s: this",
@@ -211,9 +211,27 @@ fl_kexpr *fl_kad_shared_count(fl_kad_state *d, int var) {
   return bytes < 0 ? NULL : kx_op(d, FL_KO_DIV, kx_var(d, bytes), kx_int(d, fl_kt_size(x.type)));
 }
 
+/* A view of dynamic shared memory as words, by which its bytes are copied whatever they are. */
+static int words_of_memory(fl_kad_state *d) {
+  if (d->words_view >= 0) return d->words_view;
+  d->words_view = fl_kad_var(d, FL_KV_SHARED, FL_KT_U32, "words", 0);
+  if (d->words_view >= 0) d->f->vars[d->words_view].dynamic = 1;
+  return d->words_view;
+}
+
+/* The element 'at' of an array whose elements have 'size' bytes, counted in words. */
+static fl_kexpr *in_words(fl_kad_state *d, fl_kexpr *at, int size) {
+  return kx_op(d, FL_KO_DIV, kx_op(d, FL_KO_MUL, at, kx_int(d, size)), kx_int(d, 4));
+}
+
 void fl_kad_copy_between(fl_kad_state *d, fl_kblock *b, int v, int to, fl_kexpr *to_at, int from,
                  fl_kexpr *from_at) {
-  const int shared = d->f->vars[v].kind == FL_KV_SHARED;
+  const int shared = d->f->vars[v].kind == FL_KV_SHARED, size = fl_kt_size(d->f->vars[v].type);
+  if (d->f->vars[v].dynamic && d->res->views) {         /* the whole memory, with all its views */
+    if ((v = to = from = words_of_memory(d)) < 0) return;
+    to_at = in_words(d, to_at, size);
+    from_at = in_words(d, from_at, size);
+  }
   fl_kexpr *zero = kx_int(d, 0), *one = kx_int(d, 1), *count = fl_kad_shared_count(d, v);
   const int e = shared ? fl_kad_local(d, FL_KT_I64, "e") : fl_ktemp(d->f, FL_KT_I64);
   if (shared) barrier(d, b);
@@ -243,7 +261,7 @@ int fl_kad_shadow(fl_kad_state *d, int v, const char *prefix) {
 }
 
 static void make_shadows(fl_kad_state *d, fl_kblock *b) {
-  int shared = 0;
+  int shared = 0, cleared[2] = {0, 0};
   for (int v = 0; v < d->n0 && !fl_kad_dead(d); v++) {
     const int kind = d->f->vars[v].kind;
     if (!d->active[v]) continue;
@@ -255,6 +273,8 @@ static void make_shadows(fl_kad_state *d, fl_kblock *b) {
     if (to < 0) return;
     shared |= kind == FL_KV_SHARED;
     fl_kexpr *count = fl_kad_shared_count(d, v);
+    int *whole = d->f->vars[v].dynamic ? &cleared[fl_kt_is_half(d->f->vars[v].type)] : NULL;
+    if (whole && (*whole)++) continue;           /* all views have their shadows in one region */
     if (kind == FL_KV_SHARED) clear(d, b, v, thread_number(d), count, thread_count(d));
     else if (kind == FL_KV_ARRAY) clear(d, b, v, kx_int(d, 0), count, kx_int(d, 1));
     else kx_set(d, b, to, fl_kexpr_zero(d->a, d->f->vars[to].type));

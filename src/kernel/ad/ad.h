@@ -125,6 +125,8 @@ typedef struct fl_kad {
   uint8_t *positive;       /* gather: if not NULL, the result is right only where the scalar
                            ** parameters of the source that are marked here are greater than 0;
                            ** otherwise run the whole adjoint */
+  uint8_t views;           /* dynamic shared memory is seen as several types: right for launches
+                           ** of the source of which fl_kviews_apart (facts/views.h) says so */
   int32_t unordered_line;  /* the request was deterministic, yet sums at this line, into memory that
                            ** the derivative reads again, are atomic, in no fixed order (with
                            ** any_order: taken_line); 0: none */

@@ -97,7 +97,7 @@ fl_kexpr *fl_kad_at(fl_kad_state *d, int var, fl_kexpr *index) {
   if (!v->dynamic) return index;
   fl_kexpr *region = kx_op(d, FL_KO_DIV, kx_var(d, d->shared_offset),
                            kx_int(d, fl_kt_size(fl_kad_type(v->type))));
-  if (v->dynamic == 2) region = kx_op(d, FL_KO_MUL, region, kx_int(d, 3));
+  if (d->halves && !fl_kt_is_half(v->type)) region = kx_op(d, FL_KO_MUL, region, kx_int(d, 3));
   return kx_op(d, FL_KO_ADD, index, region);
 }
 

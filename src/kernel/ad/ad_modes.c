@@ -104,12 +104,10 @@ static int differs_in_block(const access *p) {
 static void loads_meet(void *of, int i, int k) {
   const meeting *m = of;
   const access *p = &m->l->at[i], *q = &m->l->at[k];
-  if (m->d->f->vars[p->var].kind != FL_KV_SHARED ||
-      (q->var != p->var && !m->d->f->vars[q->var].dynamic))
-    return;
+  if (m->d->f->vars[p->var].kind != FL_KV_SHARED || q->var != p->var) return;
   const int steady = fl_kad_steady(m->d, p->index);
-  const int one = q->var == p->var && fl_kexpr_same(p->index, q->index) && steady
-               && differs_in_block(p) && differs_in_block(q);
+  const int one = fl_kexpr_same(p->index, q->index) && steady && differs_in_block(p)
+               && differs_in_block(q);
   if (!one && (k != i || !steady)) m->bad[i] = m->bad[k] = 1;
 }
 

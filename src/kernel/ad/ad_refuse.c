@@ -1,7 +1,8 @@
 /* Kernels that are refused (get no derivative) before any code is made for one: those that use bits
-** of real numbers, results of atomics as real numbers, dynamic shared memory of several types, or,
-** beside results of atomics, elements that other threads may have written. What only the code of a
-** statement shows is refused where that code is made. */
+** of real numbers, results of atomics as real numbers or, beside results of atomics, elements that
+** other threads may have written. What only the code of a statement shows is refused where that
+** code is made. Dynamic shared memory of several types is refused launch by launch
+** (fl_kad.views). */
 #include "kernel/ad/ad_state.h"
 
 typedef struct bits { fl_kad_state *d; int line, back; } bits;
@@ -43,25 +44,22 @@ static int see_atomic(void *arg, fl_kstmt *s) {
   return 1;
 }
 
-/* Counts the regions of dynamic shared memory that shadows need. Refuses views of it of several
-** types, also where none has a derivative: a store to one may overwrite another, which the
-** derivative does not track. */
-static void refuse_dynamic(fl_kad_state *d) {
-  int n = 0, line = 0;
+/* Counts the regions of dynamic shared memory that shadows need. Sets 'views', also where none has
+** a derivative: a store to one may overwrite another, which the derivative does not track. */
+static void find_regions(fl_kad_state *d) {
+  int n = 0, whole = 0;
   uint8_t *used = fl_karena_new(d->a, (size_t)d->n0 + 1);
   if (!used) return;
   fl_kaccessed(d->body, used, used);
   for (int i = 0; i < d->n0; i++) {
     const fl_kvar *x = &d->f->vars[i];
     n += x->dynamic == 1 && used[i];
-    if (x->dynamic && (d->active[i] || (!line && used[i]))) line = x->line;
     if (!x->dynamic || !d->active[i]) continue;
-    const int regions = x->dynamic == 2 ? 4 : fl_kt_size(x->type) < 4 ? 3 : 2;
-    if (regions > d->regions) d->regions = regions;
+    d->halves |= fl_kt_is_half(x->type);
+    whole |= !fl_kt_is_half(x->type);
   }
-  if (n > 1)
-    fl_kad_refuse(d, line,
-                  "dynamic shared memory with arrays of several types (give all but one a size)");
+  d->regions = d->halves ? 3 + whole : 2;
+  d->res->views = n > 1;
 }
 
 /* In the replay of a kernel that uses results of atomics (record.h), refuses loads of elements that
@@ -86,6 +84,6 @@ void fl_kad_refuse_early(fl_kad_state *d) {
   const fl_kvisitor v = {see_atomic, NULL, d};
   refuse_foreign(d);
   refuse_bits(d);
-  refuse_dynamic(d);
+  find_regions(d);
   fl_kwalk_block(&v, d->body);
 }

@@ -90,9 +90,12 @@ typedef struct fl_kad_state {
   int32_t n_cap;             /* capacity of res->params */
   int32_t shared_offset;     /* variable of the FL_KAD_SHARED parameter, or -1 */
   int32_t regions;           /* number of regions of dynamic shared memory, each as large as that of
-                             ** the original launch. Region 0: the source's data; 1 (of halves: 1
-                             ** and 2): its shadow; 3: the shadow of an array that is itself a
-                             ** shadow of halves; then copies */
+                             ** the original launch. Region 0: the source's data; 1 and 2: the f32
+                             ** shadows of halves; 3 (without such: 1): the other shadows, each at
+                             ** the bytes of its data; then copies */
+  int32_t words_view;        /* the variable by which dynamic shared memory with views of several
+                             ** types is copied, or -1 */
+  uint8_t halves;            /* halves in dynamic shared memory have a shadow */
   fl_kad_gone gone[FL_KAD_GONE];
   int32_t n_gone;
   uint8_t leave;             /* some threads may have returned: shared work is done by the others */
@@ -347,6 +350,6 @@ static inline fl_kexpr *kx_unless_zero(fl_kad_state *d, fl_kexpr *t, fl_kexpr *x
 }
 
 /* Views of dynamic shared memory of one type all begin at byte 0: fl_kad_unify_views makes them one
-** array (ad_slots.c). */
+** array (ad_slots.c). Those of several types are different arrays (facts/views.h). */
 void fl_kad_unify_views(fl_kfunc *f);
 #endif

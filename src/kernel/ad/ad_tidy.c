@@ -10,7 +10,9 @@
 typedef struct tidy { fl_kad_state *d; uint8_t *live; int changed, alone; } tidy;
 
 static void touch(tidy *t, int v) {
-  if (v >= 0 && !t->live[v]) t->live[v] = 1, t->changed = 1;
+  if (v < 0 || t->live[v]) return;
+  t->live[v] = t->changed = 1;
+  if (t->d->f->vars[v].dynamic) touch(t, t->d->words_view);      /* a store to that writes v too */
 }
 
 static int see_read(void *arg, fl_kexpr *x) {

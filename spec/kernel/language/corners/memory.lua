@@ -423,14 +423,13 @@ return {
       shared = 192 },
     { "dynamic carved float int", [=[extern __shared__ double s[]; int *q = (int *)(s + 12); s[t] = x[i]; q[t] = (t * 5) % 12;
       __syncthreads(); y[i] = s[q[t]] * s[t];]=],
-      shared = 192, refuses = "arrays of several types (give all but one a size)" },
+      shared = 192 },
     { "dynamic carved by char", [=[extern __shared__ char raw[]; double *s = (double *)raw; int *q = (int *)(raw + 12 *
       sizeof(double)); s[t] = x[i]; q[t] = 11 - t; __syncthreads(); y[i] = s[q[t]] * s[t];]=],
-      shared = 192,
-      refuses = "arrays of several types (give all but one a size)" },
+      shared = 192 },
     { "dynamic reused as another type, neither with a gradient", [=[extern __shared__ int q[]; extern __shared__ double s[];
       q[2 * t] = (t * 5) % 12; double v = x[q[2 * t]]; s[t] = 0; y[i] = v * v * x[q[2 * t]];]=],
-      shared = 96, refuses = "arrays of several types (give all but one a size)" },
+      shared = 96, refuses = "give all arrays but one a size" },
     { "dynamic reused as another", [[extern __shared__ double s[]; s[t] = x[i]; __syncthreads(); double a = s[(t+1)%12];
       __syncthreads(); s[11-t] = a * a; __syncthreads(); y[i] = s[t] * a;]], shared = 96 },
     { "union by overlap of parts", [[extern __shared__ double s[]; double *a = s, *b = s + 6; if (t < 12) a[t] = x[i];
