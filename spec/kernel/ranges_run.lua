@@ -28,20 +28,21 @@ local EXPRESSIONS <const> = { "V", "(A + B)", "(A - B)", "(A + B)", "(A - B)", "
 local OPERATORS <const> = { "<", "<=", ">", ">=", "==", "!=", "<" }
 
 --- The template with its letters replaced. A, B: expressions; C: a condition; F: a flag; O: a
---- comparison; V: a variable; R9: a number from 1 to 9; S, T: statements.
+--- comparison; V: a variable; R9: a number from 1 to 9; S, T: statements. depth, nest: how deep
+--- expressions and statements may be.
 local fill
 
 local function expression(q, depth) return fill(q, pick(depth < 1 and LEAVES or EXPRESSIONS), depth) end
 
-function fill(q, text, depth)
+function fill(q, text, depth, nest)
   return (text:gsub("%f[%w_](%u)(%d*)%f[^%w_]", function(letter, n)
     if letter == "R" then return tostring(random(math.tointeger(n))) end
     if letter == "V" then return pick(q.names) end
     if letter == "F" then return pick(q.flags) end
     if letter == "O" then return pick(OPERATORS) end
     if letter == "C" then return fill(q, pick(CONDITIONS), depth - 1) end
-    if letter == "A" or letter == "B" then return expression(q, depth - 1 - random(2) // 2) end
-    if letter == "S" or letter == "T" then return q.statements(q, depth - 1) end
+    if letter == "A" or letter == "B" then return expression(q, depth - 1) end
+    if letter == "S" or letter == "T" then return q.statements(q, nest - 1) end
   end))
 end
 
@@ -61,7 +62,7 @@ local function loop(q, depth)
   q.way = text:find "^for" and { "break;", "continue;" } or { "break;" }
   text = text:gsub("TOP", pick { "n", "m", tostring(random(9)), "n + m" })
     :gsub("%f[%w]j%f[%W]", v):gsub("Sj", "S " .. v)
-  text = fill(q, text, depth)
+  text = fill(q, text, 1 + random(3), depth)
   q.names, q.way = outer, way
   return text
 end
@@ -75,7 +76,7 @@ local STATEMENTS <const> = { "W = (A) % 500;", "W = (A) % 500;", "PROBE(A)", "PR
 local function statement(q, depth)
   local text <const> = pick(depth < 1 and SIMPLE or STATEMENTS)
   if text == "LOOP" then return loop(q, depth) end
-  return fill(q, text:gsub("W", pick { "a", "b", "c" }):gsub("LEAVE", pick(q.way)), depth)
+  return fill(q, text:gsub("W", pick { "a", "b", "c" }):gsub("LEAVE", pick(q.way)), 1 + random(3), depth)
 end
 
 local function statements(q, depth)

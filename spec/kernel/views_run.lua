@@ -292,7 +292,7 @@ local function bounds(q)
     half = half or NAME[p.type]
     float = float or (BASE[p.type] or p.type) == "float"
   end
-  return half and 2e-2 or float and 1e-5 or 1e-12, half and 2e-1 or float and 1e-4 or 1e-6
+  return (half or float) and 1e-5 or 1e-12, half and 2e-1 or float and 1e-4 or 1e-6
 end
 
 local function check(flame, q, seed)

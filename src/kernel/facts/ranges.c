@@ -209,17 +209,11 @@ static void note(walk *w, int32_t var, int32_t line, range index) {
   if (w->noting && !is_none(index)) w->see(w->arg, var, line, index);
 }
 
-static range of_table(const fl_kvar *v) {
-  range r = none;
-  for (int64_t i = 0; i < v->count; i++) r = join(r, (range){ v->data[i].i, v->data[i].i });
-  return r;
-}
-
 static range load(walk *w, const fl_kexpr *x) {
   const fl_kvar *v = &w->f->vars[x->var];
   note(w, x->var, x->line, eval(w, x->x[0]));
-  if (!fl_kt_is_int(v->type) || v->kind == FL_KV_POINTER || v->param >= 0) return of_type(v->type);
-  return v->kind == FL_KV_TABLE ? of_table(v) : w->all[x->var];
+  const int stored = v->kind == FL_KV_ARRAY || v->kind == FL_KV_SHARED;
+  return stored && v->param < 0 && fl_kt_is_int(v->type) ? w->all[x->var] : of_type(v->type);
 }
 
 /* Evaluates operand i of x where the condition c is true (is false). */
