@@ -283,6 +283,16 @@ local function gradient(flame, loss)
   return ok and g or nil, g
 end
 
+--- The gradient of <g, u>, g the gradient; nil where it is refused.
+local function second(flame, loss)
+  local x <const> = wave(flame, 1.7, 2):requires_grad_()
+  local ok, h = pcall(function()
+    local g <const> = loss(x):gradients({ x }, { create_graph = true })[x]
+    return (g * wave(flame, 1.1, 0.2)):sum():gradients({ x })[x]
+  end)
+  return ok and h or nil, h
+end
+
 local function off(a, b) return (a - b):abs():max():item() / (1 + b:abs():max():item()) end
 
 --- Greatest errors of gradients: of the same text with arrays, of the text with doubles.
@@ -317,6 +327,9 @@ local function check(flame, q, seed)
   local back <const> = (g * u):sum():item()
   must(math.abs(along - back) <= far * (1 + math.abs(along)), "%.12g by differences, %.12g", along,
     back)
+  if seed % 3 > 0 then return 1 end
+  local h, of <const> = second(flame, loss), second(flame, same)
+  must(not of or h and off(h, of) <= 10 * near, "second order: %s, with arrays %s", h, of)
   return 1
 end
 

@@ -103,6 +103,37 @@ describe("dynamic shared memory of several types:", function()
     end)
   end
 
+  it("halves, floats, doubles and integers", function()
+    local k <const> = flame.kernel { source = [=[
+__global__ void k(const float *x, const float *z, float *y, int n) {
+  extern __shared__ char raw[];
+  half *h = (half *)raw;
+  float *f = (float *)(h + 2 * n);
+  int *q = (int *)(f + n);
+  double *d = (double *)(raw + ((12 * n + 7) & ~7));
+  const int t = threadIdx.x;
+  h[t] = __float2half(x[t]);
+  h[n + t] = __float2half(z[t]);
+  f[t] = x[t] * z[t];
+  q[t] = n - 1 - t;
+  d[t] = sin(x[t]);
+  __syncthreads();
+  y[t] = __half2float(h[q[t]]) * f[t] * f[q[t]] * d[q[t]] + __half2float(h[n + q[t]]) * d[t];
+}]=], block = { 8 }, grid = { 1 }, shape = { 8 }, shared = 8 * 20 }
+    local whole <const> = flame.tensor { 1, 2, 3, 4, 5, 6, 7, 8 }
+    local function gradients(f, dtype)
+      local x <const>, z = whole:to(dtype):requires_grad_(), (whole * -0.5 + 2):to(dtype):requires_grad_()
+      local g <const> = f(x, z):sum():gradients { x, z }
+      return flame.cat { g[x], g[z] }:double()
+    end
+    local got <const> = gradients(function(x, z) return k(x, z, 8) end, "f32")
+    local want <const> = gradients(function(x, z)
+      local f <const> = x * z
+      return x:flip(1) * f * f:flip(1) * x:sin():flip(1) + z:flip(1) * x:sin()
+    end, "f64")
+    assert(((got - want):abs() / (want:abs() + 1)):max():item() < 1e-5, tostring(got))
+  end)
+
   it("all without a race", function()
     proof.checked("spec/kernel/gradient/kernel_views_spec.lua", "race")
   end)
