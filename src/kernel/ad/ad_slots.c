@@ -526,7 +526,7 @@ void fl_kloop_stored_loop(fl_kloop *l, fl_kset keep, fl_kblock *f, fl_kblock *r)
 static int32_t first_view(const fl_kfunc *f, int32_t v) {
   if (v < 0 || !f->vars[v].dynamic) return v;
   for (int i = 0; i < v; i++)
-    if (f->vars[i].dynamic && f->vars[i].type == f->vars[v].type) return i;
+    if (f->vars[i].dynamic == f->vars[v].dynamic && f->vars[i].type == f->vars[v].type) return i;
   return v;
 }
 

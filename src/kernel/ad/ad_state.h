@@ -350,6 +350,7 @@ static inline fl_kexpr *kx_unless_zero(fl_kad_state *d, fl_kexpr *t, fl_kexpr *x
 }
 
 /* Views of dynamic shared memory of one type all begin at byte 0: fl_kad_unify_views makes them one
-** array (ad_slots.c). Those of several types are different arrays (facts/views.h). */
+** array (ad_slots.c). Those of several types, and shadows of halves, are different arrays
+** (facts/views.h). */
 void fl_kad_unify_views(fl_kfunc *f);
 #endif

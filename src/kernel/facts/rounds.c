@@ -87,7 +87,7 @@ static int see_write(void *arg, fl_kstmt *s) {
   if (!fl_kwrites(s)) return 1;
   const fl_kvar *x = &b->x->f->vars[s->var], *y = &b->x->f->vars[b->var];
   /* dynamic arrays of one type are one (views.h) */
-  if (s->var != b->var && !(x->dynamic && y->dynamic && x->type == y->type)) return 1;
+  if (s->var != b->var && !(x->dynamic && x->dynamic == y->dynamic && x->type == y->type)) return 1;
   if (s->kind == FL_KS_ATOMIC || s->accumulate || b->n_writes == 16) b->bad = 1;
   else b->write[b->n_writes++] = (fl_kaccess_at){s, s->x[0]};
   return 1;
