@@ -11,8 +11,9 @@ end
 local function pick(list) return list[random(#list)] end
 
 -- ---- expressions --------------------------------------------------------------------------------
-local LEAVES <const> = { "V", "V", "V", "V", "t", "t", "(int)threadIdx.y", "n", "m", "(int)blockDim.x",
-  "(int)blockIdx.x", "R9 - 4", "R40", "q[R8 - 1]", "q[t & 7]", "p.a", "(int)p.b" }
+local LEAVES <const> = { "V", "V", "V", "V", "t", "t", "(int)threadIdx.y", "n", "m",
+  "(int)blockDim.x", "(int)blockIdx.x", "R9 - 4", "R40", "q[R8 - 1]", "q[t & 7]", "p.a",
+  "(int)p.b" }
 local CONDITIONS <const> = { "A O B", "A O B", "A O B", "A O B", "A O B", "A O B", "(C) && A O B",
   "(C) || A O B", "!(C)", "(unsigned)(A) < (unsigned)(B)", "F", "F && A O B", "F || C",
   "threadIdx.x < R8", "(long long)(A) > B", "(unsigned char)(A) > R9", "(size_t)(A) < (size_t)(B)",
@@ -32,7 +33,9 @@ local OPERATORS <const> = { "<", "<=", ">", ">=", "==", "!=", "<" }
 --- expressions and statements may be.
 local fill
 
-local function expression(q, depth) return fill(q, pick(depth < 1 and LEAVES or EXPRESSIONS), depth) end
+local function expression(q, depth)
+  return fill(q, pick(depth < 1 and LEAVES or EXPRESSIONS), depth)
+end
 
 function fill(q, text, depth, nest)
   return (text:gsub("%f[%w_](%u)(%d*)%f[^%w_]", function(letter, n)
@@ -68,15 +71,17 @@ local function loop(q, depth)
 end
 
 local SIMPLE <const> = { "W = (A) % 500;", "W = (A) % 500;", "PROBE(A)", "PROBE(A)", "PROBE(A)" }
-local STATEMENTS <const> = { "W = (A) % 500;", "W = (A) % 500;", "PROBE(A)", "PROBE(A)", "W += A % 9;",
-  "W -= R3;", "f = C;", "g = C;", "q[(A) & 7] = (B) % 300;", "q[t & 7] += R3;", "if (C) {\nS}",
-  "if (C) {\nS}", "if (C) {\nS} else {\nT}", "if (C) LEAVE", "if (C) {\nS LEAVE }", "LOOP", "LOOP",
+local STATEMENTS <const> = { "W = (A) % 500;", "W = (A) % 500;", "PROBE(A)", "PROBE(A)",
+  "W += A % 9;", "W -= R3;", "f = C;", "g = C;", "q[(A) & 7] = (B) % 300;", "q[t & 7] += R3;",
+  "if (C) {\nS}", "if (C) {\nS}",
+  "if (C) {\nS} else {\nT}", "if (C) LEAVE", "if (C) {\nS LEAVE }", "LOOP", "LOOP",
   "W = twice(A);", "switch (V) { case 0: W = 3; case 1: W = n; break; default: W = (A) % 90; }" }
 
 local function statement(q, depth)
-  local text <const> = pick(depth < 1 and SIMPLE or STATEMENTS)
+  local text = pick(depth < 1 and SIMPLE or STATEMENTS)
   if text == "LOOP" then return loop(q, depth) end
-  return fill(q, text:gsub("W", pick { "a", "b", "c" }):gsub("LEAVE", pick(q.way)), 1 + random(3), depth)
+  text = text:gsub("W", pick { "a", "b", "c" }):gsub("LEAVE", pick(q.way))
+  return fill(q, text, 1 + random(3), depth)
 end
 
 local function statements(q, depth)
@@ -89,7 +94,8 @@ end
 local function program(seed)
   state = seed * 7919 + 1
   local q <const> = { names = { "a", "b", "c" }, flags = { "f", "g" }, statements = statements,
-    way = { "return;" }, loops = 0, n = random(20), m = random(9) - 3, x = pick { 4, 6, 8 }, y = random(2) }
+    way = { "return;" }, loops = 0, n = random(20), m = random(9) - 3, x = pick { 4, 6, 8 },
+    y = random(2) }
   local list = {}
   for i = 1, 3 + random(4) do list[i] = statements(q, 2) end
   local n <const> = select(2, table.concat(list):gsub("PROBE", ""))

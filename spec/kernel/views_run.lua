@@ -3,10 +3,10 @@
 -- the one before or from bytes. In phases with barriers in between, and in loops, the threads fill
 -- parts, read them, also at positions that another part holds, overwrite them and sum them up.
 --
--- Two oracles share nothing of that: the same text with an array of its own for each part, whose
--- gradients must be the same, and that text with double for all real types, of which differences are
--- taken. A planted fault moves a part one element of its neighbour too far down; its gradient must
--- be refused.
+-- Two oracles share nothing of that: the same text with an array for each part, whose gradients
+-- must be the same, and that text with double for all real types, of which differences are taken.
+-- A planted fault moves a part one element of its neighbour too far down; its gradient must be
+-- refused.
 local N <const> = 24
 local state
 
@@ -53,8 +53,8 @@ local function make_parts(q)
 end
 
 -- ---- layout -------------------------------------------------------------------------------------
---- Sets the bytes of each part, and returns declarations. wrong: the part that begins one element of
---- the part before it too early.
+--- Sets the bytes of each part, and returns declarations. wrong: the part that begins one element
+--- of the part before it too early.
 local function layout(q, wrong)
   local lines, at = {}, 0
   local bytes <const> = random(2) == 1
@@ -84,8 +84,8 @@ local function layout(q, wrong)
           at = (at + 15) // 16 * 16
         end
         if k == wrong then at = at - before.size end
-        lines[#lines + 1] = ("%s *p%d_ = (%s *)((char *)raw + (%s%s));"):format(type, k, type, offset,
-          less)
+        lines[#lines + 1] = ("%s *p%d_ = (%s *)((char *)raw + (%s%s));"):format(type, k, type,
+          offset, less)
       end
     end
     lines[#lines + 1] = ("%s *%s = p%d_;"):format(type, p.name, k)
@@ -130,7 +130,8 @@ local function place(q, p, written)
     return ("%s[(t + %d) %% (%s)]"):format(h.name, random(5), h.count)
   end
   local c <const> = random(6)
-  return pick { ("(t + %d) %% (%s)"):format(c, p.count), ("(2 * t + %d) %% (%s)"):format(c, p.count),
+  return pick { ("(t + %d) %% (%s)"):format(c, p.count),
+    ("(2 * t + %d) %% (%s)"):format(c, p.count),
     ("min(t, (%s) - 1)"):format(p.count), ("(t * %d + %d) %% (%s)"):format(c, random(4), p.count),
     tostring(random(math.min(p.n, 4)) - 1) }
 end
@@ -142,7 +143,8 @@ local function value(q, written)
   for _ = 1, #from > 0 and random(3) - 1 or 0 do
     local p <const> = pick(from)
     local a <const> = element(p, place(q, p, written))
-    terms[#terms + 1] = pick { "0.5 * sin(%s)", "0.3 * %s", "0.2 * cos(%s)", "0.2 * %s * x[e % 24]" }
+    terms[#terms + 1] = pick { "0.5 * sin(%s)", "0.3 * %s", "0.2 * cos(%s)",
+      "0.2 * %s * x[e % 24]" }
       :gsub("%%s", function() return a end)
   end
   return table.concat(terms, " + ")
@@ -175,8 +177,8 @@ end
 local function read(q)
   local p <const> = pick(q.parts)
   if p.whole then
-    return ("{ int e = t; if (%s[%s] > 1) v += %s; else v *= 0.9; }"):format(p.name, place(q, p, {}),
-      value(q, {}))
+    return ("{ int e = t; if (%s[%s] > 1) v += %s; else v *= 0.9; }"):format(p.name,
+      place(q, p, {}), value(q, {}))
   end
   return ("{ int e = t; v += %s; }"):format(value(q, {}))
 end
@@ -315,7 +317,8 @@ local function check(flame, q, seed)
       what:format(...), q.text))
   end
   if not g or not want then
-    must(not g and not tostring(why):find "dynamic shared memory", "%s, with arrays: %s", why or g, no)
+    must(not g and not tostring(why):find "dynamic shared memory", "%s, with arrays: %s", why or g,
+      no)
     return 0
   end
   local near <const>, far = bounds(q)

@@ -95,16 +95,17 @@ static uint64_t launch_hash(const fl_kcall *k) {
   return h | 1;
 }
 
-static void put_view(char *to, size_t size, const fl_kviewed *x) {
+static void put_view(const fl_kcall *k, char *to, size_t size, const fl_kviewed *x) {
+  const int64_t end = k->geometry[FL_KP_SHARED] - 1;
   snprintf(to, size, "%s (line %d, bytes %lld to %lld%s)", fl_ktypes[x->type].c, (int)x->line,
-           (long long)x->first, (long long)x->last,
-           x->unbound ? ", its index has no known bound" : "");
+           (long long)(x->first < 0 ? 0 : x->first), (long long)(x->last > end ? end : x->last),
+           x->first < 0 || x->last > end ? ", its index has no known bound" : "");
 }
 
 static flame_status views_meet(fl_kcall *k, const fl_kviewed met[2]) {
   char a[120], b[120], text[640];
-  put_view(a, sizeof a, &met[0]);
-  put_view(b, sizeof b, &met[1]);
+  put_view(k, a, sizeof a, &met[0]);
+  put_view(k, b, sizeof b, &met[1]);
   snprintf(text, sizeof text, "kernel '%s', line %d: dynamic shared memory of two types that may "
            "overlap in this launch, %s and %s, cannot be differentiated" FL_DO "; keep them apart "
            "by arguments, blockDim and conditions, give all arrays but one a size, or vjp = ...",
@@ -120,7 +121,7 @@ flame_status fl_kcall_apart(fl_kcall *k) {
   if (k->p->apart == hash) return FLAME_OK;
   memcpy(l.grid, g + FL_KP_GRID, sizeof l.grid);
   memcpy(l.block, g + FL_KP_BLOCK, sizeof l.block);
-  const int apart = fl_kviews_apart(&k->c->mem, k->p->k->f, &l, g[FL_KP_SHARED], met);
+  const int apart = fl_kviews_apart(&k->c->mem, k->p->k->f, &l, met);
   if (apart < 0) return FL_FAIL(k->c, FLAME_NO_MEMORY, k->p->name, "no host memory");
   if (!apart) return views_meet(k, met);
   k->p->apart = hash;

@@ -1,9 +1,9 @@
 --- Gradients of kernels that cut dynamic shared memory in arrays of several types. The parts are
 -- proven not to overlap in each launch (src/kernel/facts/views.h); where they may, the gradient is
--- refused. Fixed kernels against differences to second order, random ones (spec/kernel/views_run.lua)
--- against the same text with arrays and against differences, on the CPU, under the race check and
--- on the fake GPU; and random programs over integers, whose indices must be in the intervals from
--- which the proof is made (spec/kernel/ranges_run.lua). Other programs: VIEWS_SEED=1000
+-- refused. Fixed kernels against differences to second order; random ones
+-- (spec/kernel/views_run.lua) against the same text with arrays and against differences, on the
+-- CPU and on the fake GPU; and random programs over integers, whose indices must be in the
+-- intervals from which the proof is made (spec/kernel/ranges_run.lua). Other programs: VIEWS_SEED=1000
 -- VIEWS_COUNT=500.
 local flame = require "flame"
 local proof = dofile "spec/kernel/kernel_proof.lua"
@@ -122,7 +122,8 @@ __global__ void k(const float *x, const float *z, float *y, int n) {
 }]=], block = { 8 }, grid = { 1 }, shape = { 8 }, shared = 8 * 20 }
     local whole <const> = flame.tensor { 1, 2, 3, 4, 5, 6, 7, 8 }
     local function gradients(f, dtype)
-      local x <const>, z = whole:to(dtype):requires_grad_(), (whole * -0.5 + 2):to(dtype):requires_grad_()
+      local x <const> = whole:to(dtype):requires_grad_()
+      local z <const> = (whole * -0.5 + 2):to(dtype):requires_grad_()
       local g <const> = f(x, z):sum():gradients { x, z }
       return flame.cat { g[x], g[z] }:double()
     end

@@ -283,7 +283,7 @@ static range binary(walk *w, const fl_kexpr *x) {
 }
 
 static range call(walk *w, const fl_kexpr *x) {
-  range r[FL_K_MAX_ARGS];
+  range r[FL_K_MAX_ARGS] = { { 0 } };
   for (int i = 0; i < x->n; i++) r[i] = eval(w, x->x[i]);
   if ((x->op != FL_KB_IMIN && x->op != FL_KB_IMAX) || is_none(r[0]) || is_none(r[1]) ||
       (x->type == FL_KT_U64 && (r[0].lo < 0 || r[1].lo < 0))) return of_type(x->type);
@@ -377,9 +377,10 @@ static void compare(walk *w, int op, const fl_kexpr *a, const fl_kexpr *b) {
     if (y.lo == INT64_MAX || x.hi == INT64_MIN) return;
     bound(w, a, (range){ y.lo + strict, x.hi });
     bound(w, b, (range){ y.lo, x.hi - strict });
+    w->time++;
     if (w->n_orders < MOST_ORDERS && !fl_kreads_of(a, NULL) && !fl_kreads_of(b, NULL))
       w->orders[w->n_orders++] = (order){ bare(a), bare(b), strict, y.lo + strict, x.hi - strict,
-                                          ++w->time };
+                                          w->time };
   }
 }
 

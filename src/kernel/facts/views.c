@@ -4,26 +4,28 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define FAR (INT64_C(1) << 40)           /* an element outside of any memory */
+
 typedef struct views {
   const fl_kfunc *f;
   fl_karena a;
   fl_kviewed *at;
   int32_t n, cap;
-  int64_t bytes;
 } views;
+
+static int64_t near(int64_t e) { return e < -FAR ? -FAR : e > FAR ? FAR : e; }
 
 static void see(void *arg, int32_t var, int32_t line, fl_kinterval index) {
   views *v = arg;
   const fl_kvar *x = &v->f->vars[var];
-  const int64_t size = fl_kt_size(x->type), count = size ? v->bytes / size : 0;
-  if (x->dynamic != 1 || index.lo >= count || index.hi < 0) return;
+  const int64_t size = fl_kt_size(x->type);
+  if (x->dynamic != 1) return;
   fl_kviewed *to = fl_karena_room(&v->a, v->at, v->n, &v->cap, sizeof *to);
   if (!to) return;
   v->at = to;
-  const int64_t first = index.lo < 0 ? 0 : index.lo, last = index.hi < count ? index.hi : count - 1;
-  to[v->n++] = (fl_kviewed){ .first = first * size, .last = last * size + size - 1,
-                             .line = line ? line : x->line, .type = x->type,
-                             .unbound = index.lo < 0 || index.hi >= count };
+  to[v->n++] = (fl_kviewed){ .first = near(index.lo) * size,
+                             .last = near(index.hi) * size + size - 1, .type = x->type,
+                             .line = line ? line : x->line };
 }
 
 static int by_first(const void *x, const void *y) {
@@ -48,9 +50,8 @@ static int are_apart(const views *v, fl_kviewed met[2]) {
   return 1;
 }
 
-int fl_kviews_apart(fl_mem *m, const fl_kfunc *f, const fl_kcover_launch *l, int64_t bytes,
-                    fl_kviewed met[2]) {
-  views v = { .f = f, .bytes = bytes };
+int fl_kviews_apart(fl_mem *m, const fl_kfunc *f, const fl_kcover_launch *l, fl_kviewed met[2]) {
+  views v = { .f = f };
   fl_karena_init(&v.a, m);
   const int seen = fl_kranges(m, f, l, see, &v) && !v.a.failed;
   if (v.n) qsort(v.at, (size_t)v.n, sizeof *v.at, by_first);

@@ -10,14 +10,12 @@
 #define FL_KERNEL_VIEWS_H
 #include "kernel/facts/cover.h"
 
-/* An access as elements of 'type', of bytes first to last. unbound: an end of the memory stands for
-** a bound that is not known. */
-typedef struct fl_kviewed { int64_t first, last; int32_t line; uint8_t type, unbound; } fl_kviewed;
+/* An access as elements of 'type', of bytes first to last. These are outside of the memory where no
+** better bounds are known. */
+typedef struct fl_kviewed { int64_t first, last; int32_t line; uint8_t type; } fl_kviewed;
 
-/* Is no byte of dynamic shared memory accessed as two types in the launch, which has 'bytes' of it?
+/* Is no byte of dynamic shared memory accessed as two types in the launch?
 ** (Shadows, fl_kvar.dynamic 2, have bytes where nothing else is.)
-** 1: it is proven. 0: it is not, because of two accesses, which are set. -1: memory is out. What is
-** accessed beyond the memory counts for nothing: no kernel may do that. */
-int fl_kviews_apart(fl_mem *m, const fl_kfunc *f, const fl_kcover_launch *l, int64_t bytes,
-                    fl_kviewed met[2]);
+** 1: it is proven. 0: it is not, because of two accesses, which are set. -1: memory is out. */
+int fl_kviews_apart(fl_mem *m, const fl_kfunc *f, const fl_kcover_launch *l, fl_kviewed met[2]);
 #endif
