@@ -3,8 +3,8 @@
 -- refused. Fixed kernels against differences to second order; random ones
 -- (spec/kernel/views_run.lua) against the same text with arrays and against differences, on the
 -- CPU and on the fake GPU; and random programs over integers, whose indices must be in the
--- intervals from which the proof is made (spec/kernel/ranges_run.lua). Other programs: VIEWS_SEED=1000
--- VIEWS_COUNT=500.
+-- intervals from which the proof is made (spec/kernel/ranges_run.lua). Other programs:
+-- VIEWS_SEED=1000 VIEWS_COUNT=500.
 local flame = require "flame"
 local proof = dofile "spec/kernel/kernel_proof.lua"
 local programs = dofile "spec/kernel/views_run.lua"
