@@ -308,7 +308,8 @@ kind([[heatmap(z: T|any[], *, map: str = "depth", limits?: num[], xlim?: num[], 
   return add(self, "heatmap", layer, {})
 end)
 
--- Positions of columns or rows (given, or 1 to 'all'); for n blocks of them, of the middle ones.
+-- The positions of n columns or rows: the given ones, or 1 to 'all'. If 'all' of them were averaged
+-- to n blocks, each block has the position of its middle one.
 local function positions(name, given, n, all)
   local list = given and data.list("contour", name, given) or {}
   if given and #list ~= all then

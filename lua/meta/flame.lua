@@ -2250,7 +2250,7 @@ flame.addcmul_ = flame.addcmul
 ---@field beta? number  1
 ---@field alpha? number  1
 
---- beta x + alpha a b.
+--- beta x + alpha mat1 mat2 (a matrix product).
 ---@param x flame.Tensor|number
 ---@param mat1 flame.Tensor
 ---@param mat2 flame.Tensor
@@ -2778,7 +2778,7 @@ function flame.backward_trace(x) end
 ---@field beta? number  1
 ---@field alpha? number  1
 
---- beta x + alpha a b over batches.
+--- beta x + alpha batch1 batch2, a matrix product for each batch.
 ---@param x flame.Tensor|number
 ---@param batch1 flame.Tensor
 ---@param batch2 flame.Tensor
@@ -7174,7 +7174,7 @@ flame.lgamma_ = flame.lgamma
 ---@field beta? number  1
 ---@field alpha? number  1
 
---- beta x + alpha a b.
+--- beta x + alpha mat1 mat2 (a matrix product).
 ---@param x flame.Tensor|number
 ---@param mat1 flame.Tensor
 ---@param mat2 flame.Tensor
@@ -7187,7 +7187,7 @@ function flame.linalg.addmm(x, mat1, mat2) end
 ---@field beta? number  1
 ---@field alpha? number  1
 
---- beta x + alpha a b over batches.
+--- beta x + alpha batch1 batch2, a matrix product for each batch.
 ---@param x flame.Tensor|number
 ---@param batch1 flame.Tensor
 ---@param batch2 flame.Tensor
@@ -11710,7 +11710,8 @@ function nn.init.uniform_(x, a, b) end
 ---@class flame.options.nn.init.xavier_normal
 ---@field gain? number  1
 
---- Glorot and Bengio 2010: variance 2 / (fan in + fan out), normal.
+--- Normal numbers of mean 0 and standard deviation gain sqrt(2 / (fan in + fan out)): Glorot and
+--- Bengio 2010.
 ---@param x flame.Tensor
 ---@param gain? number|flame.options.nn.init.xavier_normal  1
 ---@return flame.Tensor
@@ -11728,7 +11729,8 @@ function nn.init.xavier_normal_(x, gain) end
 ---@class flame.options.nn.init.xavier_uniform
 ---@field gain? number  1
 
---- Glorot and Bengio 2010: variance 2 / (fan in + fan out), uniform.
+--- Uniform numbers of mean 0 and standard deviation gain sqrt(2 / (fan in + fan out)): Glorot and
+--- Bengio 2010.
 ---@param x flame.Tensor
 ---@param gain? number|flame.options.nn.init.xavier_uniform  1
 ---@return flame.Tensor
@@ -13534,7 +13536,7 @@ function flame.randint(shape, low, high) end
 ---@field device? string
 ---@field requires_grad? boolean
 
---- integers from low to high of x's shape, dtype and device
+--- random integers from low to high, high included, of x's shape, dtype and device
 ---@param x flame.Tensor
 ---@param low integer
 ---@param high integer

@@ -246,6 +246,7 @@ add("files and links", "ends", {
   refuses("io.open('up/new', 'w')", outside), refuses("io.open('link', 'a')", outside),
   refuses("io.open('pipe', 'w')", ""), "assert(io.open('inside')):close()",
   "for line in io.lines('inside') do assert(line == 'hello') end",
+  "local next_, _, _, f = io.lines('inside') while next_() do end assert(io.type(f) == 'closed file')",
   "assert(not os.remove and not os.rename and not os.execute and not io.popen and not os.getenv)",
   "local f = assert(io.open('made', 'w')) f:write('x') f:close()",
   "flame.save('made.npy', flame.ones(3)) assert(flame.load('made.npy'):sum():item() == 3)",

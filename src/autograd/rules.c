@@ -3,8 +3,9 @@
 ** made from the gradient text of ops.def, in a table by op; and the helper functions that
 ** the text calls.
 **
-** Rules. A rule calls builders (functions that record nodes) on x (or x1 x2 x3), y and g, so it
-** fuses and can be differentiated again. For a scalar operand it gets a number. Selection uses
+** Rules. A rule calls builders (functions that record nodes) on x (or x1 x2 x3), y (the result) and
+** g (its cotangent), so it fuses and can be differentiated again. For a scalar operand it gets a
+** number (that of atan2: a 0-d tensor). Selection uses
 ** 'where', never a product with a mask: 0 times inf is NaN. Special points follow PyTorch.
 */
 #include "autograd/rules.h"

@@ -198,7 +198,8 @@ static void read_default(draft *s, const fl_decl_form *f, fl_decl_param *p) {
   p->given.n = (int)(s->p - p->given.at);
 }
 
-/* Without a type, a parameter has that of its default. */
+/* A parameter without a type gets it from its default: num for any number (a whole one too), bool,
+** str for a word, num[] for a list, or the type of the parameter it names; without one, any. */
 static void type_of_default(draft *s, fl_decl_param *p, const fl_decl_form *f) {
   static const fl_decl_atom_kind kinds[] = {
     FL_ATOM_ANY, FL_ATOM_NUM, FL_ATOM_NUM, FL_ATOM_BOOL, FL_ATOM_STR, FL_ATOM_ANY, FL_ATOM_NUM

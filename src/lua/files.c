@@ -123,7 +123,22 @@ static int f_write(lua_State *L) {
   return 0;
 }
 
-/* (path, …): the lines of a file, which is closed at its end. */
+/* The iterator of io.lines; upvalues: that of file:lines, the file. Closes the file at its end. */
+static int next_line(lua_State *L) {
+  lua_settop(L, 0);
+  lua_pushvalue(L, lua_upvalueindex(1));
+  lua_call(L, 0, LUA_MULTRET);
+  const int n = lua_gettop(L);
+  if (n > 0 && !lua_isnil(L, 1)) return n;
+  lua_pushvalue(L, lua_upvalueindex(2));
+  lua_getfield(L, -1, "close");
+  lua_insert(L, -2);
+  lua_call(L, 1, 0);
+  return n;
+}
+
+/* (path, …): what Lua's io.lines returns: an iterator over the lines of a file, which it closes at
+** the end, nil, nil, and the file, which a loop closes if it is left before. */
 static int f_lines(lua_State *L) {
   luaL_checkstring(L, 1);
   const int n = lua_gettop(L);
@@ -133,10 +148,17 @@ static int f_lines(lua_State *L) {
   if (lua_isnil(L, -2)) return luaL_error(L, "%s", lua_tostring(L, -1));
   lua_pop(L, 1);
   lua_replace(L, 1);
-  lua_getfield(L, 1, "lines");
+  lua_pushvalue(L, 1);                             /* kept below the call, for the iterator */
   lua_insert(L, 1);
+  lua_getfield(L, 1, "lines");
+  lua_insert(L, 2);
   lua_call(L, n, 1);
-  return 1;
+  lua_pushvalue(L, 1);
+  lua_pushcclosure(L, next_line, 2);
+  lua_pushnil(L);
+  lua_pushnil(L);
+  lua_pushvalue(L, 1);
+  return 4;
 }
 
 static void bound_handles(lua_State *L, fl_lua *b) {

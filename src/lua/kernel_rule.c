@@ -7,8 +7,9 @@
 #include <assert.h>
 
 #define RULE_MAGIC UINT64_C(0x666c616d652d7275)
-/* The block of a rule's userdata; no other userdata has this size. owned: the userdata releases the
-** rule; if not, the rule is valid for one call. */
+/* The block of a rule's userdata. Its size differs from that of the library's other objects (hence
+** 'unused'); the magic tells it from foreign userdata of the same size. owned: the userdata
+** releases the rule; if not, the rule is valid for one call. */
 typedef struct rule_box { uint64_t magic; fl_krule *r; int owned, unused[4]; } rule_box;
 
 static int rule_gc(lua_State *L) {

@@ -587,7 +587,7 @@ const fl_lua_reg fl_reg_make[] = {
     "--- normal numbers of x's shape, dtype and device",
     make_randn_like, 0 },
   { "randint_like(x: T, low: int, high: int, *factory) -> T\n"
-    "--- integers from low to high of x's shape, dtype and device",
+    "--- random integers from low to high, high included, of x's shape, dtype and device",
     make_randint_like, 0 },
   { ":uniform_(x: T, low = 0, high = 1) -> T\n"
     "--- x becomes uniform numbers in [low, high)",

@@ -4,7 +4,7 @@
 
 /* ---- f64: error functions ------------------------------------------------------------- */
 
-/* erf a = a + a p(a^2), a < 0.9 */
+/* p(a^2), where erf a = a + a p(a^2); 0 <= a < 0.9 */
 FL_FN double fl_erf_kernel_f64(double a) {
   const double z = a * a;
   double p = -8.511545546130249e-10;

@@ -195,9 +195,9 @@ local function add_matmul(x, a, b, beta, alpha)
   if alpha ~= 1 then y = y * alpha end
   return beta == 0 and y or beta == 1 and x + y or x * beta + y
 end
---- beta x + alpha a b.
+--- beta x + alpha mat1 mat2 (a matrix product).
 def("addmm_?(x: T|num, mat1: T, mat2: T, *, beta = 1, alpha = 1) -> T @half", add_matmul)
---- beta x + alpha a b over batches.
+--- beta x + alpha batch1 batch2, a matrix product for each batch.
 def("baddbmm_?(x: T|num, batch1: T, batch2: T, *, beta = 1, alpha = 1) -> T @half", add_matmul)
 local function add_product(x, y, beta, alpha)
   x:broadcast_to(y.shape)                         -- raises if x does not fit, also with beta = 0

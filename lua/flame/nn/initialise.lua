@@ -92,13 +92,15 @@ return function(nn, shared)
         or fail("init.calculate_gain: there is no nonlinearity %s", nonlinearity)
     end, "init.calculate_gain")
 
-  --- Glorot and Bengio 2010: variance 2 / (fan in + fan out), uniform.
+  --- Uniform numbers of mean 0 and standard deviation gain sqrt(2 / (fan in + fan out)): Glorot and
+  --- Bengio 2010.
   def("xavier_uniform(x: T, gain = 1) -> T", function(x, gain)
     local fan_in, fan_out = fans("xavier_uniform", x)
     local bound = gain * math.sqrt(6 / (fan_in + fan_out))
     return init.uniform(x, -bound, bound)
   end)
-  --- Glorot and Bengio 2010: variance 2 / (fan in + fan out), normal.
+  --- Normal numbers of mean 0 and standard deviation gain sqrt(2 / (fan in + fan out)): Glorot and
+  --- Bengio 2010.
   def("xavier_normal(x: T, gain = 1) -> T", function(x, gain)
     local fan_in, fan_out = fans("xavier_normal", x)
     return init.normal(x, 0, gain * math.sqrt(2 / (fan_in + fan_out)))

@@ -58,7 +58,8 @@ local for_cuda = { nvrtc = true, cublaslt = true, cufft = true, cusolver = true,
 local optional = { blas = true, cufft = true, cusolver = true, cublas = true, cudnn = true,
   nccl = true, nvml = true }
 
---- Lines of text about CUDA: what was found, and problems with their remedies; the line on BLAS.
+--- Returns the lines about CUDA (what was found, and problems with their remedies), and the line on
+--- BLAS. deep: as for fl_facts (engine/facts.h).
 local function cuda_lines(deep)
   local lines = {}
   local function add(ok, text)

@@ -145,7 +145,8 @@ static void count(fuse *f) {
   }
 }
 
-/* Removes one reader of x's result. */
+/* One operation less reads x's result: x is removed if that was the last. Loads stay as they are
+** (settle_load decides about them). */
 static void drop(const fuse *f, fl_vop *x) {
   if (x->code == FL_V_LOAD || --f->uses[x->v] > 0) return;
   x->code = FL_V_NONE;

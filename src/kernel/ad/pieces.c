@@ -177,9 +177,11 @@ static int64_t value_of(splitter *y, fl_kpoly p, int op, fl_kterm *symbol) {
   if (!d.n || d.t[0].n < 1 || !is_below(y, &d, down < 0 ? NULL : &m)) return 1;
   *symbol = d.t[0];
   if (op == FL_KO_EQ) return 0;
-  if (down < 0 && (op == FL_KO_LE || op == FL_KO_LT))     /* D <= -c, D < -c: 0 */
+  /* D <= -c or D < -c: D can only be 0 if this says D <= 0; then p is c */
+  if (down < 0 && (op == FL_KO_LE || op == FL_KO_LT))
     return -c - (op == FL_KO_LT) == 0 ? c : 1;
-  if (down >= 0 && (op == FL_KO_GE || op == FL_KO_GT))    /* D >= m - c: m - 1 */
+  /* D >= m - c or D > m - c: D can only be m - 1 if this says D >= m - 1; then p is c - 1 */
+  if (down >= 0 && (op == FL_KO_GE || op == FL_KO_GT))
     return c - (op == FL_KO_GT) == 1 ? c - 1 : 1;
   return 1;
 }

@@ -43,8 +43,8 @@ typedef struct fl_kfacts {
   fl_kpair *pairs;
 } fl_kfacts;
 
-/* The facts about all accesses of f. launched (NULL: any launch), used: see fl_kindices_launch. The
-** table is in 'a'; NULL: no memory. */
+/* The facts about all accesses of f. geometry: FL_KONE_… of access.h. launched (NULL: any launch),
+** used: see fl_kindices_launch. The table is in 'a'; NULL: no memory. */
 fl_kfacts *fl_kfacts_new(fl_karena *a, const fl_kfunc *f, int geometry,
                          const fl_klaunched *launched, fl_klimits *used);
 /* The facts of an access; if it was not in f, or x is NULL, nothing is known. */

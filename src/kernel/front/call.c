@@ -127,8 +127,8 @@ static void bind_value(fl_front *p, const fl_kformal *f, fl_cvalue v, int64_t bo
   fl_front_bind(p, f->name, FL_SYM_OBJECT, to);
 }
 
-/* If the body accesses the parameter "const float4 &v" as an array, binds it to a copy of v that is
-** one and returns 1; else 0. */
+/* If the body accesses a parameter such as "const float4 &p" as an array, and v is not one already,
+** binds the parameter to a copy of v that is an array, and returns 1; else 0. */
 static int wants_array(fl_front *p, const fl_kformal *f, fl_cvalue v, int64_t body, int32_t line) {
   if (!f->is_const || v.linear || !fl_decl_counted(p, f->type, f->name, body)) return 0;
   const fl_cvalue one = fl_decl_formal(p, f->type, f->name, body, line);

@@ -97,8 +97,8 @@ typedef struct fl_kformal {
   int64_t init;                  /* token of its default; 0: none */
 } fl_kformal;
 
-/* A function that calls inline: free, a member, a constructor (result void), a lambda, or a
-** template of one of these. Its tokens are read again at each call. */
+/* A function that is inlined where it is called: a free function, a member, a constructor (result
+** void), a lambda, or a template of one of these. Its tokens are read again at each call. */
 typedef struct fl_kdevice {
   const char *name;
   int32_t line, n_params;

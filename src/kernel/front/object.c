@@ -158,8 +158,8 @@ static void rest(fl_front *p, fl_cvalue place, int64_t i, int32_t line) {
   else fl_decl_zero(p, part(p, place, i, line), line);
 }
 
-/* Calls fl_decl_zero for the elements of an array from index 'from' on: in a loop if there are
-** many. */
+/* Emits the default initialisation (fl_decl_zero) of an array's elements from index 'from' on: one
+** by one if there are at most 8, else as a loop of the kernel. */
 static void zero_array(fl_front *p, fl_cvalue place, int64_t from, int32_t line) {
   const int64_t n = place.type->count;
   if (n - from <= 8) {

@@ -368,7 +368,8 @@ static void *target_of(const fl_lane_state *s, const fl_lane_ins *q, int32_t a, 
   return spoils(s, to, wide, a) || spoils(s, to, wide, b) || spoils(s, to, wide, c) ? NULL : to;
 }
 
-/* The f32 of a register as rows, wherever they are. */
+/* The f32 values of a register as rows: in memory if they were left there (rows_of), else in the
+** register. is_uniform: the register holds one value. */
 static fl_lane_rows rows_or_register(const fl_lane_state *s, int32_t reg, int is_uniform) {
   if (s->rows_of[reg].on) return s->rows_of[reg];
   const int64_t step = is_uniform ? 0 : s->width * 4;
