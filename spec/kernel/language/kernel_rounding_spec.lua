@@ -81,8 +81,8 @@ end)
 describe("numbers in the parts of a word", function()
   local function signed(v, bits) return v >= 1 << (bits - 1) and v - (1 << bits) or v end
   local function cut(low, high) return function(v) return math.max(low, math.min(high, v)) end end
-  local s8, u8 = cut(-128, 127), cut(0, 255)
-  local function is(f) return function(a, b) return f(a, b) and 255 or 0 end end
+  local s8, u8, s16, u16 = cut(-128, 127), cut(0, 255), cut(-32768, 32767), cut(0, 65535)
+  local function is(f) return function(a, b) return f(a, b) and 65535 or 0 end end
   local function add(a, b) return a + b end
   local function sub(a, b) return a - b end
   -- name: bits of a part, is it signed, its value
@@ -106,6 +106,22 @@ describe("numbers in the parts of a word", function()
     __vcmpgeu4 = { 8, false, is(function(a, b) return a >= b end) },
     __vcmplts4 = { 8, true, is(function(a, b) return a < b end) },
     __vcmpltu4 = { 8, false, is(function(a, b) return a < b end) },
+    __vmaxu2 = { 16, false, math.max }, __vminu2 = { 16, false, math.min },
+    __vaddss2 = { 16, true, function(a, b) return s16(a + b) end },
+    __vsubss2 = { 16, true, function(a, b) return s16(a - b) end },
+    __vaddus2 = { 16, false, function(a, b) return u16(a + b) end },
+    __vsubus2 = { 16, false, function(a, b) return u16(a - b) end },
+    __vavgu2 = { 16, false, function(a, b) return (a + b + 1) // 2 end },
+    __vabsdiffu2 = { 16, false, function(a, b) return math.abs(a - b) end },
+    __vcmpeq2 = { 16, false, is(function(a, b) return a == b end) },
+    __vcmpne2 = { 16, false, is(function(a, b) return a ~= b end) },
+    __vcmpgts2 = { 16, true, is(function(a, b) return a > b end) },
+    __vcmpgtu2 = { 16, false, is(function(a, b) return a > b end) },
+    __vcmpges2 = { 16, true, is(function(a, b) return a >= b end) },
+    __vcmpgeu2 = { 16, false, is(function(a, b) return a >= b end) },
+    __vcmplts2 = { 16, true, is(function(a, b) return a < b end) },
+    __vcmpltu2 = { 16, false, is(function(a, b) return a < b end) },
+    __vneg2 = { 16, true, function(a) return -a end }, __vabs2 = { 16, true, math.abs },
     __vneg4 = { 8, true, function(a) return -a end }, __vabs4 = { 8, true, math.abs },
   }
   local words = { 0, 0xffffffff, 0x80808080, 0x7f7f7f7f, 0x807f01ff, 0x12345678, 0xfedcba98,
@@ -117,7 +133,7 @@ describe("numbers in the parts of a word", function()
     end
     local ta, tb = flame.tensor(a, { dtype = "i32" }), flame.tensor(b, { dtype = "i32" })
     for name, of in pairs(functions) do
-      local one = name == "__vneg4" or name == "__vabs4"
+      local one = name:find "^__vneg" or name:find "^__vabs[24]"
       local k = flame.kernel("__global__ void k(const int *a, const int *b, int *y, int n) {\n"
         .. "int i = blockIdx.x * blockDim.x + threadIdx.x;\nif (i < n) y[i] = " .. name
         .. (one and "(a[i]) + 0 * b[i]; }" or "(a[i], b[i]); }"))

@@ -12,7 +12,7 @@ local number = 0
 for _, file in ipairs { "blocks", "warps", "threads", "memory", "functions", "learning", "science",
     "objects", "views", "fields", "fusion", "models", "motion", "groups", "pictures", "chance",
     "layers", "sums", "grids", "words", "programs",
-    "ported", "asm", "forms", "cub", "glm", "idioms" } do
+    "ported", "asm", "forms", "cub", "glm", "idioms", "hosts" } do
   describe("a user's kernel: " .. file .. ":", function()
     for _, case in ipairs(dofile("spec/kernel/users/" .. file .. ".lua")) do
       number = number + 1
@@ -23,7 +23,7 @@ for _, file in ipairs { "blocks", "warps", "threads", "memory", "functions", "le
           run.gradients(case)
         end)
         if file == "ported" or file == "views" or file == "asm" or file == "forms" or
-          file == "cub" or file == "glm" or file == "idioms" then
+          file == "cub" or file == "glm" or file == "idioms" or file == "hosts" then
           it(case[1] .. " compiles", function() run.compiles(case) end)
         end
       end

@@ -496,9 +496,17 @@ static int is_built_in(fl_front *p, const fl_ktok *t) {
          fl_atomic_known(t) >= 0 || (t->n > 6 && !memcmp(t->text, "__shfl", 6));
 }
 
+/* Is the name, a token of the text, written "::name"? */
+static int is_of_file(const fl_front *p, const fl_ktok *name) {
+  if (name < p->toks.at + 2 || name >= p->toks.at + p->toks.n) return 0;
+  return fl_is_punct(name - 1, FL_PU_SCOPE) && name[-2].kind != FL_TOK_NAME &&
+         !fl_is_punct(name - 2, '>');
+}
+
 /* Calls the function that overload resolution chooses for the call at the tokens, from the list
-** 'first'. If none of it fits exactly and a built-in function has the name, sets *other to 1
-** instead, takes no tokens and leaves no statements. */
+** 'first'. If a built-in function has the name, and none of the list fits exactly or the one that
+** does calls "::name" in its own body, so that it is of a namespace, sets *other to 1 instead,
+** takes no tokens and leaves no statements. */
 static fl_cvalue resolve(fl_front *p, fl_kdevice *first, const fl_cvalue *self, const fl_ktok *name,
                          int *other) {
   fl_symbol given[FL_K_MAX_TPARAMS];
@@ -512,7 +520,8 @@ static fl_cvalue resolve(fl_front *p, fl_kdevice *first, const fl_cvalue *self, 
   c.n = fl_parse_arguments(p, args, FL_K_MAX_GIVEN);
   if (p->failed) return fl_val_none();
   fl_kdevice *d = fl_overload(p, first, &c, &fit);
-  *other = !self && !c.in_angles && fit != FL_FITS && is_built_in(p, name);
+  *other = !self && !c.in_angles && is_built_in(p, name) &&
+           (fit != FL_FITS || (d && d->busy && is_of_file(p, name)));
   if (*other && !p->failed) {
     p->at = at;
     if (p->b) *p->b = mark;
@@ -522,16 +531,6 @@ static fl_cvalue resolve(fl_front *p, fl_kdevice *first, const fl_cvalue *self, 
   if (d) return fl_inline(p, d, &c);
   fl_refuse_call(p, name, first, &c);
   return fl_val_none();
-}
-
-fl_cvalue fl_call_function(fl_front *p, fl_kdevice *first, const fl_cvalue *self,
-                           const fl_ktok *name) {
-  int other = 0;
-  const fl_cvalue v = resolve(p, first, self, name, &other);
-  if (other)
-    fl_refuse(p, name->line, "'%.*s' cannot be called with these arguments", (int)name->n,
-              name->text);
-  return v;
 }
 
 static fl_cvalue call_built_in(fl_front *p, const fl_ktok *name) {
@@ -564,6 +563,17 @@ static fl_cvalue call_built_in(fl_front *p, const fl_ktok *name) {
   fl_refuse(p, name->line, "unknown function '%.*s'%s", (int)name->n, name->text,
             fl_front_meant(p, name));
   return out;
+}
+
+fl_cvalue fl_call_function(fl_front *p, fl_kdevice *first, const fl_cvalue *self,
+                           const fl_ktok *name) {
+  int other = 0;
+  const fl_cvalue v = resolve(p, first, self, name, &other);
+  if (other && !p->failed && is_of_file(p, name)) return call_built_in(p, name);
+  if (other)
+    fl_refuse(p, name->line, "'%.*s' cannot be called with these arguments", (int)name->n,
+              name->text);
+  return v;
 }
 
 fl_cvalue fl_parse_call(fl_front *p, const fl_ktok *name) {

@@ -66,13 +66,13 @@ static const fl_ctype *read_struct(fl_front *p, int is_union) {
 ** they set none. */
 #define SETS(member) offsetof(fl_specifiers, member)
 static const struct { const char *word; uint8_t sets; } qualifiers[] = {
-  { "const", SETS(is_const) }, { "constexpr", SETS(is_const) }, { "volatile", SETS(is_volatile) },
+  { "const", SETS(is_const) }, { "constexpr", SETS(is_constexpr) }, { "volatile", SETS(is_volatile) },
   { "static", SETS(is_static) }, { "extern", SETS(is_extern) }, { "__shared__", SETS(is_shared) },
   { "__constant__", SETS(is_constant) }, { "__device__", SETS(is_device) },
   { "__managed__", SETS(is_device) }, { "__global__", SETS(is_global) },
   { "typedef", SETS(is_typedef) }, { "inline", 0 }, { "register", 0 }, { "__restrict__", 0 },
   { "__restrict", 0 }, { "restrict", 0 }, { "__host__", 0 }, { "__forceinline__", 0 },
-  { "__noinline__", 0 }, { "__inline__", 0 }, { "__grid_constant__", 0 } };
+  { "__noinline__", 0 }, { "__inline__", 0 }, { "__grid_constant__", 0 }, { "mutable", 0 } };
 
 /* parts: words that make a type together, in any order, as "unsigned long". others: more words with
 ** which a declaration may begin. */
@@ -80,7 +80,7 @@ static const char *const parts[] = { "unsigned", "signed", "long", "short", "cha
 enum { UNSIGNED, SIGNED, LONG, SHORT, CHAR, INT, PARTS };
 static const char *const others[] = {
   "void", "auto", "struct", "enum", "__launch_bounds__", "__attribute__", "__align__", "alignas",
-  "union", "class", "typename", "mutable", "using", "consteval", "constinit", "decltype" };
+  "union", "class", "typename", "using", "consteval", "constinit", "decltype" };
 
 /* The index in 'qualifiers' of the word t; -1: it is none. */
 static int qualifier_of(const fl_ktok *t) {
@@ -323,6 +323,8 @@ fl_specifiers fl_decl_specifiers(fl_front *p) {
   if (p->failed) s.type = NULL;
   if (!s.ref) s.is_const |= s.of_const;
   else s.is_const = s.of_const;                        /* "const R" is R if R is a T & */
+  s.is_constexpr &= !s.is_const;
+  s.is_const |= s.is_constexpr;
   if (s.type && s.is_volatile) s.type = fl_ctype_volatile(p->a, s.type);
   return s;
 }

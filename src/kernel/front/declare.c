@@ -374,9 +374,10 @@ static int parse_using(fl_front *p) {
     fl_front_need(p, ';');
     return 1;
   }
-  const int space = fl_scope_is_space(p, fl_front_tok(p)) || fl_ktok_is(fl_front_tok(p), "std");
+  const int file = fl_front_take(p, FL_PU_SCOPE),
+            space = fl_scope_is_space(p, fl_front_tok(p)) || fl_ktok_is(fl_front_tok(p), "std");
   const char *name = fl_front_name(p);
-  if (space && fl_front_is(p, FL_PU_SCOPE)) {               /* names are found without it */
+  if ((space && fl_front_is(p, FL_PU_SCOPE)) || file) {     /* names are found without it */
     fl_front_seek(p, ';', ';');
     fl_front_take(p, ';');
     return 1;

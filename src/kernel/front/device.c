@@ -220,7 +220,7 @@ void fl_device_result(fl_front *p, fl_kdevice *d, const fl_ctype *t, const fl_sp
   }
   d->result = s->is_auto ? NULL : t;
   d->moves = ref == 2;
-  d->of_const = ref && s->is_const && t->kind != FL_C_POINTER;
+  d->of_const = ref && s->is_const && !s->is_constexpr && t->kind != FL_C_POINTER;
   d->returns = ref ? FL_RETURNS_PLACE : t->kind == FL_C_POINTER
                ? FL_RETURNS_POINTER : FL_RETURNS_VALUE;
 }

@@ -75,7 +75,8 @@ const fl_ktok *fl_front_ahead(fl_front *p, int k) {
 }
 
 void fl_refuse_bad(fl_front *p, const fl_ktok *t) {
-  if (t->type) fl_refuse_size(p, t->line, "%s", t->text);
+  if (t->type == FL_BAD_NUMBER) fl_refuse(p, t->line, "malformed number");
+  else if (t->type) fl_refuse_size(p, t->line, "%s", t->text);
   else fl_refuse(p, t->line, "%s", t->text);
 }
 

@@ -206,7 +206,6 @@ enum { FL_K_MAX_GIVEN = 48, FL_K_MAX_TPARAMS = 24 };   /* arguments of a call, o
 enum { FL_K_MAX_NODES = 100000, FL_K_MAX_ARRAY = 1 << 24, FL_K_MAX_INLINE = 64 };
 
 typedef struct fl_kstored fl_kstored; typedef struct fl_kheld fl_kheld;
-
 typedef struct fl_front {
   fl_karena *a;
   fl_ksource *src;
@@ -317,7 +316,8 @@ fl_cvalue fl_refuse_count(fl_front *p, const fl_ktok *t, int want, int n);    /*
 typedef struct fl_specifiers {
   const fl_ctype *type;      /* NULL: refused */
   uint8_t is_const, is_static, is_extern, is_shared, is_constant, is_global, is_device, is_typedef,
-          is_auto, is_volatile, any;      /* is_const: const or constexpr; any: any qualifier */
+          is_auto, is_volatile, any,      /* is_const: const or constexpr; any: any qualifier */
+          is_constexpr;      /* and not const */
   uint8_t ref, of_const;     /* of the name of a type, as ref and is_const of fl_symbol */
   int32_t max_threads;       /* of __launch_bounds__; 0: none */
 } fl_specifiers;
@@ -433,8 +433,8 @@ fl_cvalue fl_member_pointer(fl_front *p, fl_cvalue v, int32_t line);
 /* v converted by fl_member_converts; v itself if that gives none */
 fl_cvalue fl_member_plain(fl_front *p, fl_cvalue v, int32_t line);
 void fl_member_inits(fl_front *p, const fl_kdevice *d, fl_cvalue self);       /* of a constructor */
-/* at '(' or '<' */
-fl_cvalue fl_member_call(fl_front *p, fl_cvalue self, const char *name, int32_t n, int32_t line);
+fl_cvalue fl_member_call(fl_front *p, fl_cvalue self, const char *name, int32_t n,
+                         int32_t line);                                     /* at '(' or '<' */
 fl_cvalue fl_parse_lambda(fl_front *p);                       /* at '[' */
 
 /* ---- bounds.c ---- */
@@ -446,8 +446,8 @@ void fl_front_note_size(fl_front *p);   /* if fl_refuse_size was called: sets to
 
 void fl_front_skip_declaration(fl_front *p, int64_t from);
 const fl_ktok *fl_front_unread_name(fl_front *p, int64_t from, int *is_kernel);
-/* Takes "using", "typedef", "struct V { … };" or "template <…> struct V …" among members: 1: it was
-** read, or noted as outside the language. The struct's names begin at symbol 'mark'. */
+/* Takes "using", "typedef", "struct V { … };" or "template <…> struct V …" among members: 1: read,
+** or noted as outside the language. The struct's names begin at symbol 'mark'. */
 int fl_member_type(fl_front *p, int64_t mark);
 
 int fl_operator_of(int punct, int *level);      /* expr.c: FL_KO_* of a binary operator, or NONE */

@@ -71,14 +71,37 @@ static void refer(fl_front *p, captures *c, const fl_ktok *t) {
   if (s) *s = p->syms.at[of - p->syms.at];
 }
 
+/* "[*this]": a copy of the object, whose members hide those of the object itself. */
+static void copy_object(fl_front *p, captures *c, int32_t line) {
+  const fl_symbol *self = fl_front_find(p, "this", 4);
+  if (!self) { fl_refuse(p, line, "there is no object that the lambda could copy"); return; }
+  const fl_cvalue from = self->v, to = fl_decl_object(p, from.type, "this", line);
+  const int64_t mark = p->syms.n;
+  const fl_kdevice names = { .owner = from.type, .is_const = 1, .line = line };
+  if (!p->failed) fl_member_copy(p, to, from, line);
+  if (!p->failed) fl_member_open(p, &names, &to);
+  for (int64_t i = mark; i < p->syms.n && !p->failed; i++) {
+    const fl_symbol of = p->syms.at[i];
+    fl_symbol *s = of.kind == FL_SYM_REFERENCE ? captured(p, c, of.name, of.kind) : NULL;
+    if (s) *s = of;
+  }
+  p->syms.n = mark;
+}
+
 static void capture_list(fl_front *p, captures *c) {
   p->at++;
   if ((fl_front_is(p, '&') || fl_front_is(p, '=')) &&
       (fl_front_is_at(p, 1, ',') || fl_front_is_at(p, 1, ']')))
     c->all = fl_front_next(p)->punct, fl_front_take(p, ',');
   while (!p->failed && !fl_front_is(p, ']')) {
-    const int ref = fl_front_take(p, '&');
+    const int ref = fl_front_take(p, '&'), object = fl_front_take(p, '*');
     const fl_ktok *t = fl_front_tok(p);
+    if (object && fl_ktok_is(t, "this")) {
+      p->at++;
+      copy_object(p, c, t->line);
+      if (!fl_front_take(p, ',')) break;
+      continue;
+    }
     const char *name = fl_front_name(p);
     if (fl_front_take(p, '=')) {
       const fl_cvalue v = fl_parse_assign(p);

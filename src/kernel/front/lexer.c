@@ -63,6 +63,14 @@ int fl_ktok_among(const fl_ktok *t, const char *const *names, int n) {
   return -1;
 }
 
+/* The token of n characters that is no number, as "4x4"; ## may still make a name of it. */
+static void no_number(fl_ktok *t, const char *s, const char *end) {
+  t->kind = FL_TOK_BAD;
+  t->type = FL_BAD_NUMBER;
+  t->text = s;
+  t->n = (int32_t)(end - s);
+}
+
 /* ---- numbers ------------------------------------------------------------------------------ */
 
 static int digit_value(int c) {
@@ -82,6 +90,7 @@ static int literal_type(uint64_t v, int decimal, int u, int l) {
 }
 
 static void integer(fl_ktok *t, const char *s, const char *end) {
+  const char *const first = s;
   int base = 10, u = 0, l = 0;
   uint64_t v = 0;
   if (s[0] == '0' && end - s > 1) {
@@ -99,7 +108,7 @@ static void integer(fl_ktok *t, const char *s, const char *end) {
   for (; s < end; s++) {
     if ((*s == 'u' || *s == 'U') && !u) u = 1;
     else if ((*s == 'l' || *s == 'L') && l < 2) l++;
-    else { bad(t, "malformed number"); return; }
+    else { no_number(t, first, end); return; }
   }
   t->kind = FL_TOK_INT;
   t->type = (uint8_t)literal_type(v, base == 10, u, l);
@@ -117,7 +126,7 @@ static void floating(fl_ktok *t, const char *s, const char *end, int hex) {
   /* fl_read_number is used so that the decimal point of the host program's locale does not change a
   ** kernel */
   if (!fl_read_number(s, (size_t)(stop - s), is_f32, &t->value.d)) {
-    bad(t, "malformed number");
+    no_number(t, s, end);
     return;
   }
   t->kind = FL_TOK_FLOAT;
@@ -139,7 +148,7 @@ static void number(lexer *l, fl_ktok *t) {
     l->at++;
   }
   t->n = (int32_t)(l->at - s);
-  if (!is_float && !hex && (l->at[-1] == 'f' || l->at[-1] == 'F')) bad(t, "malformed number");
+  if (!is_float && !hex && (l->at[-1] == 'f' || l->at[-1] == 'F')) no_number(t, s, l->at);
   else if (is_float) floating(t, s, l->at, hex);
   else integer(t, s, l->at);
 }

@@ -8,8 +8,10 @@
 
 typedef enum {
   FL_TOK_END, FL_TOK_NAME, FL_TOK_INT, FL_TOK_FLOAT, FL_TOK_CHAR, FL_TOK_STRING, FL_TOK_PUNCT,
-  FL_TOK_BAD     /* 'text' says what is wrong; 'type' 1: the source is given to no compiler */
+  FL_TOK_BAD     /* 'text' says what is wrong; 'type' 1: the source is given to no compiler;
+                 ** FL_BAD_NUMBER: 'text' is that of a number that is none, as "4x4" */
 } fl_ktokkind;
+enum { FL_BAD_NUMBER = 2 };
 
 /* Punctuators: a character stands for itself, these are the longer ones. */
 enum {
@@ -29,7 +31,7 @@ typedef struct fl_ktok {
   int32_t line;
   int32_t n;                 /* bytes of text */
   const char *text;          /* in the source, or in the arena. STRING: without quotes and escapes.
-                             ** BAD: a message, 0-terminated */
+                             ** BAD: see there; a message is 0-terminated */
   fl_kvalue value;           /* INT, FLOAT, CHAR */
 } fl_ktok;
 

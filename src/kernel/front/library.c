@@ -20,12 +20,13 @@ static int is_letter(char c) { return isalnum((unsigned char)c) || c == '_'; }
 
 /* Is s, a name in the library's text, the name of a function that is defined there? A definition is
 ** a line that begins with __device__ and has no '(' before the name, or a row of a macro that
-** defines functions (REDUCE, PAIR1, PAIR2). */
+** defines functions (REDUCE, PAIR1, PAIR2, FL_WARP). */
 static int is_definition(const char *s) {
   const char *line = s;
   while (line > fl_klibrary_text && line[-1] != '\n') line--;
   while (*line == ' ') line++;
-  if (!strncmp(line, "REDUCE(", 7) || !strncmp(line, "PAIR", 4)) return 1;
+  if (!strncmp(line, "REDUCE(", 7) || !strncmp(line, "PAIR", 4) || !strncmp(line, "FL_WARP(", 8))
+    return 1;
   return !strncmp(line, "__device__ ", 11) && !memchr(line, '(', (size_t)(s - line));
 }
 
@@ -42,38 +43,27 @@ static int is_defined(const fl_ktok *t) {
 
 /* ---- cooperative groups, CUB, GLM, PyTorch, wmma: their names become names of the library ---- */
 
-typedef struct space { fl_ktok name; struct space *next; } space;
+typedef struct space { fl_ktok name; struct space *next; } space;  /* a list of names */
 typedef struct groups {
   fl_karena *a;
   const char *own, *prefix, *text;   /* the namespace (of PyTorch also "at"), the prefix of the
                                      ** library's names for it, and the text that defines those */
   space *first;                      /* names in the source that stand for the namespace */
+  space *named;                      /* names in it that "using own::name;" gives the source */
   int open;                          /* "using namespace" of it was read */
 } groups;
 
-static int is_space(const groups *g, const fl_ktok *t) {
-  if (t->kind != FL_TOK_NAME) return 0;
-  int is = fl_ktok_is(t, g->own) || (g->text == fl_ktorch_text && fl_ktok_is(t, "at"));
-  for (const space *s = g->first; s && !is; s = s->next)
-    is = t->n == s->name.n && !memcmp(t->text, s->name.text, (size_t)t->n);
-  return is;
+static int is_among(const space *s, const fl_ktok *t) {
+  for (; s; s = s->next)
+    if (t->kind == FL_TOK_NAME && t->n == s->name.n &&
+        !memcmp(t->text, s->name.text, (size_t)t->n)) return 1;
+  return 0;
 }
 
-/* The number of tokens of "namespace a = own;" or "using namespace a;" at t, which is noted in g;
-** 0: it is neither of these. left: how many tokens there are from t on. */
-static int declares(groups *g, const fl_ktok *t, int64_t left) {
-  if (left > 4 && fl_ktok_is(t, "namespace") && fl_is_punct(t + 2, '=') && is_space(g, t + 3) &&
-      fl_is_punct(t + 4, ';')) {
-    space *s = fl_karena_new(g->a, sizeof *s);
-    if (!s) return 5;
-    *s = (space){ t[1], g->first };
-    g->first = s;
-    return 5;
-  }
-  const int opens = left > 3 && fl_ktok_is(t, "using") && fl_ktok_is(t + 1, "namespace") &&
-                    is_space(g, t + 2);
-  g->open |= opens && fl_is_punct(t + 3, ';');
-  return opens && fl_is_punct(t + 3, ';') ? 4 : 0;
+static int is_space(const groups *g, const fl_ktok *t) {
+  if (t->kind != FL_TOK_NAME) return 0;
+  return fl_ktok_is(t, g->own) || (g->text == fl_ktorch_text && fl_ktok_is(t, "at")) ||
+         is_among(g->first, t);
 }
 
 /* The library's name for a name of the namespace; NULL: it has none. A row CHOICE(NAME, E) of the
@@ -86,6 +76,26 @@ static const char *own_name(const groups *g, const fl_ktok *t) {
     if (!is_letter(s[n])) return fl_karena_str(g->a, name, (size_t)n);
   snprintf(made, sizeof made, "CHOICE(%.*s,", (int)t->n, t->text);
   return strstr(g->text, made) ? fl_karena_str(g->a, name, (size_t)n) : NULL;
+}
+
+static int add(const groups *g, space **to, const fl_ktok *name) {
+  space *s = fl_karena_new(g->a, sizeof *s);
+  if (s) *s = (space){ *name, *to }, *to = s;
+  return 5;
+}
+
+/* The number of tokens of "namespace a = own;", "using namespace a;" or "using a::name;" at t,
+** which is noted in g; 0: it is none of these. left: how many tokens there are from t on. */
+static int declares(groups *g, const fl_ktok *t, int64_t left) {
+  if (left > 4 && fl_ktok_is(t, "namespace") && fl_is_punct(t + 2, '=') && is_space(g, t + 3) &&
+      fl_is_punct(t + 4, ';')) return add(g, &g->first, t + 1);
+  if (left > 4 && fl_ktok_is(t, "using") && is_space(g, t + 1) &&
+      fl_is_punct(t + 2, FL_PU_SCOPE) && fl_is_punct(t + 4, ';') && own_name(g, t + 3))
+    return add(g, &g->named, t + 3);
+  const int opens = left > 3 && fl_ktok_is(t, "using") && fl_ktok_is(t + 1, "namespace") &&
+                    is_space(g, t + 2);
+  g->open |= opens && fl_is_punct(t + 3, ';');
+  return opens && fl_is_punct(t + 3, ';') ? 4 : 0;
 }
 
 /* Replaces names of the namespace 'own' with the library's (prefix, text: as in 'groups'). 1: the
@@ -106,7 +116,8 @@ static int name_groups(fl_karena *a, const char *own, const char *prefix, const 
     const int behind = left > 2 && is_space(&g, t) && fl_is_punct(t + 1, FL_PU_SCOPE);
     const int member = n && toks->at[n - 1].kind == FL_TOK_PUNCT &&
                        (last == '.' || last == FL_PU_ARROW || last == FL_PU_SCOPE);
-    const char *name = behind ? own_name(&g, t + 2) : g.open && !member ? own_name(&g, t) : NULL;
+    const int opened = (g.open || is_among(g.named, t)) && !member;
+    const char *name = behind ? own_name(&g, t + 2) : opened ? own_name(&g, t) : NULL;
     toks->at[n] = behind && name ? t[2] : *t;
     replaced |= name != NULL;
     if (name) toks->at[n].text = name, toks->at[n].n = (int32_t)strlen(name);

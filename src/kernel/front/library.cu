@@ -10,6 +10,7 @@ __device__ double modf(double x, double *whole) {
   *whole = trunc(x);
   return copysign(isinf(x) ? 0. : x - trunc(x), x);
 }
+__device__ float modf(float x, float *whole) { return modff(x, whole); }
 __device__ float frexpf(float x, int *e) {
   const int k = x == 0.f || !isfinite(x) ? 0 : (int)logbf(x) + 1;
   *e = k;
@@ -50,6 +51,19 @@ __device__ int __double2loint(double x) { return (int)__double_as_longlong(x); }
 __device__ double __hiloint2double(int high, int low) {
   return __longlong_as_double((long long)high << 32 | (unsigned)low);
 }
+
+/* ---- PyTorch's names of atomicAdd and of shuffles ---- */
+#define FL_WARP(NAME, T, OF) template <class V> \
+__device__ V NAME(V v, T k, const int n = 32, unsigned mask = ~0u) { return OF(mask, v, k, n); }
+FL_WARP(WARP_SHFL, int, __shfl_sync)
+FL_WARP(WARP_SHFL_XOR, int, __shfl_xor_sync)
+FL_WARP(WARP_SHFL_UP, unsigned, __shfl_up_sync)
+FL_WARP(WARP_SHFL_DOWN, unsigned, __shfl_down_sync)
+__device__ unsigned WARP_BALLOT(int p, unsigned mask = ~0u) { return __ballot_sync(mask, p); }
+template <class T, class U>
+__device__ T gpuAtomicAdd(T *p, U v) { return atomicAdd(p, (T)v); }
+template <class T, class U>
+__device__ void gpuAtomicAddNoReturn(T *p, U v) { atomicAdd(p, (T)v); }
 
 /* ---- waits for asynchronous copies: these are made at once (shared.c), so nothing is left ---- */
 __device__ void __pipeline_commit() {}
@@ -165,6 +179,7 @@ MATCH(double)
 }
 #define FL_SC signed char
 #define FL_UC unsigned char
+#define FL_US unsigned short
 PAIR_LANES(__vadd4, FL_UC, 8, a + b)
 PAIR_LANES(__vsub4, FL_UC, 8, a - b)
 PAIR_LANES(__vaddss4, FL_SC, 8, max(min(a + b, 127), -128))
@@ -188,10 +203,28 @@ PAIR_LANES(__vcmplts4, FL_SC, 8, a < b ? 255 : 0)
 PAIR_LANES(__vcmpltu4, FL_UC, 8, a < b ? 255 : 0)
 PAIR_LANE(__vneg4, FL_UC, 8, -a)
 PAIR_LANE(__vabs4, FL_SC, 8, a < 0 ? -a : a)
-PAIR_LANES(__vadd2, unsigned short, 16, a + b)
-PAIR_LANES(__vsub2, unsigned short, 16, a - b)
+PAIR_LANES(__vadd2, FL_US, 16, a + b)
+PAIR_LANES(__vsub2, FL_US, 16, a - b)
 PAIR_LANES(__vmaxs2, short, 16, max(a, b))
 PAIR_LANES(__vmins2, short, 16, min(a, b))
+PAIR_LANES(__vmaxu2, FL_US, 16, max(a, b))
+PAIR_LANES(__vminu2, FL_US, 16, min(a, b))
+PAIR_LANES(__vaddus2, FL_US, 16, min(a + b, 65535))
+PAIR_LANES(__vsubus2, FL_US, 16, max(a - b, 0))
+PAIR_LANES(__vaddss2, short, 16, max(min(a + b, 32767), -32768))
+PAIR_LANES(__vsubss2, short, 16, max(min(a - b, 32767), -32768))
+PAIR_LANES(__vavgu2, FL_US, 16, (a + b + 1) / 2)
+PAIR_LANES(__vabsdiffu2, FL_US, 16, a < b ? b - a : a - b)
+PAIR_LANES(__vcmpeq2, FL_US, 16, a == b ? 65535 : 0)
+PAIR_LANES(__vcmpne2, FL_US, 16, a == b ? 0 : 65535)
+PAIR_LANES(__vcmpgtu2, FL_US, 16, a > b ? 65535 : 0)
+PAIR_LANES(__vcmpgts2, short, 16, a > b ? 65535 : 0)
+PAIR_LANES(__vcmpgeu2, FL_US, 16, a < b ? 0 : 65535)
+PAIR_LANES(__vcmpges2, short, 16, a < b ? 0 : 65535)
+PAIR_LANES(__vcmpltu2, FL_US, 16, a < b ? 65535 : 0)
+PAIR_LANES(__vcmplts2, short, 16, a < b ? 65535 : 0)
+PAIR_LANE(__vneg2, FL_US, 16, -a)
+PAIR_LANE(__vabs2, short, 16, a < 0 ? -a : a)
 __device__ unsigned __vsadu4(unsigned p, unsigned q) {
   unsigned s = 0;
   for (int k = 0; k < 32; k += 8) {

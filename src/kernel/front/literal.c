@@ -1,6 +1,7 @@
 /*
 ** Arrays of characters that are initialised by a text, 'char digits[] = "0123"': the text becomes
-** the list of its characters and a 0, as C has it, before the parser sees it.
+** the list of its characters and a 0, as C has it, before the parser sees it. So does the text of
+** 'const char *digits = "0123"' if its block has "digits[": the pointer becomes an array.
 */
 #include "kernel/front/lexer.h"
 #include <string.h>
@@ -16,6 +17,32 @@ static int is_array(const fl_ktoks *toks, int64_t i) {
   int64_t k = i - 3;
   while (k > 2 && !fl_is_punct(&toks->at[k], '[')) k--;
   return k >= 2 && toks->at[k - 1].kind == FL_TOK_NAME && fl_ktok_is(&toks->at[k - 2], "char");
+}
+
+/* Does token i, the name of a pointer, occur before '[' in the rest of its block? */
+static int is_indexed(const fl_ktoks *toks, int64_t i) {
+  const fl_ktok *name = &toks->at[i];
+  for (int depth = 0; ++i + 1 < toks->n && depth >= 0;) {
+    const fl_ktok *t = &toks->at[i];
+    depth += fl_is_punct(t, '{') - fl_is_punct(t, '}');
+    if (t->kind == FL_TOK_NAME && t->n == name->n && !memcmp(t->text, name->text, (size_t)t->n) &&
+        fl_is_punct(t + 1, '[')) return 1;
+  }
+  return 0;
+}
+
+/* Is token i a text after "const char *name =" or "const char *const name =", where the name is
+** indexed? Returns the token of the '*' then, else 0. */
+static int64_t pointer_to(const fl_ktoks *toks, int64_t i) {
+  const fl_ktok *t = &toks->at[i];
+  if (t->kind != FL_TOK_STRING || i < 5 || !fl_is_punct(t - 1, '=') ||
+      (t - 2)->kind != FL_TOK_NAME || !fl_is_punct(t + 1, ';')) return 0;
+  const int64_t star = i - 3 - fl_ktok_is(t - 3, "const");
+  if (star < 2 || !fl_is_punct(&toks->at[star], '*')) return 0;
+  const fl_ktok *a = &toks->at[star - 2], *b = &toks->at[star - 1];
+  const int is = (fl_ktok_is(a, "const") && fl_ktok_is(b, "char")) ||
+                 (fl_ktok_is(a, "char") && fl_ktok_is(b, "const"));
+  return is && is_indexed(toks, i - 2) ? star : 0;
 }
 
 static int64_t list_length(const fl_ktok *text) { return 2 * (int64_t)text->n + 3; }
@@ -34,16 +61,30 @@ static fl_ktok *put_list(fl_ktok *to, const fl_ktok *text) {
   return to;
 }
 
+/* Makes of the n tokens "* name =" or "* const name =" before 'to' "name [] ="; returns the new
+** end. */
+static fl_ktok *put_brackets(fl_ktok *to, int64_t n) {
+  const fl_ktok name = to[-2], set = to[-1];
+  to -= n;
+  *to++ = name;
+  *to++ = (fl_ktok){ .kind = FL_TOK_PUNCT, .punct = '[', .line = set.line, .text = "[", .n = 1 };
+  *to++ = (fl_ktok){ .kind = FL_TOK_PUNCT, .punct = ']', .line = set.line, .text = "]", .n = 1 };
+  *to++ = set;
+  return to;
+}
+
 int fl_kliteral_arrays(fl_karena *a, fl_ktoks *toks) {
   int64_t more = 0;
   for (int64_t i = 0; i + 1 < toks->n; i++)
-    if (is_array(toks, i)) more += list_length(&toks->at[i]) - 1;
+    if (is_array(toks, i) || pointer_to(toks, i)) more += list_length(&toks->at[i]) + 2;
   if (!more || more > MOST) return 1;
   fl_ktoks out = { NULL, 0, 0 };
   if (!FL_RESERVE(a->mem, &out, toks->n + more)) return a->failed = 1, 0;
   fl_ktok *to = out.at;
   for (int64_t i = 0; i < toks->n; i++) {
-    if (is_array(toks, i)) to = put_list(to, &toks->at[i]);
+    const int64_t star = pointer_to(toks, i);
+    if (star) to = put_brackets(to, i - star);
+    if (star || is_array(toks, i)) to = put_list(to, &toks->at[i]);
     else *to++ = toks->at[i];
   }
   out.n = to - out.at;

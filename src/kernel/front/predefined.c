@@ -44,7 +44,7 @@ const char fl_kpredefined[] =
   "#define INT64_C(x) x##l\n#define UINT64_C(x) x##ul\n"
   "#define C10_LAUNCH_BOUNDS_1(n) __launch_bounds__(n)\n"
   "#define C10_LAUNCH_BOUNDS_2(n, blocks) __launch_bounds__(n, blocks)\n"
-  "#define C10_HOST_DEVICE __host__ __device__\n#define C10_DEVICE __device__\n"
+  "#define C10_WARP_SIZE 32\n#define C10_HOST_DEVICE __host__ __device__\n#define C10_DEVICE __device__\n"
   "#define CUDA_KERNEL_ASSERT(truth) assert(truth)\n"
   "#define CUDA_KERNEL_LOOP(i, n) CUDA_KERNEL_LOOP_TYPE(i, n, int)\n"
   "#define CUDA_KERNEL_LOOP_TYPE(i, n, type) for (type i = (type)blockIdx.x * blockDim.x + threadIdx.x; "

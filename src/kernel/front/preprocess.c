@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MAX_TOKENS = 400000, MAX_EXPANSION = 32, MAX_PARAMS = 48, MAX_IFS = 64, MAX_DEPTH = 200,
+enum { MAX_TOKENS = 1000000, MAX_EXPANSION = 32, MAX_PARAMS = 48, MAX_IFS = 64, MAX_DEPTH = 200,
        MAX_INSIDE = 64 };
 
 typedef struct macro {

@@ -110,6 +110,16 @@ FL_BOTH(long long, long long, 9223372036854775807ll, 63)
 #if defined(FL_STD_ALL) || defined(FL_STD_swap)
 FL_T1 __device__ void swap(T &a, T &b) { const T c = a; a = b; b = c; }
 #endif
+#ifdef FL_STD_move                    /* (NVRTC has these two) */
+FL_T1 __device__ constexpr typename remove_reference<T>::type &&move(T &&a) {
+  return static_cast<typename remove_reference<T>::type &&>(a);
+}
+#endif
+#ifdef FL_STD_forward
+FL_T1 __device__ constexpr T &&forward(typename remove_reference<T>::type &a) {
+  return static_cast<T &&>(a);
+}
+#endif
 #if defined(FL_STD_ALL) || defined(FL_STD_clamp)
 FL_T1 __device__ constexpr T clamp(T v, T low, T high) {
   return v < low ? low : high < v ? high : v;

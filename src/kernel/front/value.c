@@ -185,11 +185,18 @@ fl_cvalue fl_val_member(fl_front *p, fl_cvalue v, const char *name, int32_t n,
     return fl_val_refuse(p, line, "'%s' has no member '%.*s'%s",
                          v.type ? fl_ctype_text(p->a, v.type) : "?", (int)n, name,
                          fl_field_meant(p, v.type, name, n));
+  return fl_val_field(p, v, f - v.type->s->fields, line);
+}
+
+/* By its number, since bases and unnamed members may have one name. */
+fl_cvalue fl_val_field(fl_front *p, fl_cvalue v, int64_t i, int32_t line) {
+  if (p->failed) return fl_val_none();
+  const fl_cfield *f = &v.type->s->fields[i];
   const fl_keither *of = v.either;
   v.either = NULL;
   if (of && of->c) {
     fl_cvalue r[3] = { v, of->x, of->y };
-    for (int i = 0; i < 3; i++) r[i] = fl_val_member(p, r[i], name, n, line);
+    for (int k = 0; k < 3; k++) r[k] = fl_val_field(p, r[k], i, line);
     fl_choose_note(p, r, of->c, &r[1], &r[2]);
     return r[0];
   }
@@ -206,11 +213,6 @@ fl_cvalue fl_val_member(fl_front *p, fl_cvalue v, const char *name, int32_t n,
   if (!v.linear) v.var += f->leaf;
   else v.idx = add64(p, v.idx, fl_kexpr_int(p->a, FL_KT_I64, fl_view_units_in(p, &v, f->offset)));
   return v;
-}
-
-fl_cvalue fl_val_field(fl_front *p, fl_cvalue v, int64_t i, int32_t line) {
-  const char *name = v.type->s->fields[i].name;
-  return fl_val_member(p, v, name, (int32_t)strlen(name), line);
 }
 
 fl_cvalue fl_val_stored(fl_front *p, fl_cvalue v, int32_t line) {

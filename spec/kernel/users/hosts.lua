@@ -1,0 +1,150 @@
+--- Kernels with what texts written for nvcc, PyTorch and game engines take for granted: moved
+--- values, texts in tables, copies of an object in a lambda, unnamed unions, names in namespaces.
+-- luacheck: no max line length
+local lists = dofile("spec/kernel/users/lists.lua")
+local each = lists.each
+
+return {
+  { "values that are moved and forwarded", [=[
+#include <utility>
+struct V { float x, y; };
+template <class T> __device__ float twice(T &&v) { return v * 2.f; }
+template <class T> __device__ float pass(T &&v) { return twice(std::forward<T>(v)); }
+template <class A, class B> __device__ void add(A &&a, B &&b) { std::forward<A>(a) += std::forward<B>(b); }
+__global__ void k(const float *x, float *y, int n) {
+  const int i = threadIdx.x;
+  if (i >= n) return;
+  V a{x[i], x[i + 1]};
+  V b = std::move(a);
+  float &&r = std::move(b.x);
+  r += 1.f;
+  add(b.y, r * x[i]);
+  y[i] = b.y * b.x + pass(b.x) - pass(x[i] * 3.f) * a.y;
+}]=], shape = { 4 }, args = function(t) return { t.f { 5 }, 4 } end,
+    want = function(x, n)
+      return each(n, function(i)
+        local bx = x[i] + 1
+        local by = x[i + 1] + bx * x[i]
+        return by * bx + 2 * bx - 6 * x[i] * x[i + 1]
+      end)
+    end },
+
+  { "texts as tables of characters", [=[
+__device__ const char *order = "ACGT";
+__device__ float weight(int c, const float *x) {
+  static const char *const letters = "TGCA\n";
+  float s = 0.f;
+  for (int j = 0; letters[j] != '\n'; ++j) s += letters[j] == c ? x[j] : 0.f;
+  return s;
+}
+__global__ void k(const float *x, const int *at, float *y, int n) {
+  const int i = threadIdx.x;
+  char const *small = "acgt";
+  if (i < n) y[i] = weight(order[at[i]], x) * (float)(small[at[i]] - order[at[i]]) + (float)small[4];
+}]=], shape = { 4 }, args = function(t) return { t.f { 5 }, t.i { 3, 0, 1, 2 }, 4 } end,
+    want = function(x, at, n) return each(n, function(i) return 32 * x[3 - at[i]] end) end },
+
+  { "a lambda with a copy of its object", [=[
+struct Line {
+  float a, b;
+  __device__ float at(float v) const { return a * v + b; }
+  __device__ float both(float v, float w) {
+    auto f = [*this](float u) { return a * u + at(u) + this->b; };
+    auto g = [=, *this](float u) { return b * u * w; };
+    a = v;
+    b = 0.f;
+    return f(v) + g(w) + a * w;
+  }
+};
+__global__ void k(const float *x, float *y, int n) {
+  const int i = threadIdx.x;
+  if (i >= n) return;
+  Line l{x[i], x[i + 1]};
+  y[i] = l.both(x[i + 2], 0.5f) + l.a;
+}]=], shape = { 4 }, args = function(t) return { t.f { 6 }, 4 } end,
+    want = function(x, n)
+      return each(n, function(i)
+        local a, b, v = x[i], x[i + 1], x[i + 2]
+        return 2 * a * v + 2 * b + 0.25 * b + 0.5 * v + v
+      end)
+    end },
+
+  { "members of several unnamed unions, and bases of one template", [=[
+#define VECTOR(name) template <class T, int N> struct name {}; \
+  template <class T> struct name<T, 3> { \
+    union { T x, r; }; union { T y, g; }; union { T z, b; }; \
+    __device__ T sum() const { return r + 2 * y + 3 * b; } \
+  }; \
+  using name##3x1 = name<float, 3>;
+VECTOR(vec)
+template <class T> struct Held { T v; __device__ T get() const { return v * v; } };
+struct Two : Held<float>, Held<int> {
+  __device__ Two(float a, int b) { static_cast<Held<float> &>(*this).v = a; static_cast<Held<int> &>(*this).v = b; }
+};
+__global__ void k(const float *x, float *y, int n) {
+  const int i = threadIdx.x;
+  if (i >= n) return;
+  vec3x1 v;
+  v.x = x[i];
+  v.g = x[i + 1] * v.r;
+  v.b = v.y;
+  const Two t(v.z, i);
+  y[i] = v.sum() + static_cast<const Held<float> &>(t).get() * static_cast<const Held<int> &>(t).get();
+}]=], shape = { 4 }, args = function(t) return { t.f { 5 }, 4 } end,
+    want = function(x, n)
+      return each(n, function(i)
+        local p = x[i] * x[i + 1]
+        return x[i] + 5 * p + p * p * i * i
+      end)
+    end },
+
+  { "a function in a namespace that has the name of a built-in one", [=[
+typedef int int32;
+namespace own {
+using ::int32;
+static inline __device__ void atomicAdd(float *at, float v) { ::atomicAdd(at, v); }
+__device__ inline float sqrtf(float v) { return 2.f * ::sqrtf(v); }
+struct Part {
+  mutable float kept;
+  float v;
+  __device__ float square() const { return v * v + kept; }
+};
+}
+__global__ void k(const float *x, float *y, int n) {
+  const own::int32 i = threadIdx.x;
+  if (i >= n) return;
+  const own::Part part = {1.f, x[i]};
+  own::atomicAdd(y + i % 2, own::sqrtf(part.square()));
+}]=], shape = { 2 }, args = function(t) return { t.f { 4 }, 4 } end,
+    want = function(x, n)
+      return each(2, function(i)
+        local s = 0
+        for j = i, n - 1, 2 do s = s + 2 * math.sqrt(x[j] * x[j] + 1) end
+        return s
+      end)
+    end },
+
+  { "sums of a warp and in memory by PyTorch's names", [=[
+#include <ATen/cuda/DeviceUtils.cuh>
+#include <ATen/cuda/Atomic.cuh>
+template <class T> __device__ T warp_sum(T v) {
+  for (int d = C10_WARP_SIZE / 2; d > 0; d /= 2) v += WARP_SHFL_XOR(v, d);
+  return v;
+}
+__global__ void k(const float *x, float *y, int n) {
+  const int i = threadIdx.x;
+  const float v = i < n ? x[i] : 0.f;
+  const float s = warp_sum(v * v), next = WARP_SHFL_DOWN(v, 1, 4), first = WARP_SHFL(v, 0);
+  if (i < n) gpuAtomicAdd(y + i % 2, next * s);
+  if (i < n) gpuAtomicAddNoReturn(y, first * WARP_BALLOT(i < 2 && n > 2));
+}]=], shape = { 2 }, block = { 32 }, args = function(t) return { t.f { 8 }, 8 } end,
+    want = function(x, n)
+      local s = 0
+      for j = 0, n - 1 do s = s + x[j] * x[j] end
+      return each(2, function(i)
+        local r = i == 0 and n * x[0] * 3 or 0
+        for j = i, n - 1, 2 do r = r + x[j % 4 == 3 and j or j + 1] * s end
+        return r
+      end)
+    end },
+}
