@@ -73,6 +73,7 @@ __global__ void k(const float *x, float *y, int n) {
 #define VECTOR(name) template <class T, int N> struct name {}; \
   template <class T> struct name<T, 3> { \
     union { T x, r; }; union { T y, g; }; union { T z, b; }; \
+    __device__ name(T a, T c) : z{a}, r(a * c), y{c} {} \
     __device__ T sum() const { return r + 2 * y + 3 * b; } \
   }; \
   using name##3x1 = name<float, 3>;
@@ -84,17 +85,17 @@ struct Two : Held<float>, Held<int> {
 __global__ void k(const float *x, float *y, int n) {
   const int i = threadIdx.x;
   if (i >= n) return;
-  vec3x1 v;
+  vec3x1 v(x[i], x[i + 1]), u = v;
   v.x = x[i];
   v.g = x[i + 1] * v.r;
   v.b = v.y;
   const Two t(v.z, i);
-  y[i] = v.sum() + static_cast<const Held<float> &>(t).get() * static_cast<const Held<int> &>(t).get();
+  y[i] = v.sum() + u.sum() + static_cast<const Held<float> &>(t).get() * static_cast<const Held<int> &>(t).get();
 }]=], shape = { 4 }, args = function(t) return { t.f { 5 }, 4 } end,
     want = function(x, n)
       return each(n, function(i)
         local p = x[i] * x[i + 1]
-        return x[i] + 5 * p + p * p * i * i
+        return x[i] + 5 * p + p + 2 * x[i + 1] + 3 * x[i] + p * p * i * i
       end)
     end },
 
@@ -104,6 +105,7 @@ namespace own {
 using ::int32;
 static inline __device__ void atomicAdd(float *at, float v) { ::atomicAdd(at, v); }
 __device__ inline float sqrtf(float v) { return 2.f * ::sqrtf(v); }
+template <class T> __device__ T fmin(T a, T b) { return std::fmin(a, b) + T(3); }
 struct Part {
   mutable float kept;
   float v;
@@ -115,11 +117,15 @@ __global__ void k(const float *x, float *y, int n) {
   if (i >= n) return;
   const own::Part part = {1.f, x[i]};
   own::atomicAdd(y + i % 2, own::sqrtf(part.square()));
+  ::atomicAdd(y, ::sqrtf(part.square()) * own::fmin(x[i], 0.f) + std::fmin(part.v, 2.f));
 }]=], shape = { 2 }, args = function(t) return { t.f { 4 }, 4 } end,
     want = function(x, n)
       return each(2, function(i)
         local s = 0
         for j = i, n - 1, 2 do s = s + 2 * math.sqrt(x[j] * x[j] + 1) end
+        for j = 0, i == 0 and n - 1 or -1 do
+          s = s + math.sqrt(x[j] * x[j] + 1) * (math.min(x[j], 0) + 3) + x[j]
+        end
         return s
       end)
     end },
@@ -146,5 +152,33 @@ __global__ void k(const float *x, float *y, int n) {
         for j = i, n - 1, 2 do r = r + x[j % 4 == 3 and j or j + 1] * s end
         return r
       end)
+    end },
+  { "the greatest value of a block and where, by CUB", [=[
+#include <cub/cub.cuh>
+using Pair = cub::KeyValuePair<int, float>;
+__global__ void k(const float *x, float *y, int *at, int n) {
+  typedef cub::BlockReduce<Pair, 32> Reduce;
+  __shared__ typename Reduce::TempStorage room;
+  float whole;
+  const int i = threadIdx.x;
+  const float v = i < n ? x[i] * x[i] : 1.f;
+  const Pair best = Reduce(room).Reduce(Pair(i, i < n ? v : -1.f), cub::ArgMax());
+  __syncthreads();
+  const Pair least = Reduce(room).Reduce(Pair(i, v), cub::ArgMin());
+  if (i) return;
+  y[0] = best.value - std::modf(3.f * least.value, &whole);
+  y[1] = whole;
+  at[0] = best.key;
+  at[1] = least.key;
+}]=], shape = { { 2 }, { 2 } }, block = { 32 }, order = 1,
+    args = function(t) return { t.f { 8, low = 0.5, high = 0.9 }, 8 } end,
+    want = function(x, n)
+      local most, least = 0, 0
+      for j = 1, n - 1 do
+        if x[j] > x[most] then most = j end
+        if x[j] < x[least] then least = j end
+      end
+      local whole = math.floor(3 * x[least] ^ 2)
+      return { [0] = x[most] ^ 2 - 3 * x[least] ^ 2 + whole, whole }, { [0] = most, least }
     end },
 }

@@ -496,17 +496,17 @@ static int is_built_in(fl_front *p, const fl_ktok *t) {
          fl_atomic_known(t) >= 0 || (t->n > 6 && !memcmp(t->text, "__shfl", 6));
 }
 
-/* Is the name, a token of the text, written "::name"? */
+/* Is the name, a token of the text, written "::name" or "std::name"? */
 static int is_of_file(const fl_front *p, const fl_ktok *name) {
   if (name < p->toks.at + 2 || name >= p->toks.at + p->toks.n) return 0;
-  return fl_is_punct(name - 1, FL_PU_SCOPE) && name[-2].kind != FL_TOK_NAME &&
-         !fl_is_punct(name - 2, '>');
+  return fl_is_punct(name - 1, FL_PU_SCOPE) && !fl_is_punct(name - 2, '>') &&
+         (name[-2].kind != FL_TOK_NAME || fl_ktok_is(name - 2, "std"));
 }
 
 /* Calls the function that overload resolution chooses for the call at the tokens, from the list
 ** 'first'. If a built-in function has the name, and none of the list fits exactly or the one that
-** does calls "::name" in its own body, so that it is of a namespace, sets *other to 1 instead,
-** takes no tokens and leaves no statements. */
+** does is of a namespace and the call is "::name(…)", sets *other to 1 instead, takes no tokens and
+** leaves no statements. */
 static fl_cvalue resolve(fl_front *p, fl_kdevice *first, const fl_cvalue *self, const fl_ktok *name,
                          int *other) {
   fl_symbol given[FL_K_MAX_TPARAMS];
@@ -520,8 +520,8 @@ static fl_cvalue resolve(fl_front *p, fl_kdevice *first, const fl_cvalue *self, 
   c.n = fl_parse_arguments(p, args, FL_K_MAX_GIVEN);
   if (p->failed) return fl_val_none();
   fl_kdevice *d = fl_overload(p, first, &c, &fit);
-  *other = !self && !c.in_angles && is_built_in(p, name) &&
-           (fit != FL_FITS || (d && d->busy && is_of_file(p, name)));
+  const int hidden = d && d->line && is_of_file(p, name) && fl_scope_is_inner(p, d->head);
+  *other = !self && !c.in_angles && (fit != FL_FITS || hidden) && is_built_in(p, name);
   if (*other && !p->failed) {
     p->at = at;
     if (p->b) *p->b = mark;

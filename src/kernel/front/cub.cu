@@ -22,7 +22,14 @@ enum fl_cub_BlockStoreAlgorithm {
 CHOICE(Sum, a + b)
 CHOICE(Max, a < b ? b : a)
 CHOICE(Min, b < a ? b : a)
-template <class K, class V> struct fl_cub_KeyValuePair { K key; V value; };
+CHOICE(ArgMax, a.value < b.value || (a.value == b.value && b.key < a.key) ? b : a)
+CHOICE(ArgMin, b.value < a.value || (a.value == b.value && b.key < a.key) ? b : a)
+template <class K, class V> struct fl_cub_KeyValuePair {
+  K key;
+  V value;
+  fl_cub_KeyValuePair() = default;
+  __device__ fl_cub_KeyValuePair(const K &k, const V &v) : key(k), value(v) {}
+};
 struct fl_cub_NullStorage { int none; };
 
 /* Shared memory of BlockReduce and BlockScan: one value of each thread, then one of each of threads

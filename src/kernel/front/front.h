@@ -392,9 +392,9 @@ fl_cvalue fl_inline(fl_front *p, fl_kdevice *d, const fl_kcall *c);
 
 /* Sets *inner to the *n names of file scope, an array that is valid until a name is added. */
 void fl_scope_file(fl_front *p, const fl_symbol **inner, int64_t *n);
-/* Is s (or NULL) a class or alias template, or the name of a struct that is an instance of one? */
-int fl_scope_is_template(const fl_symbol *s);
+int fl_scope_is_template(const fl_symbol *s);      /* of a struct or an alias, or an instance? */
 int fl_scope_is_space(fl_front *p, const fl_ktok *t);
+int fl_scope_is_inner(const fl_front *p, int64_t at);  /* is that token in a namespace but std? */
 void fl_scope_rename(fl_front *p);                         /* takes "a = b::c;" after 'namespace' */
 void fl_scope_tell_apart(fl_front *p, int64_t from);     /* makes ambiguous names FL_SYM_WRONG */
 /* Takes the prefix "a::b::" of a name, and sets *inner to the *n names in b. 0: there is none. */

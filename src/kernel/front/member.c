@@ -543,28 +543,44 @@ static int hands_over(fl_front *p, const fl_kdevice *d, fl_cvalue self) {
   return 1;
 }
 
+/* The number of the field that t names in a constructor's list: itself, or the unnamed union that
+** has it. -1: there is none. */
+static int initialised(const fl_cstruct *s, const fl_ktok *t) {
+  if (t->kind != FL_TOK_NAME) return -1;
+  const fl_cfield *f = fl_cstruct_field(s, t->text, t->n);
+  for (int i = 0; i < s->n_fields && !f; i++) {
+    const fl_cfield *o = &s->fields[i];
+    if (o->base && !*o->name && o->type->s->parts && has_field(o->type, t->text, t->n)) f = o;
+  }
+  return f ? (int)(f - s->fields) : -1;
+}
+
 void fl_member_inits(fl_front *p, const fl_kdevice *d, fl_cvalue self) {
-  int64_t given[MAX_FIELDS] = { 0 };
+  int64_t given[MAX_FIELDS] = { 0 };           /* the token before the initialiser */
   const fl_cstruct *s = self.type->s;
   if (hands_over(p, d, self)) return;
   p->at = d->inits ? d->inits + 1 : d->body;
   while (d->inits && !p->failed) {
     const fl_ktok *t = fl_front_next(p);
-    const fl_cfield *f = t->kind == FL_TOK_NAME ? fl_cstruct_field(s, t->text, t->n) : NULL;
-    if (!f) {
+    const int i = initialised(s, t);
+    if (i < 0 || given[i]) {
       fl_refuse(p, t->line, "'%.*s' is no member to be initialised", (int)t->n,
                 t->kind == FL_TOK_NAME ? t->text : "?");
       return;
     }
+    given[i] = p->at - 1;
     if (fl_front_is(p, '<')) p->at += fl_template_angle(p, 0);
-    given[f - s->fields] = p->at;
     fl_front_skip(p);
     if (!fl_front_take(p, ',')) break;
   }
   for (int i = 0; i < s->n_fields && !p->failed; i++) {
+    if (!given[i]) { fl_member_default(p, self, i, d->line); continue; }
     p->at = given[i];
-    if (given[i]) initialise(p, fl_val_field(p, self, i, d->line), fl_front_tok(p)->line);
-    else fl_member_default(p, self, i, d->line);
+    const fl_ktok *t = fl_front_next(p);
+    if (fl_front_is(p, '<')) p->at += fl_template_angle(p, 0);
+    initialise(p, *s->fields[i].name ? fl_val_field(p, self, i, d->line)
+                                     : fl_member_part(p, self, t->text, t->n, t->line),
+               t->line);
   }
 }
 

@@ -1,16 +1,17 @@
 /*
 ** Overload resolution. Ranks of an argument, as in C++: exact, promoted, converted, to bool, by a
 ** function (a user-defined conversion; halves convert so too). Some functions that C++ would not
-** call are candidates as well, with a late rank: by a function for a pointer to, or an array of,
-** another type, and last for const or volatile that would be lost, a T & of a value, a T && of a
-** variable. A candidate wins if it is no worse for any argument, and better for one or else
-** preferred (a function to a template; prefer.c). If none wins, the call is refused.
+** call are candidates as well, with a late rank, and lose to each that it would call: 'other' for a
+** pointer to, or an array of, another type, and last for const or volatile that would be lost, a
+** T & of a value, a T && of a variable. Among the rest a candidate wins if it is no worse for any
+** argument, and better for one or else preferred (a function to a template; prefer.c). If none
+** wins, the call is refused.
 */
 #include "kernel/front/forms.h"
 #include "kernel/front/template.h"
 #include <string.h>
 
-enum { EXACT, PROMOTED, CONVERTED, TO_BOOL, BY_A_FUNCTION, LAST, MAX_ARGS = FL_K_MAX_GIVEN };
+enum { EXACT, PROMOTED, CONVERTED, TO_BOOL, BY_A_FUNCTION, OTHER, LAST, MAX_ARGS = FL_K_MAX_GIVEN };
 
 static int rank_scalar(const fl_ctype *t, const fl_ctype *of) {
   const int to = t->scalar, from = of->scalar;
@@ -37,8 +38,8 @@ static int rank_pointer(const fl_ctype *t, const fl_cvalue *v) {
   const int is_const = t->const_of - (place ? v->type->const_of : v->is_const),
             is_volatile = t->of->is_volatile - of->is_volatile;       /* -1: it would be lost */
   if (!fl_ctype_same(t->of, of))
-    return fl_member_derives(of, t->of) || t->of == fl_ctype_void() ? CONVERTED : BY_A_FUNCTION;
-  if (!fl_ctype_like(t->of, of)) return BY_A_FUNCTION;
+    return fl_member_derives(of, t->of) || t->of == fl_ctype_void() ? CONVERTED : OTHER;
+  if (!fl_ctype_like(t->of, of)) return OTHER;
   return is_const < 0 || is_volatile < 0 ? LAST : EXACT + is_const + is_volatile;
 }
 
@@ -64,7 +65,7 @@ static int rank_any(fl_front *p, const fl_kformal *f, const fl_cvalue *v) {
   if (t->kind == FL_C_POINTER) return rank_pointer(t, v);
   if (t->kind == FL_C_ARRAY)
     return v->kind != FL_V_PLACE || !fl_ctype_same(t, v->type) ? -1
-           : fl_ctype_like(t, v->type) ? EXACT : BY_A_FUNCTION;
+           : fl_ctype_like(t, v->type) ? EXACT : OTHER;
   if (v->kind == FL_V_POINTER || v->type->kind == FL_C_ARRAY || v->type->kind == FL_C_POINTER)
     return t->kind == FL_C_SCALAR && t->scalar == FL_KT_BOOL && !f->by_reference ? TO_BOOL : -1;
   /* a T &, which does not bind to the result of a conversion */
@@ -105,8 +106,12 @@ static int ranks_of(fl_front *p, const fl_kdevice *d, const fl_kcall *c, int *ra
 
 /* Compares the n ranks of two candidates. 1: a is better, -1: b is better, 0: neither. */
 static int better(const int *a, const int *b, int n) {
-  int wins = 0, losses = 0;
-  for (int i = 0; i < n; i++) wins += a[i] < b[i], losses += a[i] > b[i];
+  int wins = 0, losses = 0, late = 0, others = 0;
+  for (int i = 0; i < n; i++) {
+    wins += a[i] < b[i], losses += a[i] > b[i];
+    late |= a[i] >= OTHER, others |= b[i] >= OTHER;
+  }
+  if (late != others) return others - late;
   return wins && !losses ? 1 : losses && !wins ? -1 : 0;
 }
 

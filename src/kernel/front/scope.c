@@ -92,6 +92,17 @@ int fl_scope_prefix(fl_front *p, const fl_symbol **inner, int64_t *n) {
   return found;
 }
 
+int fl_scope_is_inner(const fl_front *p, int64_t at) {
+  for (int depth = 0; at > 1; at--) {
+    const fl_ktok *t = &p->toks.at[at];
+    depth += fl_is_punct(t, '}') - fl_is_punct(t, '{');
+    if (depth >= 0) continue;
+    depth = 0;
+    if (t[-1].kind != FL_TOK_STRING && !fl_ktok_is(t - 1, "std")) return 1;       /* extern "C" */
+  }
+  return 0;
+}
+
 /* In a text with namespaces: if a symbol from number 'from' on and an earlier one define the same
 ** name as a constant, table, type or template, both become unusable, since they may be of two
 ** namespaces, and these are not told apart. Two names of one type stay. */
