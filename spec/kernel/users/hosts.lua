@@ -153,6 +153,57 @@ __global__ void k(const float *x, float *y, int n) {
         return r
       end)
     end },
+  { "members whose types say how they are copied, as C++ would without it", [=[
+template <class Real> struct vec {
+  Real x, y;
+  __device__ vec(const Real &a, const Real &b) : x(a), y(b) {}
+  __device__ vec(const vec<double> &a) : x(Real(a.x)), y(Real(a.y)) {}
+  __device__ vec(const vec<float> &a) : x(a.x), y{a.y} {}
+  __device__ vec &operator=(const vec &o) { y = o.y; x = Real(o.x); return *this; }
+};
+struct quat { vec<float> v; float s; };
+__device__ inline float4 __ldg(const float4 *p) {
+  const float2 a = __ldg((const float2 *)p), b = __ldg((const float2 *)p + 1);
+  return make_float4(a.x, a.y, b.x, b.y);
+}
+__global__ void k(const float4 *x, float *y, int n) {
+  const int i = threadIdx.x;
+  if (i >= n) return;
+  const float4 p = __ldg(x + i);
+  quat a{vec<float>(p.x, p.y), p.z}, b = a;
+  b.v = vec<float>(p.w, a.v.x);
+  a = b;
+  y[i] = a.v.x * a.v.y + b.s * p.y;
+}]=], shape = { 3 }, args = function(t) return { t.f { 12 }, 3 } end,
+    want = function(x, n)
+      return each(n, function(i)
+        return x[4 * i + 3] * x[4 * i] + x[4 * i + 2] * x[4 * i + 1]
+      end)
+    end },
+
+  { "a member whose type copies otherwise", [=[
+struct Once {
+  float x, y;
+  __device__ Once(float a, float b) : x(a), y(b) {}
+  __device__ Once(const Once &o) : x(o.x), y(o.x) {}
+};
+struct Holder { Once v; float s; };
+__global__ void k(const float *x, float *y) {
+  Holder a{Once(x[0], x[1]), x[2]};
+  y[0] = a.v.y;
+}]=], outside = "a struct with its own copies is no part of another",
+    args = function(t) return { t.f { 4 } } end },
+
+  { "a mutable member that a function which is const changes", [=[
+struct Count {
+  mutable float n;
+  __device__ float next() const { n += 1.f; return n; }
+};
+__global__ void k(const float *x, float *y) {
+  const Count c{x[0]};
+  y[0] = c.next();
+}]=], outside = "is const", args = function(t) return { t.f { 4 } } end },
+
   { "the greatest value of a block and where, by CUB", [=[
 #include <cub/cub.cuh>
 using Pair = cub::KeyValuePair<int, float>;

@@ -438,12 +438,12 @@ static fl_cvalue make_vector(fl_front *p, const fl_ktok *name, const fl_cvalue *
   return fl_vector_of(p, t, args, n, name->line);
 }
 
+static const char *const loads[] = { "__ldg", "__ldca", "__ldcg", "__ldcs", "__ldlu", "__ldcv" };
+
 /* Reads __ldg and similar functions, accesses with cache hints, as plain accesses. 0: t names no
 ** such function of n arguments. */
 static int hinted(fl_front *p, const fl_ktok *t, const fl_cvalue *args, int n,
                   fl_cvalue *out) {
-  static const char *const loads[] = { "__ldg",  "__ldca", "__ldcg",
-                                       "__ldcs", "__ldlu", "__ldcv" };
   static const char *const stores[] = { "__stcg", "__stcs", "__stwb", "__stwt" };
   const int load = n == 1 && fl_ktok_among(t, loads, 6) >= 0;
   if (!load && (n != 2 || fl_ktok_among(t, stores, 4) < 0)) return 0;
@@ -493,7 +493,7 @@ static fl_cvalue call_math(fl_front *p, const fl_ktok *name, const fl_cvalue *ar
 static int is_built_in(fl_front *p, const fl_ktok *t) {
   return fl_math_known(t) || (t->n > 6 && !memcmp(t->text, "make_", 5) &&
                               fl_ctype_named(p->a, t->text + 5, t->n - 5)) ||
-         fl_atomic_known(t) >= 0 || (t->n > 6 && !memcmp(t->text, "__shfl", 6));
+         fl_atomic_known(t) >= 0 || fl_ktok_among(t, loads, 6) >= 0 || (t->n > 6 && !memcmp(t->text, "__shfl", 6));
 }
 
 /* Is the name, a token of the text, written "::name" or "std::name"? */

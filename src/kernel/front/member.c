@@ -295,30 +295,14 @@ static int signature(fl_front *p, fl_kdevice *d, const fl_ctype *owner) {
   return read;
 }
 
-/* Has type t a function 'name' that takes another object of type t, such as a copy constructor or
-** operator=? */
-static int takes_own(const fl_ctype *t, const char *name) {
-  for (const fl_kdevice *d = fl_member_functions(t, name); d; d = d->next)
-    if (d->n_params && d->params[0].type && fl_ctype_same(d->params[0].type, t)) return 1;
-  return 0;
-}
-
 /* Refuses members whose types define how they are copied: a struct is copied member by member. */
 static void check_copies(fl_front *p, const body *b, int32_t line) {
   for (int i = 0; i < b->n; i++) {
     const fl_ctype *t = fl_ctype_innermost(b->fields[i].type);
-    if (takes_own(t, FL_MAKER) || takes_own(t, "operator="))
+    if (t->kind == FL_C_STRUCT && fl_member_copies(p, t))
       fl_refuse(p, line, "'%s' as a member: a struct with its own copies is no part of another",
                 fl_ctype_text(p->a, t));
   }
-}
-
-void fl_member_copy(fl_front *p, fl_cvalue to, fl_cvalue from, int32_t line) {
-  from = fl_member_as(p, from, to.type, line);
-  const int own = !p->failed && from.kind == FL_V_PLACE && !from.rvalue &&
-                  fl_ctype_same(to.type, from.type);
-  if (own && takes_own(to.type, FL_MAKER)) fl_member_make(p, to, &from, 1, line);
-  else fl_val_assign(p, to, from, line);
 }
 
 /* Keeps what the struct has in addition to fields (functions, types, constants): the symbols in
