@@ -282,7 +282,8 @@ end)
 
 describe("a long text", function()
   it("of 600,000 tokens is read, whatever the kernel uses of it", function()
-    local many = list(2000, "__device__ float f@(float v) { return v" .. (" + v"):rep(145) .. "; }", "\n")
+    local many = list(2000, "__device__ float f@(float v) { return v" .. (" + v"):rep(145)
+      .. "; }", "\n")
     local k = flame.kernel(many .. "\n__global__ void k(const float *x, float *y, int n) "
       .. "{ if (threadIdx.x < n) y[threadIdx.x] = f7(x[threadIdx.x]); }")
     assert.equal(292, k(flame.tensor { 2 }):item())

@@ -493,7 +493,8 @@ static fl_cvalue call_math(fl_front *p, const fl_ktok *name, const fl_cvalue *ar
 static int is_built_in(fl_front *p, const fl_ktok *t) {
   return fl_math_known(t) || (t->n > 6 && !memcmp(t->text, "make_", 5) &&
                               fl_ctype_named(p->a, t->text + 5, t->n - 5)) ||
-         fl_atomic_known(t) >= 0 || fl_ktok_among(t, loads, 6) >= 0 || (t->n > 6 && !memcmp(t->text, "__shfl", 6));
+         fl_atomic_known(t) >= 0 || fl_ktok_among(t, loads, 6) >= 0 ||
+         (t->n > 6 && !memcmp(t->text, "__shfl", 6));
 }
 
 /* Is the name, a token of the text, written "::name" or "std::name"? */

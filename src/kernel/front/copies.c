@@ -6,7 +6,12 @@
 #include "kernel/front/template.h"
 #include <string.h>
 
-typedef struct copying { fl_front *p; const fl_ctype *type; const fl_kdevice *d; int64_t at; } copying;
+typedef struct copying {         /* the body of d, a function of 'type', is read at token 'at' */
+  fl_front *p;
+  const fl_ctype *type;
+  const fl_kdevice *d;
+  int64_t at;
+} copying;
 
 static int takes(copying *c, int punct) {
   if (!fl_is_punct(&c->p->toks.at[c->at], punct)) return 0;

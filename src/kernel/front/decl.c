@@ -66,7 +66,8 @@ static const fl_ctype *read_struct(fl_front *p, int is_union) {
 ** they set none. */
 #define SETS(member) offsetof(fl_specifiers, member)
 static const struct { const char *word; uint8_t sets; } qualifiers[] = {
-  { "const", SETS(is_const) }, { "constexpr", SETS(is_constexpr) }, { "volatile", SETS(is_volatile) },
+  { "const", SETS(is_const) }, { "constexpr", SETS(is_constexpr) },
+  { "volatile", SETS(is_volatile) },
   { "static", SETS(is_static) }, { "extern", SETS(is_extern) }, { "__shared__", SETS(is_shared) },
   { "__constant__", SETS(is_constant) }, { "__device__", SETS(is_device) },
   { "__managed__", SETS(is_device) }, { "__global__", SETS(is_global) },

@@ -124,7 +124,7 @@ int fl_decl_is_word(const fl_ktok *t);   /* decl.c: "unsigned", "long" …, seve
                                          ** type? */
 int fl_device_attribute(const fl_ktok *t);       /* device.c: "alignas" and others with (…) */
 int fl_device_skip_attribute(fl_front *p);     /* takes one, or "noexcept"; 0: there is none */
-int fl_member_copies(fl_front *p, const fl_ctype *t);    /* copies.c: has t copies of its own? */
+int fl_member_copies(fl_front *p, const fl_ctype *t);    /* copies.c: has t other copies? */
 const char *fl_member_class(const fl_ctype *t);    /* member.c: its name, without arguments */
 int fl_device_same(const fl_kdevice *a, const fl_kdevice *b);     /* device.c: the same formals */
 
