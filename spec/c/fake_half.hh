@@ -166,6 +166,8 @@ FAKE unsigned short __bfloat16_as_ushort(__nv_bfloat16 x) { return x.b; }
 FAKE_PAIRS(__half)
 FAKE __half2 __halves2half2(__half a, __half b) { return __half2{ a, b }; }
 FAKE __half2 make_half2(__half a, __half b) { return __half2{ a, b }; }
+FAKE __half2 __lows2half2(__half2 a, __half2 b) { return __half2{ a.x, b.x }; }
+FAKE __half2 __highs2half2(__half2 a, __half2 b) { return __half2{ a.y, b.y }; }
 FAKE __half2 __half2half2(__half a) { return __half2{ a, a }; }
 FAKE __half2 __float2half2_rn(float a) { return __half2{ a, a }; }
 FAKE __half2 __floats2half2_rn(float a, float b) { return __half2{ a, b }; }
@@ -179,6 +181,12 @@ typedef __half2 half2;
 FAKE_PAIRS(__nv_bfloat16)
 FAKE __nv_bfloat162 __halves2bfloat162(__nv_bfloat16 a, __nv_bfloat16 b) {
   return __nv_bfloat162{ a, b };
+}
+FAKE __nv_bfloat162 __lows2bfloat162(__nv_bfloat162 a, __nv_bfloat162 b) {
+  return __nv_bfloat162{ a.x, b.x };
+}
+FAKE __nv_bfloat162 __highs2bfloat162(__nv_bfloat162 a, __nv_bfloat162 b) {
+  return __nv_bfloat162{ a.y, b.y };
 }
 FAKE __nv_bfloat162 __bfloat162bfloat162(__nv_bfloat16 a) { return __nv_bfloat162{ a, a }; }
 FAKE __nv_bfloat162 __float2bfloat162_rn(float a) { return __nv_bfloat162{ a, a }; }

@@ -302,6 +302,8 @@ PAIR_NAN(__hisnan, __nv_bfloat16)
 PAIRS(__half, __half2)
 PAIRS(__nv_bfloat16, __nv_bfloat162)
 __device__ __half2 __halves2half2(__half a, __half b) { return fl_pair(a, b); }
+__device__ __half2 __lows2half2(__half2 a, __half2 b) { return fl_pair(a.x, b.x); }
+__device__ __half2 __highs2half2(__half2 a, __half2 b) { return fl_pair(a.y, b.y); }
 __device__ __half2 __half2half2(__half a) { return fl_pair(a, a); }
 __device__ __half2 __float2half2_rn(float a) { return fl_pair((__half)a, (__half)a); }
 __device__ __half2 __floats2half2_rn(float a, float b) { return fl_pair((__half)a, (__half)b); }
@@ -313,6 +315,12 @@ __device__ __half __low2half(__half2 a) { return a.x; }
 __device__ __half __high2half(__half2 a) { return a.y; }
 __device__ __nv_bfloat162 __halves2bfloat162(__nv_bfloat16 a, __nv_bfloat16 b) {
   return fl_pair(a, b);
+}
+__device__ __nv_bfloat162 __lows2bfloat162(__nv_bfloat162 a, __nv_bfloat162 b) {
+  return fl_pair(a.x, b.x);
+}
+__device__ __nv_bfloat162 __highs2bfloat162(__nv_bfloat162 a, __nv_bfloat162 b) {
+  return fl_pair(a.y, b.y);
 }
 __device__ __nv_bfloat162 __bfloat162bfloat162(__nv_bfloat16 a) { return fl_pair(a, a); }
 __device__ __nv_bfloat162 __float2bfloat162_rn(float a) {

@@ -185,8 +185,14 @@ static fl_cvalue shuffle_one(fl_front *p, const fl_ktok *t, int op, fl_kexpr **x
   return v.e ? fl_val_expr(fl_val_mixed(p, v.e, of, NULL)) : v;
 }
 
-/* Reads a shuffle. In functions of the library, such as those of cooperative groups, the value may
-** be an object, whose numbers are shuffled one by one, or an address in shared memory. */
+static int is_half_pair(const fl_ctype *t) {
+  return t && t->kind == FL_C_STRUCT && t->s->width == 2 &&
+         (t->s->element == FL_KT_F16 || t->s->element == FL_KT_BF16);
+}
+
+/* Reads a shuffle. The value may be a pair of halves, whose numbers are shuffled one by one. In
+** functions of the library, such as those of cooperative groups, it may be any object, or an
+** address in shared memory. */
 static fl_cvalue shuffle(fl_front *p, const fl_ktok *t, int op) {
   fl_cvalue args[FL_K_MAX_GIVEN];
   fl_kexpr *x[4] = { NULL, NULL, NULL, NULL };
@@ -194,7 +200,8 @@ static fl_cvalue shuffle(fl_front *p, const fl_ktok *t, int op) {
   if (p->failed) return fl_val_none();
   if (n < 3 || n > 4) return fl_refuse_count(p, t, n < 3 ? 3 : 4, n);
   const int of_library = p->inside && !p->inside->line,
-            is_object = of_library && args[1].type->kind == FL_C_STRUCT;
+            is_object = is_half_pair(args[1].type) ||
+                        (of_library && args[1].type->kind == FL_C_STRUCT);
   fl_cvalue at = args[1];
   const int is_address = of_library && at.kind == FL_V_POINTER && at.address;
   if (is_address) args[1] = fl_val_expr(fl_val_at(p, &at));
