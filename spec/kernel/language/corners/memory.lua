@@ -71,8 +71,10 @@ return {
     { "atomicAdd old value of a round in an index", [[__shared__ int c[12]; c[t] = t; __syncthreads(); int j = 0;
       for (int r = 0; r < 3; r++) j = atomicAdd(&c[t], 2); y[i] = x[j]*x[i];]],
       refuses = "the result of an atomic operation on 'c'" },
-    { "atomicExch old value of a round in a condition", "for (int r = i; r != 7; ) { c[i] = r + 1; r = atomicExch(&c[i], 2); " ..
-      "if (r > 7) r = 7; } y[i] = x[c[i]]*x[i];", sig = "const double *x, double *y, int *c, int n", shape = { 12 },
+    { "atomicExch old value of a round in a condition",
+      "for (int r = i; r != 7; ) { c[i] = r + 1; r = atomicExch(&c[i], 2); " ..
+      "if (r > 7) r = 7; } y[i] = x[c[i]]*x[i];",
+      sig = "const double *x, double *y, int *c, int n", shape = { 12 },
       refuses = "the result of an atomic operation on 'c'" },
     { "atomicAdd int histogram value", [[__shared__ int h[4]; if (t<4) h[t] = 0; __syncthreads(); int b = (int)(fabs(x[i])*3.9) & 3;
       atomicAdd(&h[b], 1); __syncthreads(); y[i] = x[i]*x[i]*h[b];]] },
