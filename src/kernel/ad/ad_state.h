@@ -171,6 +171,9 @@ fl_kad *fl_kad_derive(fl_kad_state *d, const fl_kfunc *f, const fl_kad_pass *pas
                       const char *ending);
 void fl_kad_variables(fl_kad_state *d);       /* passes of both modes */
 void fl_kad_refuse_early(fl_kad_state *d);    /* ad_refuse.c */
+/* ad_drawn.c: refuses s, and returns 1, if it is an atomic operation that the derivative runs again
+** and whose outcome depends on the order of the threads. */
+int fl_kad_is_drawn(fl_kad_state *d, const fl_kstmt *s);
 /* For each variable: does the derived kernel read an element of it, or write one? Returns 0 when
 ** memory is out. */
 typedef struct fl_kad_touched { uint8_t *read, *written; } fl_kad_touched;

@@ -21,19 +21,10 @@ fl_kstmt *fl_kad_copy(fl_kad_state *d, fl_kblock *b, const fl_kstmt *s) {
   return r;
 }
 
-/* Refuses an atomic operation whose result is used. */
-static int is_drawn(fl_kad_state *d, const fl_kstmt *s) {
-  if (s->kind != FL_KS_ATOMIC || s->result < 0) return 0;
-  if (!(fl_kad_marks(s) & FL_KN_FORWARD) && !d->active[s->result]) return 0;
-  fl_kad_refuse(d, s->line, "the result of an atomic operation on '%s' (it depends on the "
-                "order of the threads)", d->f->vars[s->var].source);
-  return 1;
-}
-
 void fl_kad_primal(fl_kad_state *d, const fl_kblock *b, fl_kblock *out) {
   for (const fl_kstmt *s = b->first; s && !d->a->failed; s = s->next) {
     if (!(fl_kad_marks(s) & FL_KN_FORWARD)) continue;
-    fl_kstmt *r = is_drawn(d, s) ? NULL : fl_kad_copy(d, out, s);
+    fl_kstmt *r = fl_kad_is_drawn(d, s) ? NULL : fl_kad_copy(d, out, s);
     if (!r) return;
     fl_kad_primal(d, &s->body, &r->body);
     fl_kad_primal(d, &s->other, &r->other);
@@ -173,7 +164,7 @@ static void store(fl_kad_state *d, const fl_kstmt *s, fl_kset keep, fl_kblock *f
 static void atomic(fl_kad_state *d, const fl_kstmt *s, fl_kset keep, fl_kblock *f, fl_kblock *r) {
   const int marks = fl_kad_marks(s), v = s->var;
   fl_kset reads = fl_kset_new(d);
-  if (!reads || is_drawn(d, s)) return;
+  if (!reads || fl_kad_is_drawn(d, s)) return;
   if (marks & FL_KN_FORWARD) {
     if (d->f->vars[v].kind != FL_KV_SHARED || fl_kset_has(keep, v)) {
       fl_kad_refuse(d, s->line, "an atomic operation on '%s', whose values are read again,",

@@ -76,6 +76,31 @@ return {
       "if (r > 7) r = 7; } y[i] = x[c[i]]*x[i];",
       sig = "const double *x, double *y, int *c, int n", shape = { 12 },
       refuses = "the result of an atomic operation on 'c'" },
+    { "atomicExch of the thread's number", [[__shared__ int m; if (t==0) m = 0; __syncthreads();
+      if (x[i] > 0) atomicExch(&m, t); __syncthreads(); y[i] = x[m]*x[i];]],
+      refuses = "what atomic operations leave in 'm' (it depends on the order of the threads)" },
+    { "atomicCAS of the thread's number in a loop", [[__shared__ int m; if (t==0) m = 0; __syncthreads();
+      for (int r = 0; r < 2; r++) if (x[i] > 0) atomicCAS(&m, 0, t); __syncthreads(); y[i] = x[m]*x[i];]],
+      refuses = "what atomic operations leave in 'm'" },
+    { "atomicAdd and atomicMax of one element", [[__shared__ int m; if (t==0) m = 0; __syncthreads();
+      if (t & 1) atomicAdd(&m, 1); else atomicMax(&m, t); __syncthreads(); y[i] = x[m % n]*x[i];]],
+      refuses = "what atomic operations leave in 'm'" },
+    { "atomicInc of several bounds", [[__shared__ unsigned m; if (t==0) m = 0; __syncthreads();
+      atomicInc(&m, 3u + t); __syncthreads(); y[i] = x[m]*x[i];]],
+      refuses = "what atomic operations leave in 'm'" },
+    { "atomicExch of two values", "if (x[i] > 0) atomicExch(&c[0], 1); else atomicExch(&c[0], 2); " ..
+      "__syncthreads(); for (int r = 0; r < 2; r++) atomicExch(&c[0], 3 - r); __syncthreads(); " ..
+      "y[i] = x[c[0]]*x[i];", sig = "const double *x, double *y, int *c, int n", shape = { 12 },
+      refuses = "what atomic operations leave in 'c'" },
+    { "atomicMin and atomicMax of two elements", [[__shared__ int m[2]; if (t<2) m[t] = 5; __syncthreads();
+      if (x[i] > 0) { atomicMin(&m[0], t); atomicMax(&m[1], t); } __syncthreads();
+      int a = m[0], b = m[1]; y[i] = x[a]*x[b]*x[i];]] },
+    { "atomicExch of a flag", [[__shared__ int m; if (t==0) m = 0; __syncthreads();
+      if (x[i] > 0.9) atomicExch(&m, 1); __syncthreads(); y[i] = m ? x[i]*x[i] : x[i];]] },
+    { "atomicExch by one thread, and sums after a barrier", [[__shared__ int m; if (t==0) { m = 0; atomicExch(&m, 2); }
+      __syncthreads(); if (x[i] > 0) atomicAdd(&m, 1); __syncthreads(); y[i] = x[m % n]*x[i];]] },
+    { "atomicExch of each thread's element", [[__shared__ int m[12]; m[t] = 0; atomicExch(&m[t], t + 1);
+      __syncthreads(); y[i] = x[m[11 - t] % n]*x[i];]] },
     { "atomicAdd int histogram value", [[__shared__ int h[4]; if (t<4) h[t] = 0; __syncthreads(); int b = (int)(fabs(x[i])*3.9) & 3;
       atomicAdd(&h[b], 1); __syncthreads(); y[i] = x[i]*x[i]*h[b];]] },
     { "early return before barrier", "if (i >= 9) return; __shared__ double s[12]; s[t] = x[i]; __syncthreads(); y[i] = s[8-t]*s[t];" },
