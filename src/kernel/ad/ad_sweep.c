@@ -138,6 +138,15 @@ static fl_kexpr *lasting_element(fl_kad_state *d, const fl_kstmt *s) {
                                                            : NULL;
 }
 
+/* The index of store s, for code before and after it: in a variable, which f sets, if the index
+** reads the array, as in l[l[i]] = 5. */
+static fl_kexpr *index_of(fl_kad_state *d, const fl_kstmt *s, fl_kblock *f) {
+  if (!fl_kreads(s->x[0], s->var)) return s->x[0];
+  const int at = fl_kad_local(d, s->x[0]->type, fl_kad_name(d, "at_", s->var));
+  kx_set(d, f, at, s->x[0]);
+  return kx_var(d, at);
+}
+
 static void store(fl_kad_state *d, const fl_kstmt *s, fl_kset keep, fl_kblock *f, fl_kblock *r) {
   fl_kset reads = fl_kset_new(d);
   const int marks = fl_kad_marks(s), v = s->var;
@@ -149,8 +158,9 @@ static void store(fl_kad_state *d, const fl_kstmt *s, fl_kset keep, fl_kblock *f
     if (wished || fl_kset_has(reads, v) || fl_kset_has(keep, v)) {
       if (!is_own_to_restore(d, s)) return;
       const int old = fl_kad_local(d, d->f->vars[v].type, fl_kad_name(d, "old_", v));
-      kx_set(d, f, old, fl_kexpr_load(d->f, v, s->x[0]));
-      fl_kstmt_store(d->f, r, v, s->x[0], kx_var(d, old));
+      fl_kexpr *at = index_of(d, s, f);
+      kx_set(d, f, old, fl_kexpr_load(d->f, v, at));
+      fl_kstmt_store(d->f, r, v, at, kx_var(d, old));
       fl_kad_values(reads, s->x[0]);
     }
     fl_kad_copy(d, f, s);

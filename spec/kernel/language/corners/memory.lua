@@ -76,6 +76,16 @@ return {
       "if (r > 7) r = 7; } y[i] = x[c[i]]*x[i];",
       sig = "const double *x, double *y, int *c, int n", shape = { 12 },
       refuses = "the result of an atomic operation on 'c'" },
+    { "an index that the store itself changes",
+      "int l[4] = {1, 2, 3, 0}; double v = x[(i + l[i % 4]) % n]; " ..
+      "v *= x[l[0]]*x[l[2] + 3]; l[l[l[i % 4]]] = i % 3; l[l[1] & 3] = 7; y[i] = v*x[l[i % 4]]*x[l[0]];" },
+    { "an index that the store of a real changes",
+      "double l[4] = {x[i], 1, 1, 3}; double s = l[0]*l[1]; int a = 1; " ..
+      "l[(int)l[a]] = 2 + 0.1*sin(s); s *= l[a]*l[2]; l[(int)l[a]] *= s; y[i] = l[2]*l[0]*l[1]*s;" },
+    { "an index that the store changes, in shared memory",
+      "__shared__ int l[48]; int *p = l + 4*t; p[0] = 1; p[1] = 2; p[2] = 3; p[3] = 0; " ..
+      "double v = x[(i + p[i % 4]) % n]; v *= x[p[1]]*x[p[p[0]]]; " ..
+      "p[p[i % 4]] = 5; y[i] = v*x[p[i % 4]]*x[p[2]];" },
     { "atomicExch of the thread's number", [[__shared__ int m; if (t==0) m = 0; __syncthreads();
       if (x[i] > 0) atomicExch(&m, t); __syncthreads(); y[i] = x[m]*x[i];]],
       refuses = "what atomic operations leave in 'm' (it depends on the order of the threads)" },
