@@ -481,6 +481,30 @@ print "right"]==]
     assert.truthy(all:find("index 26 at position", 1, true), all)
   end)
 
+  case("is compiled again when a file in a folder that the kernel names has changed", function()
+    local script = [==[
+local folder = os.getenv "INCLUDED"
+local function times(n)
+  local f = assert(io.open(folder .. "/now.h", "w"))
+  f:write("#define NOW ", n, "\n")
+  f:close()
+  local k = flame.kernel { include = { folder }, block = { 32 }, source = [[
+#include "now.h"
+__global__ void k(const float *x, float *y, int n) {
+  int i = threadIdx.x;
+  if (i >= n) goto end;
+  y[i] = x[i] * NOW;
+  end:;
+}]] }
+  return k(flame.ones(3)):sum():item()
+end
+print(times(%d), times(%d))]==]
+    assert(os.execute("mkdir " .. folder .. "/included"))
+    local place = ("FAKE_CUDA=\"computes=1\" INCLUDED=%s/included"):format(folder)
+    assert.equal("3.0\t6.0\n", run(script:format(1, 2), place))
+    assert.equal("15.0\t9.0\n", run(script:format(5, 3), place))
+  end)
+
   case("shows a wrong text, and names an instruction that it does not know", function()
     local wrong = run(halves, "FLAME_CACHE_DIR=off FAKE_CUDA_PLANT='return M(tanh)(x)|return -M(tanh)(x)'")
     assert.truthy(tonumber(wrong:match "worst\t(%S+)") > 1, wrong)

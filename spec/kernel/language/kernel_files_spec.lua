@@ -134,6 +134,22 @@ describe("a kernel's text", function()
       assert.truthy(_:find("hidden_word", 1, true) or _:find("secret.h", 1, true), _)
     end
   end)
+
+  it("is compiled with what a file in a named folder holds now", function()
+    local function holds(line)
+      local f = assert(io.open(folder .. "/now.h", "w"))
+      f:write(line, "\n")
+      f:close()
+      return said('#include "now.h"\n' .. ASKS, { include = { folder } })
+    end
+    local _, k = holds "#define NOW 1"
+    assert.truthy(k, _)
+    if k:report().registers == 0 then return end   -- there is no NVRTC
+    local why = holds "__device__ int f() { return changed; }"
+    assert.truthy(why:find("\"changed\" is undefined", 1, true), why)
+    _, k = holds "#define NOW 2"
+    assert.truthy(k, _)
+  end)
 end)
 
 describe("a file that a kernel includes", function()
