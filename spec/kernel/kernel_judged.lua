@@ -12,6 +12,7 @@ end
 
 function judged.row(n, shift) return flame.tensor(judged.numbers(n, shift), judged.f64) end
 
+local has_gxx <const> = os.execute "g++ --version >/dev/null 2>&1"
 local GXX <const> = "g++ -std=c++17 -w -O0 -ffp-contract=off"
 -- The C library's headers are most of what g++ reads. In a run of tools/test one process compiles
 -- them for all: g++ takes judged.hh.gch in this folder for judged.hh.
@@ -29,6 +30,9 @@ local function compiler()
   return ("%s -I %s -I spec/kernel"):format(GXX, folder)
 end
 
+-- Nothing of the C++ library is called, which ld would read for as long as g++ compiles.
+local LIBRARIES <const> = "-nodefaultlibs -lm -lc -lgcc"
+
 --- The results of k compiled by g++, for each of 'calls': C expressions, the arguments before y and
 --- n. 'before' declares arrays in main. Returns nil if there is no g++.
 function judged.values(text, calls, before)
@@ -43,7 +47,9 @@ function judged.values(text, calls, before)
   f:write("}\n")
   f:close()
   local lines
-  if os.execute(("%s -o %s.out %s.cpp"):format(compiler(), name, name)) then
+  if has_gxx then
+    assert(os.execute(("%s -o %s.out %s.cpp %s"):format(compiler(), name, name, LIBRARIES)),
+      "g++ does not compile " .. name .. ".cpp")
     lines = {}
     for l in io.popen(name .. ".out"):lines() do
       local list = {}
