@@ -1,7 +1,7 @@
 /*
-** What is done without a device: asking NVRTC whether a kernel's text compiles and making its image,
-** which is kept in the cubin cache on disk; counting or clearing that cache, and keeping a measured
-** choice (a number) there.
+** What is done without a device: asking NVRTC whether a kernel's text compiles and making its
+** image, which is kept in the cubin cache on disk; counting or clearing that cache, and keeping a
+** measured choice (a number) there.
 */
 #include "base/env.h"
 #include "base/hash.h"

@@ -317,7 +317,8 @@ static int user_options(fl_cuda *s, const fl_kunit *u, char arch[40], char path[
 /* ---- building ---- */
 
 /* Computes the key on disk, from what the cubin depends on, but for headers of the toolkit that a
-** user's kernel includes (they come with NVRTC, whose version is in the key). */
+** user's kernel includes (they come with NVRTC, whose version is in the key). Without a folder on
+** disk nothing is looked up by it. */
 static int digest(fl_cuda *s, fl_module *m) {
   char arch[40];
   const char *option[FL_NVRTC_OPTIONS];
@@ -331,8 +332,8 @@ static int digest(fl_cuda *s, fl_module *m) {
   for (const char **o = option; *o; o++) fl_text_printf(&t, "%s\n", *o);
   fl_text_add(&t, m->text, m->text_bytes);
   const char *all = fl_text_str(&t);
-  if (all) fl_sha256(all, t.n, m->digest);
-  else FL_FAIL(s->ctx, FLAME_NO_MEMORY, "cuda", "no host memory for a kernel's key");
+  if (all && s->disk.folder >= 0) fl_sha256(all, t.n, m->digest);
+  if (!all) FL_FAIL(s->ctx, FLAME_NO_MEMORY, "cuda", "no host memory for a kernel's key");
   fl_text_free(&t);
   return all != NULL;
 }
