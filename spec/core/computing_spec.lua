@@ -372,7 +372,8 @@ local function check(rows, cols, dtype, shift, kept)
     flame.eval(kept and d or s, s, t, m, w)
     for _, x in ipairs { s, t, m, w, kept and d or s } do
       for _, v in ipairs(x:to("f64"):cpu():flatten():totable()) do
-        hash = (hash * 33 + string.unpack("i8", string.pack("d", v))) % (1 << 48)
+        local bits = string.unpack("i8", string.pack("d", v))   -- low ones are 0 in half floats
+        hash = (hash * 33 + (bits ~ bits >> 20)) % (1 << 48)
       end
     end
     local far = dtype == "f64" and 1e-12 or dtype == "f32" and 1e-5 or 0.05
@@ -411,7 +412,8 @@ local hash = 5381
 local function note(...)
   for _, x in ipairs { ... } do
     for _, v in ipairs(x:to("f64"):cpu():flatten():totable()) do
-      hash = (hash * 33 + string.unpack("i8", string.pack("d", v))) % (1 << 48)
+      local bits = string.unpack("i8", string.pack("d", v))   -- low ones are 0 in half floats
+      hash = (hash * 33 + (bits ~ bits >> 20)) % (1 << 48)
     end
   end
 end
