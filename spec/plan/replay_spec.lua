@@ -236,6 +236,29 @@ describe("replay", function()
     return seen
   end, 8)
 
+  -- three graphs of some 60 steps; every second run ends before the last two
+  same("goes on with graphs of many steps after a run that was not whole", function()
+    local x, table_, seen = flame.randn(8, 8), flame.randn(20, 8), {}
+    flame.eval(x, table_)
+    for i = 1, 30 do
+      collectgarbage()                  -- as above
+      local at = flame.full({ 8 }, i < 24 and i % 2 == 0 and 21 or i % 20 + 1, { dtype = "i64" })
+      local function chain(y)
+        for _ = 1, 30 do y = y:matmul(x):tanh() end
+        return y
+      end
+      local ok, e = pcall(function()
+        local first = chain(x * i):sum()
+        local second = chain(x + first + table_:index_select(1, at)):sum()
+        local y = chain(x * second)
+        flame.eval(y, first, second)
+        for _, v in ipairs { first, second, y:sum() } do seen[#seen + 1] = v:item() end
+      end)
+      if not ok then seen[#seen + 1] = tostring(e):match "position 1" end
+    end
+    return seen
+  end, 20)
+
   same("makes calls that need the host as it does without graphs", function()
     local a, list = flame.randn(6, 6), {}
     flame.eval(a)

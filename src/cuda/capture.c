@@ -214,8 +214,11 @@ flame_status fl_span_make(fl_cuda *s, fl_recording *w, const fl_plan *p, int32_t
     r->plain[bad] = 1;
   }
   fl_span *kept = FL_PUSH(s->mem, &w->spans);
-  if (kept) *kept = x;
-  else fl_span_free(w, &x, 1);
-  return kept ? FLAME_OK
-              : FL_FAIL(s->ctx, FLAME_NO_MEMORY, "cuda", "no host memory to record a run");
+  if (kept) {
+    *kept = x;
+    return FLAME_OK;
+  }
+  fl_span_free(w, &x, 1);
+  w->epoch = UINT64_MAX;                     /* there are nodes of a span that does not exist */
+  return FL_FAIL(s->ctx, FLAME_NO_MEMORY, "cuda", "no host memory to record a run");
 }

@@ -43,7 +43,7 @@ typedef struct fl_table {
 struct fl_recording {
   fl_cuda *s;
   uint64_t hash;                  /* of what is frozen (replay.h) */
-  uint64_t epoch;                 /* s->epoch when it was made */
+  uint64_t epoch;                 /* s->epoch when it was begun; UINT64_MAX: not to be used again */
   int64_t used;                   /* the replay's clock at its last use */
   void *arena;
   int32_t nread;                /* the plan's nread: spans end where a result that is read soon is

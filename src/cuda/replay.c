@@ -402,7 +402,7 @@ void fl_replay_end(fl_cuda *s, fl_plan *p, fl_recording *w, int whole) {
   }
   w->making = !is_made(w, p);
   w->b = NULL;
-  if (!whole) {
+  if (w->epoch == UINT64_MAX) {
     for (int i = 0; i < FL_RECORDINGS; i++)
       if (r->recording[i] == w) r->recording[i] = NULL;
     free_recording(r->mem, w, 1);

@@ -44,7 +44,7 @@ flame_status fl_replay_begin(fl_cuda *s, const fl_plan *p, const fl_binding *b, 
 ** not been read yet. */
 flame_status fl_replay_span(fl_cuda *s, fl_recording *w, const fl_plan *p, int32_t from, int open,
                             int32_t *to, int *ran, int *sent);
-/* Called after the run; whole: all steps were queued. If not, a recording that is being made is
-** dropped. */
+/* Called after the run; whole: all steps were queued, else (a fault, an interrupt) a later run goes
+** on with a recording that is being made. */
 void fl_replay_end(fl_cuda *s, fl_plan *p, fl_recording *w, int whole);
 #endif
