@@ -64,18 +64,7 @@ FN float min_f32(float a, float b) {
     asm(#most ".NaN." #type "x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b)); \
     return r; \
   }
-#define FL_PAIRS_APART(most, type) \
-  FN unsigned most##s_##type(unsigned a, unsigned b) { \
-    return out_##type(most##_f32(in_##type((s2)a), in_##type((s2)b))) | \
-           (unsigned)out_##type(most##_f32(in_##type((s2)(a >> 16)), in_##type((s2)(b >> 16)))) \
-               << 16; \
-  }
-#if __CUDA_ARCH__ >= 800
 FL_PAIRS(max, bf16) FL_PAIRS(min, bf16) FL_PAIRS(max, f16) FL_PAIRS(min, f16)
-#else
-FL_PAIRS_APART(max, bf16) FL_PAIRS_APART(min, bf16) FL_PAIRS_APART(max, f16)
-FL_PAIRS_APART(min, f16)
-#endif
 
 /* V elements of S in registers. It starts as zeros ({}), and each element is set once. */
 template <class S, int V> struct pack {
