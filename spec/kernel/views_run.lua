@@ -188,11 +188,9 @@ local function tree(q)
   if #list == 0 then return read(q) end
   local p <const> = pick(list)
   return ([[for (int d = blockDim.x / 2; d > 0; d /= 2) {
-      if (t < d && t + d < %s) %s[t] = %s[t] * 0.5 + %s[t + d] * 0.7;
+      if (t < d && t + d < %s) %s[t] = (double)%s[t] * 0.5 + (double)%s[t + d] * 0.7;
       __syncthreads();
-    }]]):format(p.count, p.name, p.name, p.name):gsub("%* 0%.5", NAME[p.type] and
-    "* (" .. NAME[p.type] .. ")0.5f" or "* 0.5"):gsub("%* 0%.7", NAME[p.type] and
-    "* (" .. NAME[p.type] .. ")0.75f" or "* 0.7")
+    }]]):format(p.count, p.name, p.name, p.name)
 end
 
 local BARRIER <const> = "__syncthreads();"

@@ -142,7 +142,8 @@ __global__ void k(const float *x, float *y, int n) {
   const float v = i < n ? x[i] : 0.f;
   const float s = warp_sum(v * v), next = WARP_SHFL_DOWN(v, 1, 4), first = WARP_SHFL(v, 0);
   if (i < n) gpuAtomicAdd(y + i % 2, next * s);
-  if (i < n) gpuAtomicAddNoReturn(y, first * WARP_BALLOT(i < 2 && n > 2));
+  const unsigned low = WARP_BALLOT(i < 2 && n > 2);
+  if (i < n) gpuAtomicAddNoReturn(y, first * low);
 }]=], shape = { 2 }, block = { 32 }, args = function(t) return { t.f { 8 }, 8 } end,
     want = function(x, n)
       local s = 0
@@ -157,8 +158,8 @@ __global__ void k(const float *x, float *y, int n) {
 template <class Real> struct vec {
   Real x, y;
   __device__ vec(const Real &a, const Real &b) : x(a), y(b) {}
-  __device__ vec(const vec<double> &a) : x(Real(a.x)), y(Real(a.y)) {}
-  __device__ vec(const vec<float> &a) : x(a.x), y{a.y} {}
+  __device__ vec(const int2 &a) : x(Real(a.x)), y(Real(a.y)) {}
+  __device__ vec(const vec<Real> &a) : x(a.x), y{a.y} {}
   __device__ vec &operator=(const vec &o) { y = o.y; x = Real(o.x); return *this; }
 };
 struct quat { vec<float> v; float s; };
