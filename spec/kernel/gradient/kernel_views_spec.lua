@@ -171,6 +171,20 @@ describe("a gradient beside dynamic shared memory of several types is refused", 
   refused("of a launch alone, that has other numbers", [=[S; double *a = (double *)raw; int *q = (int *)(a + m);
     a[t] = x[t]; __syncthreads(); if (t < m) q[t] = t; v = a[(t + 1) % 6];]=], "double .* and int")
 
+  refused("where an index is stored by one pointer and read by another", [=[S; double *a = (double *)raw + 4;
+    ((int *)raw)[t] = t; int *q = (int *)raw; if (t == 0) q[3] = 8; __syncthreads();
+    if (t == 0) a[0] = x[0]; __syncthreads(); v = a[0] * x[1]; __syncthreads();
+    if (t == 5) { q[((int *)raw)[3]] = 0; q[((int *)raw)[3] + 1] = 0; } __syncthreads(); v += a[0] * x[t];]=],
+    "int %(line %d+, bytes %d+ to 39%) and double %(line %d+, bytes 32 to 39%)")
+  refused("where an index of unsigned numbers wraps below 0", [=[S; double *a = (double *)raw; unsigned u = t;
+    if (t == 0) a[0] = x[0]; __syncthreads(); v = a[0] * x[1]; __syncthreads();
+    if (u - 1u > 100u) ((int *)raw)[(u - 1u) >> 31] = 0; __syncthreads(); v += a[0] * x[t];]=],
+    "double %(line %d+, bytes 0 to 7%) and int")
+  refused("where an index of unsigned numbers wraps above their greatest", [=[S; double *a = (double *)raw; int *q = (int *)raw;
+    unsigned w = t - 1u; if (t == 0) a[0] = x[0]; __syncthreads(); v = a[0] * x[1]; __syncthreads();
+    if (w + 1u < 4u) q[(w + 1u) * 2u] = 0; __syncthreads(); v += a[0] * x[t];]=],
+    "double %(line %d+, bytes 0 to 7%) and int %(line %d+, bytes 0 to 27%)")
+
   it("and given in a launch where they keep apart", function()
     local k <const> = kernel [=[S; double *a = (double *)raw; int *q = (int *)(a + n);
       if (t < m) a[t] = x[t]; q[t] = (t + 1) % m; __syncthreads(); v = a[q[t]] * a[q[q[t]]];]=]

@@ -21,7 +21,7 @@ typedef struct order {
   int64_t strict, least, most, time;
 } order;
 
-/* A slot is a variable, or n_vars + an fl_kspecial. */
+/* A slot is a variable, n_vars + an fl_kspecial, or contents_of a view. */
 typedef struct walk {
   const fl_kfunc *f;
   fl_karena *a;
@@ -115,7 +115,7 @@ static range bits(int op, int type, range a, range b) {
   if (op != FL_KO_AND) {
     int64_t top = 1;
     while (top <= (a.hi | b.hi) / 2) top *= 2;
-    return a.lo < 0 || b.lo < 0 ? of_type(type) : (range){ 0, 2 * top - 1 };
+    return a.lo < 0 || b.lo < 0 ? of_type(type) : (range){ 0, top - 1 + top };
   }
   if (is_one(a)) { const range t = a; a = b; b = t; }
   const int64_t off = (fl_kt_size(type) < 8 && !fl_ktypes[type].is_signed ? of_type(type).hi : -1)
@@ -147,8 +147,16 @@ static void change(walk *w, int32_t slot, range r) {
   w->now[slot] = r;
 }
 
-static void grow(walk *w, int32_t slot, range r) {
-  const range old = w->next[slot], type = of_type(w->f->vars[slot].type);
+/* The slot of what is stored in array v. Views of dynamic shared memory of one type have the same
+** bytes, so they share one. */
+static int32_t contents_of(const walk *w, int32_t v) {
+  const fl_kvar *x = &w->f->vars[v];
+  return x->dynamic ? w->f->n_vars + FL_KSPECIAL_COUNT + x->type : v;
+}
+
+/* 'var' has the type of the slot. */
+static void grow(walk *w, int32_t slot, int32_t var, range r) {
+  const range old = w->next[slot], type = of_type(w->f->vars[var].type);
   range more = join(old, r);
   if (w->wide && !is_none(old)) {
     if (more.lo < old.lo) more.lo = type.lo;
@@ -161,7 +169,7 @@ static void assign(walk *w, int32_t slot, range r, const fl_kexpr *is) {
   change(w, slot, r);
   w->set[slot] = w->time;
   w->is[slot] = is;
-  grow(w, slot, r);
+  grow(w, slot, slot, r);
 }
 
 /* Leaves a construct: narrower intervals end, and what was assigned in it may have been. */
@@ -213,7 +221,8 @@ static range load(walk *w, const fl_kexpr *x) {
   const fl_kvar *v = &w->f->vars[x->var];
   note(w, x->var, x->line, eval(w, x->x[0]));
   const int stored = v->kind == FL_KV_ARRAY || v->kind == FL_KV_SHARED;
-  return stored && v->param < 0 && fl_kt_is_int(v->type) ? w->all[x->var] : of_type(v->type);
+  return stored && v->param < 0 && fl_kt_is_int(v->type) ? w->all[contents_of(w, x->var)]
+                                                         : of_type(v->type);
 }
 
 /* Evaluates operand i of x where the condition c is true (is false). */
@@ -245,17 +254,21 @@ static const fl_kexpr *bare(const fl_kexpr *x) {
   return x;
 }
 
-/* r, the interval of the exact value of x, under the conditions around on x or, if it is a
-** difference, on its operands: if (t + d < n) s[t + d]; if (t >= d) s[t - d]. */
+/* The interval of x, r that of its exact value, under the conditions around on the operands, if x is
+** a difference, and on x, as it is when it has wrapped: if (t >= d) s[t - d]; if (t + d < n) s[t + d]. */
 static range ordered(const walk *w, const fl_kexpr *x, range r) {
-  for (int i = 0; i < w->n_orders; i++) {
-    const order *o = &w->orders[i];
-    const int apart = x->op == FL_KO_SUB && fl_kexpr_same(o->a, bare(x->x[0])) &&
-                      fl_kexpr_same(o->b, bare(x->x[1]));
-    const int64_t least = apart ? o->strict : fl_kexpr_same(o->a, x) ? o->least : r.lo,
-                  most = fl_kexpr_same(o->b, x) ? o->most : r.hi;
-    if ((least > r.lo || most < r.hi) && is_still(w, o->a, o->time) && is_still(w, o->b, o->time))
-      r = meet(r, (range){ least, most });
+  for (int apart = 1; apart >= 0; apart--) {
+    for (int i = 0; i < w->n_orders; i++) {
+      const order *o = &w->orders[i];
+      range to = any;
+      if (apart && x->op == FL_KO_SUB && fl_kexpr_same(o->a, bare(x->x[0])) &&
+          fl_kexpr_same(o->b, bare(x->x[1]))) to.lo = o->strict;
+      if (!apart && fl_kexpr_same(o->a, x)) to.lo = o->least;
+      if (!apart && fl_kexpr_same(o->b, x)) to.hi = o->most;
+      if ((to.lo > r.lo || to.hi < r.hi) && is_still(w, o->a, o->time) &&
+          is_still(w, o->b, o->time)) r = meet(r, to);
+    }
+    r = wrapped(x->x[0]->type, r);
   }
   return r;
 }
@@ -279,7 +292,7 @@ static range binary(walk *w, const fl_kexpr *x) {
       break;
     default: r = bits(x->op, type, a, b);
   }
-  return wrapped(type, is_known(r) ? ordered(w, x, r) : r);
+  return is_known(r) ? ordered(w, x, r) : wrapped(type, r);
 }
 
 static range call(walk *w, const fl_kexpr *x) {
@@ -448,7 +461,7 @@ static void write_to(walk *w, const fl_kstmt *s) {
   const int type = w->f->vars[s->var].type, atomic = s->kind == FL_KS_ATOMIC;
   if (s->x[2]) eval(w, s->x[2]);
   note(w, s->var, s->line, at);
-  grow(w, s->var, atomic || s->accumulate ? of_type(type) : value);
+  grow(w, contents_of(w, s->var), s->var, atomic || s->accumulate ? of_type(type) : value);
 }
 
 static void statement(walk *w, fl_kstmt *s) {
@@ -497,6 +510,7 @@ static void set_begin(walk *w, const fl_kcover_launch *l) {
     const fl_kvar *v = &w->f->vars[i];
     w->begin[i] = v->kind == FL_KV_LOCAL && v->param >= 0 ? given(v, l) : none;
   }
+  for (int i = 0; i < FL_KT_COUNT; i++) w->begin[n + FL_KSPECIAL_COUNT + i] = none;
   for (int i = 0; i < FL_KSPECIAL_COUNT; i++) {
     const int64_t b = l->block[i % 3], g = l->grid[i % 3];
     w->begin[n + i] = i < FL_KSPECIAL_BID_X ? (range){ 0, b - 1 }
@@ -507,7 +521,7 @@ static void set_begin(walk *w, const fl_kcover_launch *l) {
 }
 
 static size_t bytes_of(const walk *w) {
-  return (size_t)(w->f->n_vars + FL_KSPECIAL_COUNT) * sizeof(range);
+  return (size_t)(w->f->n_vars + FL_KSPECIAL_COUNT + FL_KT_COUNT) * sizeof(range);
 }
 
 /* Walks the body once. up: what is assigned is added to 'all'; else it takes its place. Returns
