@@ -25,7 +25,7 @@ local EXPRESSIONS <const> = { "V", "(A + B)", "(A - B)", "(A + B)", "(A - B)", "
   "max(A, B)", "-(A)", "~(A)", "(C ? A : B)", "(int)(unsigned char)(A)", "(int)(signed char)(A)",
   "(int)(short)(A * 999)", "(int)((unsigned)(A) % 50u)", "(int)((unsigned)(A) >> 25)",
   "(int)((long long)(A) * 3 / 2)", "(int)(((size_t)(A) + 7) & ~(size_t)7)", "(int)(C)",
-  "(int)((float)(A) * 0.5f)", "abs(A)", "(A == B)", "twice(A)" }
+  "(int)((float)(A % 999) * 0.5f)", "abs(A)", "(A == B)", "twice(A)" }
 local OPERATORS <const> = { "<", "<=", ">", ">=", "==", "!=", "<" }
 
 --- The template with its letters replaced. A, B: expressions; C: a condition; F: a flag; O: a
@@ -70,9 +70,36 @@ local function loop(q, depth)
   return text
 end
 
+-- A condition on numbers that may wrap, and then the same numbers: in each, E is one expression.
+local WRAPPED <const> = { "(u - w)", "(w - u)", "(u - R3)", "(u + w)", "(w + R3)", "(z - R3)",
+  "(z + R2)", "(u - V)", "(z - V)", "(V - V)", "(V + V)", "(u * R4)", "(u - 1u)",
+  "(unsigned)(V - V)", "(unsigned char)(V - V)" }
+local ASKED <const> = { "E O B", "B O E", "E > R9", "E >= R40", "E < R9", "E < n", "E <= w",
+  "u >= w", "w >= u", "u > w", "(long long)u >= (long long)w", "E > 100", "E > 1000000", "E != 0",
+  "E >= u", "E <= u", "u < w && E O B", "t > 0 && E < R40", "!(E O B)", "!(E < R9)" }
+local USED <const> = { "E", "E", "E & 15", "E >> 29", "E % 7", "E + 1", "E - 1", "(E >> 31) + V",
+  "E / 268435456", "(int)(E & 31) - 3", "(E < 5) + 3", "(long long)E >> 28" }
+local ORDERED <const> = { "if (ASKED) { PROBE(USED) }", "if (ASKED) { PROBE(USED) }",
+  "if (ASKED) { W = USED; PROBE(A) }", "f = ASKED; if (f) PROBE(USED)",
+  "{ int chosen = ASKED ? USED : R9; PROBE(chosen) }",
+  "if (!(ASKED)) { u = R9; w = V; } else { PROBE(USED) }",
+  "while (ASKED) { PROBE(USED) u += R3; w -= R2; if (w > 60u || u > 60u) break; }" }
+
+local function ordered(q)
+  local e <const> = fill(q, pick(WRAPPED), 1)
+  local text = pick(ORDERED)
+  for _, of in ipairs { { "ASKED", pick(ASKED) }, { "USED", pick(USED) }, { "E", e } } do
+    text = text:gsub("%f[%w]" .. of[1] .. "%f[%W]", function() return of[2] end)
+  end
+  return text
+end
+
 local SIMPLE <const> = { "W = (A) % 500;", "W = (A) % 500;", "PROBE(A)", "PROBE(A)", "PROBE(A)" }
 local STATEMENTS <const> = { "W = (A) % 500;", "W = (A) % 500;", "PROBE(A)", "PROBE(A)",
-  "W += A % 9;", "W -= R3;", "f = C;", "g = C;", "q[(A) & 7] = (B) % 300;", "q[t & 7] += R3;",
+  "W += A % 9;", "W -= R3;", "W++;", "W--;", "ORDERED", "ORDERED", "ORDERED", "ORDERED",
+  "u = u - 1u; w = u + R3;", "u = (A) & 31; w = (unsigned)(B) % 40u;", "z = t; z -= R3;",
+  "u = threadIdx.x; w = blockDim.x - R3;", "h = (A) * 1000; h += R9;", "f = C;",
+  "g = C;", "q[(A) & 7] = (B) % 300;", "q[t & 7] += R3;",
   "if (C) {\nS}", "if (C) {\nS}",
   "if (C) {\nS} else {\nT}", "if (C) LEAVE", "if (C) {\nS LEAVE }", "LOOP", "LOOP",
   "W = twice(A);", "switch (V) { case 0: W = 3; case 1: W = n; break; default: W = (A) % 90; }" }
@@ -80,7 +107,8 @@ local STATEMENTS <const> = { "W = (A) % 500;", "W = (A) % 500;", "PROBE(A)", "PR
 local function statement(q, depth)
   local text = pick(depth < 1 and SIMPLE or STATEMENTS)
   if text == "LOOP" then return loop(q, depth) end
-  text = text:gsub("W", pick { "a", "b", "c" }):gsub("LEAVE", pick(q.way))
+  if text == "ORDERED" then text = ordered(q) end
+  text = text:gsub("W", pick { "a", "b", "c", "u", "w", "h", "z" }):gsub("LEAVE", pick(q.way))
   return fill(q, text, 1 + random(3), depth)
 end
 
@@ -93,9 +121,9 @@ end
 --- The text, with PROBE(e) for what is looked at.
 local function program(seed)
   state = seed * 7919 + 1
-  local q <const> = { names = { "a", "b", "c" }, flags = { "f", "g" }, statements = statements,
-    way = { "return;" }, loops = 0, n = random(20), m = random(9) - 3, x = pick { 4, 6, 8 },
-    y = random(2) }
+  local q <const> = { names = { "a", "b", "c", "u", "w", "h", "z" }, flags = { "f", "g" },
+    statements = statements, way = { "return;" }, loops = 0, n = random(20), m = random(9) - 3,
+    x = pick { 4, 6, 8 }, y = random(2) }
   local list = {}
   for i = 1, 3 + random(4) do list[i] = statements(q, 2) end
   local n <const> = select(2, table.concat(list):gsub("PROBE", ""))
@@ -110,6 +138,7 @@ __global__ void k(const float *x, float *y, int *lo, int n, int m, P p) {
   __shared__ int q[8];
   const int t = threadIdx.x;
   int a = 1, b = n - t, c = t * 2;
+  unsigned u = t, w = n + 3; short h = t - 3; size_t z = t + 2;
   bool f = t < n, g = false;
   if (t < 8 && threadIdx.y == 0) for (int i = t; i < 8; i += blockDim.x) q[i] = i * 3 - 4;
   __syncthreads();
@@ -124,7 +153,8 @@ end
 
 -- ---- the check ----------------------------------------------------------------------------------
 local RUN <const>, ASK <const> = [[
-#define PROBE(e) { atomicMin(&lo[0], (int)(e)); atomicMax(&lo[1], (int)(e)); }
+#define PROBE(e) { const int at = (int)max(min((long long)(e), 99999ll), -99999ll); \
+  atomicMin(&lo[0], at); atomicMax(&lo[1], at); }
 #define BEGIN
 ]], ([[
 #define PROBE(e) ((float *)raw)[(long long)(e) + %d] = 1.f;

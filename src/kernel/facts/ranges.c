@@ -254,8 +254,9 @@ static const fl_kexpr *bare(const fl_kexpr *x) {
   return x;
 }
 
-/* The interval of x, r that of its exact value, under the conditions around on the operands, if x is
-** a difference, and on x, as it is when it has wrapped: if (t >= d) s[t - d]; if (t + d < n) s[t + d]. */
+/* The interval of x, r that of its exact value, under the conditions around: these may compare the
+** operands of a difference, or x, which then has wrapped: if (t >= d) s[t - d]; if (t + d < n)
+** s[t + d]. */
 static range ordered(const walk *w, const fl_kexpr *x, range r) {
   for (int apart = 1; apart >= 0; apart--) {
     for (int i = 0; i < w->n_orders; i++) {
