@@ -260,7 +260,8 @@ local function program(seed, misfit)
   end
   q.text = source(layout(q, wrong), text)
   q.apart = source(apart(q, false), text)
-  q.double = source(apart(q, true), text)
+  -- a double times a half is ambiguous
+  q.double = source(apart(q, true), (text:gsub("%(__%w+%)", "(double)")))
   return q
 end
 
