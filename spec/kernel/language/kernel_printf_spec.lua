@@ -56,7 +56,7 @@ for _, body in ipairs { "y[0] = w[1];", "y[0] = w == 0;", "const char *v = w + 1
   end))
 end]])
     assert.truthy(out:find("true\t98.0", 1, true), out)
-    local _, refused = out:gsub("line 1 [^\n]*'w' is a text, for printf and %[i%] alone", "")
+    local _, refused = out:gsub("line 1 [^\n]*'w' is a text, for printf and %[i%]", "")
     assert.equal(2, refused, out)
   end)
   it("joins strings that stand side by side, however long", function()

@@ -229,9 +229,7 @@ static fl_cvalue named(fl_front *p, const fl_ktok *t) {
       if (p->f && p->b) return fl_function_value(p, s);
       fl_refuse(p, t->line, "function pointers are outside the language ('%s')", s->name);
       break;
-    case FL_SYM_TEXT:
-      fl_refuse(p, t->line, "'%s' is a text, for printf and [i] alone", s->name);
-      break;
+    case FL_SYM_TEXT: fl_refuse(p, t->line, "'%s' is a text, for printf and [i]", s->name); break;
     case FL_SYM_PACK: fl_refuse(p, t->line, "pack '%s' without ...", s->name); break;
     default: fl_refuse(p, t->line, "'%s' is a type", s->name);
   }
