@@ -44,6 +44,13 @@ __global__ void k(const float *x, const int *at, float *y, int n) {
 }]=], shape = { 4 }, args = function(t) return { t.f { 5 }, t.i { 3, 0, 1, 2 }, 4 } end,
     want = function(x, at, n) return each(n, function(i) return 32 * x[3 - at[i]] end) end },
 
+  { "the size of a pointer to a text", [=[
+__global__ void k(const float *x, float *y) {
+  const char *t = "abc";
+  y[0] = x[0] * (float)t[1] + (float)sizeof(t);
+}]=], shape = { 1 }, args = function(t) return { t.f { 1 } } end,
+    outside = "'t' is a text, for printf alone" },
+
   { "a lambda with a copy of its object", [=[
 struct Line {
   float a, b;
@@ -51,9 +58,18 @@ struct Line {
   __device__ float both(float v, float w) {
     auto f = [*this](float u) { return a * u + at(u) + this->b; };
     auto g = [=, *this](float u) { return b * u * w; };
+    auto h = hides(v);
     a = v;
     b = 0.f;
-    return f(v) + g(w) + a * w;
+    return f(v) + g(w) + a * w + h;
+  }
+  __device__ float hides(float a) {
+    auto f = [*this, a]() { return 3.f * a + this->a; };
+    auto g = [=, *this](float w) { return a * w + b; };
+    this->a += 1.f;
+    const float r = f() + g(2.f);
+    this->a -= 1.f;
+    return r;
   }
 };
 __global__ void k(const float *x, float *y, int n) {
@@ -65,7 +81,7 @@ __global__ void k(const float *x, float *y, int n) {
     want = function(x, n)
       return each(n, function(i)
         local a, b, v = x[i], x[i + 1], x[i + 2]
-        return 2 * a * v + 2 * b + 0.25 * b + 0.5 * v + v
+        return 2 * a * v + 2 * b + 0.25 * b + 0.5 * v + v + 5 * v + a + b
       end)
     end },
 
@@ -127,6 +143,52 @@ __global__ void k(const float *x, float *y, int n) {
           s = s + math.sqrt(x[j] * x[j] + 1) * (math.min(x[j], 0) + 3) + x[j]
         end
         return s
+      end)
+    end },
+
+  { "names of CUDA and of std that functions of namespaces, members and variables have, too", [=[
+#include <utility>
+namespace own {
+__device__ float fmaxf(float a, float b) { return a * b; }
+__device__ float sqrtf(float v) { return ::sqrtf(v * v + 1.f); }
+__device__ float most(float v) { return v > ::fmaxf(v, 0.25f) - 0.5f ? fmaxf(v, 2.f) : v; }
+__device__ void swap(float &a, float &b) { a = 2.f * b; }
+__device__ float move(float v) { return v * v; }
+__device__ int max(int a, int b) { return a + b; }
+__device__ float fabsf(int v) { return 100.f + (float)v; }
+__device__ float whole(float v) { return fabsf(v * 0.f + 2.f); }
+struct S {
+  float v;
+  __device__ float fabsf(float w) const { return 5.f * w; }
+  __device__ float both() const { return fabsf(v) + ::fabsf(v) + std::exp(v); }
+  __device__ float far() const;
+};
+__device__ void atomicAdd(float *p, float v) { if (v > 9.f) *p = v; else ::atomicAdd(p, 3.f * v); }
+}
+namespace other { __device__ float twice(float v) { return 2.f * fmaxf(v, 0.5f); } }
+__device__ float own::S::far() const { return fmaxf(v, 3.f) + ::fmaxf(v, 3.f); }
+__global__ void k(const float *x, float *y, int n) {
+  const int i = threadIdx.x;
+  if (i >= n) return;
+  float a = x[i], b = x[i + 1];
+  std::swap(a, b);
+  own::swap(b, a);
+  auto exp = [](float v) { return 7.f * v; };
+  const own::S s{x[i]};
+  const float c = a + std::move(b) + own::move(b) + exp(a) + std::exp(a);
+  y[i] = c + own::sqrtf(a) + own::most(a) + other::twice(a) + fmaxf(a, 0.75f) + own::whole(a);
+  y[i] += s.both() + s.far() + (float)(__vmaxs2(0x10002u, 0x20001u) & 3u) + (float)own::max(i, 2);
+  if (i & 1) own::atomicAdd(y + i, a); else ::atomicAdd(y + i, a);
+}]=], shape = { 4 }, args = function(t) return { t.f { 5 }, 4 } end,
+    want = function(x, n)
+      local max, exp = math.max, math.exp
+      return each(n, function(i)
+        local a, v = x[i + 1], x[i]
+        local b = 2 * a
+        local r = a + b + b * b + 7 * a + exp(a) + math.sqrt(a * a + 1)
+        r = r + (a > max(a, 0.25) - 0.5 and 2 * a or a) + 2 * max(a, 0.5) + max(a, 0.75) + 102
+        r = r + 5 * v + math.abs(v) + exp(v) + 3 * v + 3 + 2 + i + 2
+        return r + (i % 2 == 1 and 3 or 1) * a
       end)
     end },
 

@@ -497,17 +497,16 @@ static int is_built_in(fl_front *p, const fl_ktok *t) {
          (t->n > 6 && !memcmp(t->text, "__shfl", 6));
 }
 
-/* Is the name, a token of the text, written "::name" or "std::name"? */
-static int is_of_file(const fl_front *p, const fl_ktok *name) {
-  if (name < p->toks.at + 2 || name >= p->toks.at + p->toks.n) return 0;
-  return fl_is_punct(name - 1, FL_PU_SCOPE) && !fl_is_punct(name - 2, '>') &&
-         (name[-2].kind != FL_TOK_NAME || fl_ktok_is(name - 2, "std"));
+/* May the name mean a function of CUDA or of the library, beside functions of namespaces? */
+static int is_shared_name(fl_front *p, const fl_kdevice *first, const fl_ktok *name) {
+  int is = p->spaces && is_built_in(p, name);
+  for (const fl_kdevice *d = first; d && p->spaces && !is; d = d->next) is = !d->line;
+  return is;
 }
 
 /* Calls the function that overload resolution chooses for the call at the tokens, from the list
-** 'first'. If a built-in function has the name, and none of the list fits exactly or the one that
-** does is of a namespace and the call is "::name(…)", sets *other to 1 instead, takes no tokens and
-** leaves no statements. */
+** 'first'. If a built-in function has the name and none of those that the call may mean fits
+** exactly, sets *other to 1 instead, takes no tokens and leaves no statements. */
 static fl_cvalue resolve(fl_front *p, fl_kdevice *first, const fl_cvalue *self, const fl_ktok *name,
                          int *other) {
   fl_symbol given[FL_K_MAX_TPARAMS];
@@ -516,13 +515,14 @@ static fl_cvalue resolve(fl_front *p, fl_kdevice *first, const fl_cvalue *self, 
   const fl_kblock mark = p->b ? *p->b : (fl_kblock){ NULL, NULL };
   fl_kcall c = { .self = self, .args = args, .given = given, .line = name->line };
   int fit = 0;
+  if (!self && is_shared_name(p, first, name)) c.name = name;
   c.in_angles = fl_front_is(p, '<');
   if (c.in_angles) c.n_given = fl_template_args(p, given);
   c.n = fl_parse_arguments(p, args, FL_K_MAX_GIVEN);
   if (p->failed) return fl_val_none();
   fl_kdevice *d = fl_overload(p, first, &c, &fit);
-  const int hidden = d && d->line && is_of_file(p, name) && fl_scope_is_inner(p, d->head);
-  *other = !self && !c.in_angles && (fit != FL_FITS || hidden) && is_built_in(p, name);
+  *other = !self && !c.in_angles && fit != FL_FITS && is_built_in(p, name) &&
+           !(d && c.name && fl_scope_hides(p, &c, d));
   if (*other && !p->failed) {
     p->at = at;
     if (p->b) *p->b = mark;
@@ -570,15 +570,24 @@ fl_cvalue fl_call_function(fl_front *p, fl_kdevice *first, const fl_cvalue *self
                            const fl_ktok *name) {
   int other = 0;
   const fl_cvalue v = resolve(p, first, self, name, &other);
-  if (other && !p->failed && is_of_file(p, name)) return call_built_in(p, name);
+  if (other && !p->failed && fl_scope_is_of_file(p, name)) return call_built_in(p, name);
   if (other)
     fl_refuse(p, name->line, "'%.*s' cannot be called with these arguments", (int)name->n,
               name->text);
   return v;
 }
 
+/* The symbol that is called; members and variables have no name "::name" or "std::name". */
+static const fl_symbol *called(fl_front *p, const fl_ktok *name) {
+  const fl_symbol *list;
+  int64_t n;
+  if (!fl_scope_is_of_file(p, name)) return fl_front_find(p, name->text, name->n);
+  fl_scope_file(p, &list, &n);
+  return fl_front_among(list, n, name->text, name->n);
+}
+
 fl_cvalue fl_parse_call(fl_front *p, const fl_ktok *name) {
-  const fl_symbol *s = fl_front_find(p, name->text, name->n), *self = NULL;
+  const fl_symbol *s = called(p, name), *self = NULL;
   fl_kdevice *device = s && s->kind == FL_SYM_FUNCTION ? s->device : NULL;
   int other = 0;
   if (s && s->kind == FL_SYM_WRONG)

@@ -80,12 +80,15 @@ static void copy_object(fl_front *p, captures *c, int32_t line) {
   const fl_kdevice names = { .owner = from.type, .is_const = 1, .line = line };
   if (!p->failed) fl_member_copy(p, to, from, line);
   if (!p->failed) fl_member_open(p, &names, &to);
-  for (int64_t i = mark; i < p->syms.n && !p->failed; i++) {
-    const fl_symbol of = p->syms.at[i];
-    fl_symbol *s = of.kind == FL_SYM_REFERENCE ? captured(p, c, of.name, of.kind) : NULL;
+  const int64_t end = p->syms.n;
+  p->syms.n = mark;
+  for (int64_t i = mark; i < end && !p->failed; i++) {
+    const fl_symbol of = p->syms.at[i], *hides = fl_front_find(p, of.name, of.n);
+    if (of.kind != FL_SYM_REFERENCE || hides > fl_front_find(p, "this", 4) ||
+        fl_front_among(c->list, c->n, of.name, of.n)) continue;       /* (a local variable's name) */
+    fl_symbol *s = captured(p, c, of.name, of.kind);
     if (s) *s = of;
   }
-  p->syms.n = mark;
 }
 
 static void capture_list(fl_front *p, captures *c) {

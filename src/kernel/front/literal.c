@@ -19,16 +19,22 @@ static int is_array(const fl_ktoks *toks, int64_t i) {
   return k >= 2 && toks->at[k - 1].kind == FL_TOK_NAME && fl_ktok_is(&toks->at[k - 2], "char");
 }
 
-/* Does token i, the name of a pointer, occur before '[' in the rest of its block? */
+/* Does token i, the name of a pointer, occur before '[' in the rest of its block, and nowhere where
+** the size of an array is another one than that of a pointer? */
 static int is_indexed(const fl_ktoks *toks, int64_t i) {
   const fl_ktok *name = &toks->at[i];
+  int is = 0;
   for (int depth = 0; ++i + 1 < toks->n && depth >= 0;) {
     const fl_ktok *t = &toks->at[i];
     depth += fl_is_punct(t, '{') - fl_is_punct(t, '}');
-    if (t->kind == FL_TOK_NAME && t->n == name->n && !memcmp(t->text, name->text, (size_t)t->n) &&
-        fl_is_punct(t + 1, '[')) return 1;
+    if (t->kind != FL_TOK_NAME || t->n != name->n || memcmp(t->text, name->text, (size_t)t->n))
+      continue;
+    const fl_ktok *before = t - 1;
+    while (fl_is_punct(before, '(')) before--;
+    if (fl_is_punct(t + 1, '[')) is = 1;
+    else if (fl_ktok_is(before, "sizeof") || fl_is_punct(before, '&')) return 0;
   }
-  return 0;
+  return is;
 }
 
 /* Is token i a text after "const char *name =" or "const char *const name =", where the name is

@@ -123,6 +123,7 @@ fl_kdevice *fl_overload(fl_front *p, fl_kdevice *first, const fl_kcall *c, int *
   for (fl_kdevice *d = first; d && !p->failed; d = d->next) {
     fl_outside_complete(p, d);
     if (d->n_special || (c->in_angles && !d->n_tparams)) continue;
+    if (c->name && !fl_scope_means(p, c, d)) continue;
     int whole = !d->n_tparams;
     for (int i = 0; whole && i < d->n_params; i++) whole = d->params[i].type != NULL;
     fl_kdevice *one = whole ? d : fl_template_instance(p, first, d, c);

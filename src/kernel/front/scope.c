@@ -92,15 +92,97 @@ int fl_scope_prefix(fl_front *p, const fl_symbol **inner, int64_t *n) {
   return found;
 }
 
-int fl_scope_is_inner(const fl_front *p, int64_t at) {
+enum { MOST_SPACES = 16 };
+
+/* The namespaces around token 'at', but unnamed ones and std, from the inner to the outer one.
+** Returns their number. */
+static int around(const fl_front *p, int64_t at, const fl_ktok **names) {
+  int n = 0;
   for (int depth = 0; at > 1; at--) {
     const fl_ktok *t = &p->toks.at[at];
     depth += fl_is_punct(t, '}') - fl_is_punct(t, '{');
     if (depth >= 0) continue;
     depth = 0;
-    if (t[-1].kind != FL_TOK_STRING && !fl_ktok_is(t - 1, "std")) return 1;       /* extern "C" */
+    const fl_ktok *of = t - 1;
+    while (of > p->toks.at + 1 && fl_is_punct(of - 1, FL_PU_SCOPE)) of -= 2;
+    if (!fl_ktok_is(of - 1, "namespace")) continue;
+    for (const fl_ktok *s = t - 1; s >= of && n < MOST_SPACES; s -= 2)
+      if (!fl_ktok_is(s, "std")) names[n++] = s;
+  }
+  return n;
+}
+
+static int same_name(const fl_ktok *a, const fl_ktok *b) {
+  return a->n == b->n && !memcmp(a->text, b->text, (size_t)a->n);
+}
+
+/* Is the token in the namespaces of the list? */
+static int is_within(const fl_front *p, int64_t at, const fl_ktok *const *names, int n) {
+  const fl_ktok *own[MOST_SPACES];
+  const int m = around(p, at, own);
+  if (m < n) return 0;
+  for (int i = 0; i < n; i++)
+    if (!same_name(own[m - n + i], names[i])) return 0;
+  return 1;
+}
+
+/* Has the text "using namespace …::space;" or "using …::name;" of another namespace than std? file:
+** or "using ::name;", "using std::name;" instead. */
+static int is_opened(const fl_front *p, const fl_ktok *space, const fl_ktok *name, int file) {
+  for (const fl_ktok *t = p->toks.at, *end = t + p->toks.n; t + 2 < end; t++) {
+    if (!fl_ktok_is(t, "using")) continue;
+    const int whole = fl_ktok_is(t + 1, "namespace");
+    const fl_ktok *last = t + 1 + whole;
+    while (last + 2 < end && (fl_is_punct(last, FL_PU_SCOPE) || fl_is_punct(last + 1, FL_PU_SCOPE)))
+      last++;
+    const int of_file = last - 2 == t || fl_ktok_is(last - 2, "std");
+    if (whole ? !file && same_name(last, space)
+              : same_name(last, name) && fl_is_punct(last - 1, FL_PU_SCOPE) && of_file == file)
+      return 1;
   }
   return 0;
+}
+
+/* Is the name that token t is before "::" a namespace or a type, and no word before "::name"? */
+static int is_prefix(const fl_ktok *t) {
+  static const char *const words[] = { "return", "else", "do", "case", "throw", "co_return" };
+  return t->kind == FL_TOK_NAME && fl_ktok_among(t, words, 6) < 0;
+}
+
+static int is_of_text(const fl_front *p, const fl_ktok *t) {
+  return t >= p->toks.at + 2 && t < p->toks.at + p->toks.n;
+}
+
+int fl_scope_is_of_file(const fl_front *p, const fl_ktok *t) {
+  return is_of_text(p, t) && fl_is_punct(t - 1, FL_PU_SCOPE) &&
+         (!is_prefix(t - 2) || fl_ktok_is(t - 2, "std"));
+}
+
+int fl_scope_means(const fl_front *p, const fl_kcall *c, const fl_kdevice *d) {
+  const fl_ktok *names[MOST_SPACES], *t = c->name;
+  const fl_kdevice *in = p->inside;
+  if (d->owner || !is_of_text(p, t)) return 1;
+  const int n = d->line ? around(p, d->head, names) : 0;
+  if (fl_is_punct(t - 1, FL_PU_SCOPE)) return (n > 0) != fl_scope_is_of_file(p, t);
+  if (!n) return 1;
+  for (int i = 0; i < c->n; i++)                   /* names of a struct's namespace are found */
+    if (c->args[i].type && c->args[i].type->kind == FL_C_STRUCT && !c->args[i].type->s->width)
+      return 1;
+  if (is_within(p, t - p->toks.at, names, n)) return 1;
+  if (in && !in->line) return 0;
+  if (in && ((in->owner && in->owner->s->members &&
+              is_within(p, in->owner->s->members->at, names, n)) ||
+             (in->open > 1 && fl_is_punct(&p->toks.at[in->open - 2], FL_PU_SCOPE)))) return 1;
+  return is_opened(p, names[0], t, 0);
+}
+
+int fl_scope_hides(const fl_front *p, const fl_kcall *c, const fl_kdevice *d) {
+  const fl_ktok *names[MOST_SPACES], *t = c->name;
+  if (d->owner || !is_of_text(p, t)) return 0;
+  const int n = d->line ? around(p, d->head, names) : 0;
+  if (!n || fl_scope_is_of_file(p, t)) return 0;
+  return fl_is_punct(t - 1, FL_PU_SCOPE) || (is_within(p, t - p->toks.at, names, n) &&
+                                             !is_opened(p, NULL, t, 1));
 }
 
 /* In a text with namespaces: if a symbol from number 'from' on and an earlier one define the same
