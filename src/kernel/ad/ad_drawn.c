@@ -9,19 +9,28 @@
 */
 #include "kernel/ad/ad_state.h"
 
+/* Is x made of constants and of parameters that are never assigned? */
+static int is_given(const fl_kad_state *d, const fl_kexpr *x) {
+  const int is = x->kind == FL_KX_CONST || x->kind == FL_KX_UNARY || x->kind == FL_KX_BINARY ||
+                 x->kind == FL_KX_CAST || (x->kind == FL_KX_VAR && fl_kdef_is_given(d->defs, x->var));
+  for (int i = 0; is && i < x->n; i++)
+    if (!is_given(d, x->x[i])) return 0;
+  return is;
+}
+
 /* Does x write the same in each thread, and leave the same if it is done twice or in any order? */
-static int is_fixed(const fl_kstmt *s) {
+static int is_fixed(const fl_kad_state *d, const fl_kstmt *s) {
   for (int i = 1; i < 4; i++)
-    if (s->x[i] && !fl_kexpr_is_int(s->x[i])) return 0;
+    if (s->x[i] && !is_given(d, s->x[i])) return 0;
   return 1;
 }
 
 static int is_sum(const fl_kstmt *s) { return s->op == FL_KA_ADD || s->op == FL_KA_SUB; }
 
-static int commute(const fl_kstmt *s, const fl_kstmt *t) {
+static int commute(const fl_kad_state *d, const fl_kstmt *s, const fl_kstmt *t) {
   if (is_sum(s) || is_sum(t)) return is_sum(s) && is_sum(t);
   if (s->op != t->op || s->op < FL_KA_EXCH) return s->op == t->op;
-  int same = is_fixed(s) && is_fixed(t);
+  int same = is_fixed(d, s) && is_fixed(d, t);
   for (int i = 1; same && i < 4; i++)
     same = s->x[i] == t->x[i] || (s->x[i] && t->x[i] && fl_kexpr_same(s->x[i], t->x[i]));
   return same;
@@ -49,7 +58,7 @@ static int meet(drawn *w, const fl_kstmt *t) {
 
 static int see_other(void *arg, fl_kstmt *t) {
   drawn *w = arg;
-  if (t == w->s || t->kind != FL_KS_ATOMIC || t->var != w->s->var || commute(w->s, t)) return 1;
+  if (t == w->s || t->kind != FL_KS_ATOMIC || t->var != w->s->var || commute(w->d, w->s, t)) return 1;
   const fl_kfact *a = fl_kfact_of(w->d->facts, w->s->site), *b = fl_kfact_of(w->d->facts, t->site);
   if (fl_kfact_is_apart(a, b) || (a->own && b->own && fl_kfact_is_one(a, b))) return 1;
   w->found |= meet(w, t);
@@ -65,7 +74,7 @@ int fl_kad_is_drawn(fl_kad_state *d, const fl_kstmt *s) {
     return 1;
   }
   if (!forward) return 0;
-  drawn w = { d, s, 0, !commute(s, s) && !fl_kfact_of(d->facts, s->site)->own };
+  drawn w = { d, s, 0, !commute(d, s, s) && !fl_kfact_of(d->facts, s->site)->own };
   fl_kwalk_block(&(fl_kvisitor){ see_other, NULL, &w }, d->body);
   if (w.found)
     fl_kad_refuse(d, s->line, "what atomic operations leave in '%s' (it depends on the order of "

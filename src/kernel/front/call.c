@@ -577,17 +577,8 @@ fl_cvalue fl_call_function(fl_front *p, fl_kdevice *first, const fl_cvalue *self
   return v;
 }
 
-/* The symbol that is called; members and variables have no name "::name" or "std::name". */
-static const fl_symbol *called(fl_front *p, const fl_ktok *name) {
-  const fl_symbol *list;
-  int64_t n;
-  if (!fl_scope_is_of_file(p, name)) return fl_front_find(p, name->text, name->n);
-  fl_scope_file(p, &list, &n);
-  return fl_front_among(list, n, name->text, name->n);
-}
-
 fl_cvalue fl_parse_call(fl_front *p, const fl_ktok *name) {
-  const fl_symbol *s = called(p, name), *self = NULL;
+  const fl_symbol *s = fl_scope_called(p, name), *self = NULL;
   fl_kdevice *device = s && s->kind == FL_SYM_FUNCTION ? s->device : NULL;
   int other = 0;
   if (s && s->kind == FL_SYM_WRONG)

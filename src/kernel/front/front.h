@@ -395,11 +395,6 @@ fl_cvalue fl_inline(fl_front *p, fl_kdevice *d, const fl_kcall *c);
 void fl_scope_file(fl_front *p, const fl_symbol **inner, int64_t *n);
 int fl_scope_is_template(const fl_symbol *s);      /* of a struct or an alias, or an instance? */
 int fl_scope_is_space(fl_front *p, const fl_ktok *t);
-int fl_scope_is_of_file(const fl_front *p, const fl_ktok *t);     /* is it "::t" or "std::t"? */
-/* Does d, of a namespace, hide a built-in function of its name from a call? */
-int fl_scope_hides(const fl_front *p, const fl_kcall *c, const fl_kdevice *d);
-/* May a call mean function d, of the name of one that is built in or of the library? */
-int fl_scope_means(const fl_front *p, const fl_kcall *c, const fl_kdevice *d);
 void fl_scope_rename(fl_front *p);                         /* takes "a = b::c;" after 'namespace' */
 void fl_scope_tell_apart(fl_front *p, int64_t from);     /* makes ambiguous names FL_SYM_WRONG */
 /* Takes the prefix "a::b::" of a name, and sets *inner to the *n names in b. 0: there is none. */

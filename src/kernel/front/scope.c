@@ -158,6 +158,14 @@ int fl_scope_is_of_file(const fl_front *p, const fl_ktok *t) {
          (!is_prefix(t - 2) || fl_ktok_is(t - 2, "std"));
 }
 
+const fl_symbol *fl_scope_called(fl_front *p, const fl_ktok *name) {
+  const fl_symbol *list;
+  int64_t n;
+  if (!fl_scope_is_of_file(p, name)) return fl_front_find(p, name->text, name->n);
+  fl_scope_file(p, &list, &n);
+  return fl_front_among(list, n, name->text, name->n);
+}
+
 int fl_scope_means(const fl_front *p, const fl_kcall *c, const fl_kdevice *d) {
   const fl_ktok *names[MOST_SPACES], *t = c->name;
   const fl_kdevice *in = p->inside;

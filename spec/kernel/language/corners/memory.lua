@@ -107,6 +107,12 @@ return {
       int a = m[0], b = m[1]; y[i] = x[a]*x[b]*x[i];]] },
     { "atomicExch of a flag", [[__shared__ int m; if (t==0) m = 0; __syncthreads();
       if (x[i] > 0.9) atomicExch(&m, 1); __syncthreads(); y[i] = m ? x[i]*x[i] : x[i];]] },
+    { "atomicExch of a parameter", [[__shared__ int m, c; if (t==0) { m = c = 0; atomicExch(&c, n - 2); }
+      __syncthreads(); if (x[i] > 0) atomicExch(&m, n / 2); atomicCAS(&c, n - 2, n - 3);
+      __syncthreads(); y[i] = x[m]*x[i]*x[c];]] },
+    { "atomicExch of a parameter that is assigned", [[__shared__ int m; if (t==0) m = 0; __syncthreads();
+      n -= t; atomicExch(&m, n - 1); __syncthreads(); y[i] = x[m]*x[i];]],
+      refuses = "what atomic operations leave in 'm'" },
     { "atomicExch by one thread, and sums after a barrier", [[__shared__ int m; if (t==0) { m = 0; atomicExch(&m, 2); }
       __syncthreads(); if (x[i] > 0) atomicAdd(&m, 1); __syncthreads(); y[i] = x[m % n]*x[i];]] },
     { "atomicExch of each thread's element", [[__shared__ int m[12]; m[t] = 0; atomicExch(&m[t], t + 1);
