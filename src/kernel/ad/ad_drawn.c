@@ -12,7 +12,8 @@
 /* Is x made of constants and of parameters that are never assigned? */
 static int is_given(const fl_kad_state *d, const fl_kexpr *x) {
   const int is = x->kind == FL_KX_CONST || x->kind == FL_KX_UNARY || x->kind == FL_KX_BINARY ||
-                 x->kind == FL_KX_CAST || (x->kind == FL_KX_VAR && fl_kdef_is_given(d->defs, x->var));
+                 x->kind == FL_KX_CAST ||
+                 (x->kind == FL_KX_VAR && fl_kdef_is_given(d->defs, x->var));
   for (int i = 0; is && i < x->n; i++)
     if (!is_given(d, x->x[i])) return 0;
   return is;
@@ -58,7 +59,8 @@ static int meet(drawn *w, const fl_kstmt *t) {
 
 static int see_other(void *arg, fl_kstmt *t) {
   drawn *w = arg;
-  if (t == w->s || t->kind != FL_KS_ATOMIC || t->var != w->s->var || commute(w->d, w->s, t)) return 1;
+  if (t == w->s || t->kind != FL_KS_ATOMIC || t->var != w->s->var || commute(w->d, w->s, t))
+    return 1;
   const fl_kfact *a = fl_kfact_of(w->d->facts, w->s->site), *b = fl_kfact_of(w->d->facts, t->site);
   if (fl_kfact_is_apart(a, b) || (a->own && b->own && fl_kfact_is_one(a, b))) return 1;
   w->found |= meet(w, t);

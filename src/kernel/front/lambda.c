@@ -85,7 +85,7 @@ static void copy_object(fl_front *p, captures *c, int32_t line) {
   for (int64_t i = mark; i < end && !p->failed; i++) {
     const fl_symbol of = p->syms.at[i], *hides = fl_front_find(p, of.name, of.n);
     if (of.kind != FL_SYM_REFERENCE || hides > fl_front_find(p, "this", 4) ||
-        fl_front_among(c->list, c->n, of.name, of.n)) continue;       /* (a local variable's name) */
+        fl_front_among(c->list, c->n, of.name, of.n)) continue;     /* (a local variable's name) */
     fl_symbol *s = captured(p, c, of.name, of.kind);
     if (s) *s = of;
   }
