@@ -25,7 +25,7 @@ local EXPRESSIONS <const> = { "V", "(A + B)", "(A - B)", "(A + B)", "(A - B)", "
   "max(A, B)", "-(A)", "~(A)", "(C ? A : B)", "(int)(unsigned char)(A)", "(int)(signed char)(A)",
   "(int)(short)(A * 999)", "(int)((unsigned)(A) % 50u)", "(int)((unsigned)(A) >> 25)",
   "(int)((long long)(A) * 3 / 2)", "(int)(((size_t)(A) + 7) & ~(size_t)7)", "(int)(C)",
-  "(int)((float)(A % 999) * 0.5f)", "abs(A)", "(A == B)", "twice(A)" }
+  "(int)((float)(A % 999) * 0.5f)", "abs((int)(A))", "(A == B)", "twice(A)" }
 local OPERATORS <const> = { "<", "<=", ">", ">=", "==", "!=", "<" }
 
 --- The template with its letters replaced. A, B: expressions; C: a condition; F: a flag; O: a

@@ -49,7 +49,7 @@ __global__ void k(const float *x, float *y) {
   const char *t = "abc";
   y[0] = x[0] * (float)t[1] + (float)sizeof(t);
 }]=], shape = { 1 }, args = function(t) return { t.f { 1 } } end,
-    outside = "'t' is a text, for printf alone" },
+    outside = "'t' is a text, for printf and [i]" },
 
   { "a lambda with a copy of its object", [=[
 struct Line {
