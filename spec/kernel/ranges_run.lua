@@ -21,8 +21,9 @@ local CONDITIONS <const> = { "A O B", "A O B", "A O B", "A O B", "A O B", "A O B
 local EXPRESSIONS <const> = { "V", "(A + B)", "(A - B)", "(A + B)", "(A - B)", "(V + V)", "(V - V)",
   "(t - V)", "(t + V)", "(A * (R6 - 2))", "(A * B % 97)", "(A / R6)", "(A % (R6 + 1))",
   "(A / (1 + (B & 7)))", "(A % (1 + (B & 7)))", "(A & R8)", "(A & 15)", "(A & ~7)", "(A & ~R6)",
-  "(A & B)", "(A | B)", "(A ^ B)", "(A >> R5)", "((A & 63) << R5)", "(A >> (B & 3))", "min(A, B)",
-  "max(A, B)", "-(A)", "~(A)", "(C ? A : B)", "(int)(unsigned char)(A)", "(int)(signed char)(A)",
+  "(A & B)", "(A | B)", "(A ^ B)", "(A >> R5)", "((A & 63) << R5)", "(A >> (B & 3))",
+  "min((int)(A), (int)(B))", "max((unsigned)(A), (unsigned)(B))", "max((int)(A), (int)(B))",
+  "-(A)", "~(A)", "(C ? A : B)", "(int)(unsigned char)(A)", "(int)(signed char)(A)",
   "(int)(short)(A * 999)", "(int)((unsigned)(A) % 50u)", "(int)((unsigned)(A) >> 25)",
   "(int)((long long)(A) * 3 / 2)", "(int)(((size_t)(A) + 7) & ~(size_t)7)", "(int)(C)",
   "(int)((float)(A % 999) * 0.5f)", "abs((int)(A))", "(A == B)", "twice(A)" }
