@@ -405,63 +405,6 @@ print(hash, most < 1 or most)]==]
       "FLAME_CACHE_DIR=off FAKE_CUDA_PLANT='at < end; at += |at < end; at += 64 + '"))
   end)
 
-  -- Kernels that read a row of half floats once and hold it in registers, with what they compute of
-  -- it in shared memory (put_once in text_row.c). There are more rows than blocks.
-  local once = [==[
-local hash = 5381
-local function note(...)
-  for _, x in ipairs { ... } do
-    for _, v in ipairs(x:to("f64"):cpu():flatten():totable()) do
-      local bits = string.unpack("i8", string.pack("d", v))   -- low ones are 0 in half floats
-      hash = (hash * 33 + (bits ~ bits >> 20)) % (1 << 48)
-    end
-  end
-end
-for _, case in ipairs { { 2, 50304, "f16" }, { 134, 32776, "bf16" } } do
-  local rows, n, dtype = table.unpack(case)
-  flame.seed(n)
-  local x = (flame.randn(rows, n) * 3):to(dtype):requires_grad_()
-  local labels = flame.randint({ rows }, 1, n)
-  labels[1] = n
-  flame.eval(x, labels)
-  local loss = flame.cross_entropy(x, labels, { ignore_index = labels[2]:item() })
-  loss:backward()
-  flame.eval(loss, x.grad)
-  note(loss, x.grad)
-  if rows == 2 then
-    note(x:detach():softmax(2))
-    -- the greatest of a row among zeros of both signs, numbers that are none, and infinities
-    local at, inf = flame.arange(n), math.huge
-    local special = flame.stack({ -0.0 * (at % 2), flame.where(at:eq(n - 1), 0 / 0, at % 3),
-      flame.full({ n }, -inf), flame.where(at:eq(7), inf, at % 5),
-      flame.where((at % 2):eq(1), -inf, -(at % 7) - 100) }, 1):to(dtype)
-    flame.eval(special)
-    note(special:softmax(2), special:log_softmax(2))
-    labels[2] = n + 1
-    print(pcall(function() return flame.cross_entropy(x, labels):item() end))
-  end
-end
-print(hash)]==]
-
-  case("reads rows of half floats once, to the bits of the ops one by one", function()
-    local function lines(environment)
-      local text = run(once, environment)
-      return text:match "class 50305 at position 2" or text, text:match "\n(%d+)\n"
-    end
-    local fault, expected = lines "FLAME_EAGER=1"
-    assert.equal("class 50305 at position 2", fault)
-    local same, got = lines ""
-    assert.equal(fault, same)
-    assert.equal(expected, got)
-    -- a GPU with too little shared memory for these kernels must give the same values
-    local _, small = lines "FAKE_CUDA=\"computes=2 shared=101376\""
-    assert.equal(expected, small)
-    -- a planted fault, by which these kernels do not load the next row, changes the values
-    local _, wrong = lines
-      "FLAME_CACHE_DIR=off FAKE_CUDA_PLANT='if (row + gridDim.x < rows)|if (false)'"
-    assert.not_equal(expected, wrong)
-  end)
-
   case("tells no fault of a row that threads without one repeat, where rows are written in place",
   function()
     -- nine threads write their result over the values that they read; the others have no result.
@@ -503,8 +446,16 @@ end
 print(times(%d), times(%d))]==]
     assert(os.execute("mkdir " .. folder .. "/included"))
     local place = ("FAKE_CUDA=\"computes=1\" INCLUDED=%s/included"):format(folder)
+    local function kept()
+      local list = assert(io.popen("ls " .. folder .. "/cache | wc -l"))
+      local n = math.tointeger(list:read "n")
+      list:close()
+      return n
+    end
     assert.equal("3.0\t6.0\n", run(script:format(1, 2), place))
+    local before = kept()
     assert.equal("15.0\t9.0\n", run(script:format(5, 3), place))
+    assert.equal(before, kept())             -- nothing is kept that no process can use again
   end)
 
   case("shows a wrong text, and names an instruction that it does not know", function()
