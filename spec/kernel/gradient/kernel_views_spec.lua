@@ -215,6 +215,10 @@ describe("random kernels with dynamic shared memory of several types", function(
     assert(compared >= 0.7 * count, compared)
   end)
 
+  it("have second derivatives where parts of both half types are overwritten", function()
+    assert.equal(1, programs.run(flame, 4059, 1))
+  end)
+
   it("are refused where a part begins an element too early", function()
     local found <const> = programs.run_misfits(flame, first, count)
     assert(found >= 0.2 * count, found)

@@ -256,12 +256,12 @@ int fl_kad_shadow(fl_kad_state *d, int v, const char *prefix) {
   if (x.dynamic && fl_kad_shared_bytes(d) < 0) return -1;
   if (x.dynamic && type == x.type) return v;
   const int to = fl_kad_var(d, x.kind, type, fl_kad_name(d, prefix, v), x.count);
-  if (to >= 0 && x.dynamic) d->f->vars[to].dynamic = 2;
+  if (to >= 0 && x.dynamic) d->f->vars[to].dynamic = x.type == FL_KT_BF16 ? 3 : 2;
   return to;
 }
 
 static void make_shadows(fl_kad_state *d, fl_kblock *b) {
-  int shared = 0, cleared[2] = {0, 0};
+  int shared = 0, cleared[2] = { 0 };
   for (int v = 0; v < d->n0 && !fl_kad_dead(d); v++) {
     const int kind = d->f->vars[v].kind;
     if (!d->active[v]) continue;

@@ -9,8 +9,10 @@
 ** under the conditions around. The body is walked again until the first ones no longer grow.
 **
 ** Elements of shared and local arrays have one interval for all that is stored in the array. So it
-** is taken for granted that no variable and no element is read before it was written, and that the
-** bytes of an array are not written as another one (which views.h proves).
+** is taken for granted that no variable and no element is read before it was written (it could have
+** any value, and FLAME_CHECK=uninit tells of it; with 0 in each interval, indices such as q[t] - 1
+** would have no bound that is of use), and that the bytes of an array are not written as another
+** one (which views.h proves).
 */
 #ifndef FL_KERNEL_RANGES_H
 #define FL_KERNEL_RANGES_H

@@ -95,8 +95,8 @@ typedef enum {
                     ** parameter: param >= 0 */
   FL_KV_SHARED,     /* array of the block. 'dynamic' 1: extern __shared__, count = 0; such arrays
                     ** all begin at the start of the dynamic memory (after fl_kfunc_moved), so they
-                    ** overlap. 2: the f32 shadow of such an array of halves, in bytes after those
-                    ** of the arrays (fl_kad_at) */
+                    ** overlap. 2, 3: the f32 shadow of such an array of f16, of bf16, in bytes
+                    ** after those of the arrays (fl_kad_at) */
   FL_KV_TABLE,      /* read-only array with known contents 'data' (__constant__, const tables) */
   FL_KV_POINTER  /* global memory: a pointer parameter, or a pointer member of a struct parameter */
 } fl_kvkind;
