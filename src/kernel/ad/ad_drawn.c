@@ -9,20 +9,10 @@
 */
 #include "kernel/ad/ad_state.h"
 
-/* Is x made of constants and of parameters that are never assigned? */
-static int is_given(const fl_kad_state *d, const fl_kexpr *x) {
-  const int is = x->kind == FL_KX_CONST || x->kind == FL_KX_UNARY || x->kind == FL_KX_BINARY ||
-                 x->kind == FL_KX_CAST ||
-                 (x->kind == FL_KX_VAR && fl_kdef_is_given(d->defs, x->var));
-  for (int i = 0; is && i < x->n; i++)
-    if (!is_given(d, x->x[i])) return 0;
-  return is;
-}
-
 /* Does x write the same in each thread, and leave the same if it is done twice or in any order? */
 static int is_fixed(const fl_kad_state *d, const fl_kstmt *s) {
   for (int i = 1; i < 4; i++)
-    if (s->x[i] && !is_given(d, s->x[i])) return 0;
+    if (s->x[i] && !fl_kdef_gives(d->defs, s->x[i], -1)) return 0;
   return 1;
 }
 

@@ -144,6 +144,14 @@ fl_kdefs *fl_kdefs_new(fl_karena *a, const fl_kfunc *f, fl_kblock body) {
   return d;
 }
 
+int fl_kdef_gives(const fl_kdefs *d, const fl_kexpr *x, int32_t v) {
+  if (x->kind == FL_KX_SPECIAL || x->kind == FL_KX_LOAD) return 0;
+  if (x->var >= 0 && x->var != v && !fl_kdef_is_given(d, x->var)) return 0;
+  for (int i = 0; i < x->n; i++)
+    if (!fl_kdef_gives(d, x->x[i], v)) return 0;
+  return 1;
+}
+
 int fl_kdef_is_counter(const fl_kdefs *d, int32_t var) {
   const fl_kdef *v = &d->var[var];
   return v->count == 2 && v->step && !v->param && v->order < d->loop_order[v->step_loop];

@@ -57,6 +57,8 @@ static inline const fl_kexpr *fl_kdef_at(const fl_kdefs *d, int32_t var, int32_t
 static inline int fl_kdef_is_given(const fl_kdefs *d, int32_t var) {
   return d->var[var].param && !d->var[var].count;
 }
+/* Is x made of constants, parameters that are never assigned and variable v (-1: none) alone? */
+int fl_kdef_gives(const fl_kdefs *d, const fl_kexpr *x, int32_t v);
 /* Is the variable assigned once before a loop, and once more in the loop's step? */
 int fl_kdef_is_counter(const fl_kdefs *d, int32_t var);
 

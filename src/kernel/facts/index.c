@@ -166,21 +166,13 @@ int64_t fl_kdivisor(int64_t a, int64_t b) {
   return a < 0 ? -a : a;
 }
 
-/* Is x made of constants, parameters that are never assigned and variable v alone? */
-static int is_thread_free(const fl_kindices *k, const fl_kexpr *x, int32_t v) {
-  if (x->kind == FL_KX_SPECIAL || x->kind == FL_KX_LOAD) return 0;
-  if (x->var >= 0 && x->var != v && !fl_kdef_is_given(k->defs, x->var)) return 0;
-  for (int i = 0; i < x->n; i++)
-    if (!is_thread_free(k, x->x[i], v)) return 0;
-  return 1;
-}
-
 /* Is s a free counter: one that is equal in all threads that are in the same iteration of its
 ** loop? */
 static int is_free_counter(const fl_kindices *k, int32_t s) {
   const int32_t v = s - FL_KSYM_VAR;
   if (s < FL_KSYM_VAR || s >= FL_KSYM_COUNTER || !fl_kdef_is_counter(k->defs, v)) return 0;
-  return is_thread_free(k, k->defs->var[v].value, v) && is_thread_free(k, k->defs->var[v].step, v);
+  return fl_kdef_gives(k->defs, k->defs->var[v].value, v) &&
+         fl_kdef_gives(k->defs, k->defs->var[v].step, v);
 }
 
 /* Orders terms by their coefficients, then by their factors without the free counters. */
