@@ -97,21 +97,21 @@ static void free_function(fl_callee *self) {
   fl_free(k->mem, k, sizeof *k);
 }
 
-/* Whether a device's compiler reads files in folders that the user named: what is in them is not in
-** the text, and may change. */
+/* As fl_kfunction.reads_files has it. Includes of a kernel that we read are in its text. */
 static int reads_files(const fl_kfunction *k) {
   for (int32_t i = 0; k->unit && !(k->f && k->f->has_body) && i < k->unit->noption; i++)
     if (strncmp(k->unit->option[i], "--include-path=", 15) == 0) return 1;
   return 0;
 }
 
-/* Computes the digest of everything that a device's compilation depends on. If that is files, no
-** other kernel has the same digest. */
+/* Computes the digest of everything that a device's compilation depends on. If that is files, the
+** time makes it another one than that of any kernel before, which may have had this address. */
 static int set_digest(fl_kfunction *k) {
   fl_text t;
   struct timespec now = { 0 };
   fl_text_init(&t, k->mem);
-  if (reads_files(k) && clock_gettime(CLOCK_REALTIME, &now) == 0)
+  k->reads_files = (uint8_t)reads_files(k);
+  if (k->reads_files && clock_gettime(CLOCK_REALTIME, &now) == 0)
     fl_text_printf(&t, "%p of %lld.%ld\n", (void *)k, (long long)now.tv_sec, now.tv_nsec);
   for (int32_t i = 0; k->unit && i < k->unit->noption; i++)
     fl_text_printf(&t, "%s\n", k->unit->option[i]);

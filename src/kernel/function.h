@@ -44,6 +44,9 @@ typedef struct fl_kfunction {
   size_t text_bytes;     /* without the zero */
   uint8_t binary;        /* PTX or cubin given by the user */
   uint8_t digest[32];    /* hash of its name, its text and the unit's options */
+  uint8_t reads_files;   /* a device's compiler reads files in folders that the user named for it:
+                         ** what is in them is not in the digest, so each such kernel has another
+                         ** one, and its cubin is not kept on disk */
   fl_lane_code *lanes;   /* NULL: not compiled yet */
   struct fl_kfunction *checked;  /* owned: the same function with checks in its text, for CUDA;
                                  ** NULL: it is not made, or could not be */

@@ -115,11 +115,11 @@ static void *image_of(flame_context *c, const fl_kfunction *k, size_t *bytes, fl
   if (!rtc) return NULL;
   fl_disk_open(&d, &c->mem, fl_env(FL_ENV_FLAME_CACHE_DIR));
   const int asked = ask(&q, rtc, k);
-  if (asked) image = fl_disk_get(&d, q.key, bytes);
+  if (asked && !k->reads_files) image = fl_disk_get(&d, q.key, bytes);
   if (asked && !image && compile(rtc, &q, k, &p, &result)) {
     if (result == FL_RTC_COMPILATION) *e = refused(c, rtc, p);
     if (result == FL_RTC_OK) image = cubin(c, rtc, p, bytes);
-    if (image) fl_disk_put(&d, q.key, image, *bytes);
+    if (image && !k->reads_files) fl_disk_put(&d, q.key, image, *bytes);
     rtc->nvrtcDestroyProgram(&p);
   }
   fl_disk_close(&d);

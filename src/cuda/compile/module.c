@@ -316,9 +316,13 @@ static int user_options(fl_cuda *s, const fl_kunit *u, char arch[40], char path[
 
 /* ---- building ---- */
 
+/* Is the module's cubin kept on disk? */
+static int is_kept(const fl_cuda *s, const fl_module *m) {
+  return s->disk.folder >= 0 && !(m->user && m->user->reads_files);
+}
+
 /* Computes the key on disk, from what the cubin depends on, but for headers of the toolkit that a
-** user's kernel includes (they come with NVRTC, whose version is in the key). Without a folder on
-** disk nothing is looked up by it. */
+** user's kernel includes (they come with NVRTC, whose version is in the key). */
 static int digest(fl_cuda *s, fl_module *m) {
   char arch[40];
   const char *option[FL_NVRTC_OPTIONS];
@@ -332,7 +336,7 @@ static int digest(fl_cuda *s, fl_module *m) {
   for (const char **o = option; *o; o++) fl_text_printf(&t, "%s\n", *o);
   fl_text_add(&t, m->text, m->text_bytes);
   const char *all = fl_text_str(&t);
-  if (all && s->disk.folder >= 0) fl_sha256(all, t.n, m->digest);
+  if (all) fl_sha256(all, t.n, m->digest);
   if (!all) FL_FAIL(s->ctx, FLAME_NO_MEMORY, "cuda", "no host memory for a kernel's key");
   fl_text_free(&t);
   return all != NULL;
@@ -415,7 +419,7 @@ static flame_status compile_all(fl_cuda *s, fl_module **which, fl_compile *job, 
     m->image = fl_nvrtc_cubin(s, &job[i], &m->image_bytes);
     e = m->image ? load_image(s,
                               m) : s->ctx->err.code != FLAME_OK ? s->ctx->err.code : FLAME_INTERNAL;
-    if (e == FLAME_OK) fl_disk_put(&s->disk, m->digest, m->image, m->image_bytes);
+    if (e == FLAME_OK && is_kept(s, m)) fl_disk_put(&s->disk, m->digest, m->image, m->image_bytes);
   }
   fl_nvrtc_drop(s, job, n);
   fl_free(s->mem, option, sizeof *option * (size_t)n);
@@ -458,7 +462,7 @@ static flame_status build(fl_cuda *s, int n) {
       e = load_binary(s, m);
       continue;
     }
-    e = digest(s, m) ? try_disk(s, m) : FLAME_NO_MEMORY;
+    if (is_kept(s, m)) e = digest(s, m) ? try_disk(s, m) : FLAME_NO_MEMORY;
     if (e == FLAME_OK && !m->handle) which[missing++] = m;
     s->ctx->stats.cache_hits += m->handle != NULL;
     s->ctx->stats.cache_misses += e == FLAME_OK && !m->handle;
