@@ -1,6 +1,7 @@
 /* Reads types as written in the text: structs, specifiers, declarators with '*', '&' and [N]. */
 #include "kernel/front/forms.h"
 #include "kernel/front/number.h"
+#include "kernel/front/scope.h"
 #include "kernel/front/template.h"
 #include <stddef.h>
 #include <string.h>

@@ -4,6 +4,7 @@
 */
 #include "kernel/front/forms.h"
 #include "kernel/front/number.h"
+#include "kernel/front/scope.h"
 #include <string.h>
 
 /* ---- declarators ----------------------------------------------------------------------------- */

@@ -391,15 +391,6 @@ enum { FL_FITS_NOT, FL_FITS_PROMOTED, FL_FITS };
 fl_kdevice *fl_overload(fl_front *p, fl_kdevice *first, const fl_kcall *c, int *fit);
 fl_cvalue fl_inline(fl_front *p, fl_kdevice *d, const fl_kcall *c);
 
-/* Sets *inner to the *n names of file scope, an array that is valid until a name is added. */
-void fl_scope_file(fl_front *p, const fl_symbol **inner, int64_t *n);
-int fl_scope_is_template(const fl_symbol *s);      /* of a struct or an alias, or an instance? */
-int fl_scope_is_space(fl_front *p, const fl_ktok *t);
-void fl_scope_rename(fl_front *p);                         /* takes "a = b::c;" after 'namespace' */
-void fl_scope_tell_apart(fl_front *p, int64_t from);     /* makes ambiguous names FL_SYM_WRONG */
-/* Takes the prefix "a::b::" of a name, and sets *inner to the *n names in b. 0: there is none. */
-int fl_scope_prefix(fl_front *p, const fl_symbol **inner, int64_t *n);
-
 /* Reads a struct from '{' or the ':' of its bases to '}'. of, args: the template it is an instance
 ** of, or NULL. *type is set before the signatures of its functions are read, since they may name
 ** it; it may be the struct as it was declared before. */

@@ -78,20 +78,26 @@ static const char *own_name(const groups *g, const fl_ktok *t) {
   return strstr(g->text, made) ? fl_karena_str(g->a, name, (size_t)n) : NULL;
 }
 
-static int add(const groups *g, space **to, const fl_ktok *name) {
+static void note(const groups *g, space **to, const fl_ktok *name) {
   space *s = fl_karena_new(g->a, sizeof *s);
-  if (s) *s = (space){ *name, *to }, *to = s;
-  return 5;
+  if (!s) return;
+  *s = (space){ *name, *to };
+  *to = s;
 }
 
 /* The number of tokens of "namespace a = own;", "using namespace a;" or "using a::name;" at t,
 ** which is noted in g; 0: it is none of these. left: how many tokens there are from t on. */
 static int declares(groups *g, const fl_ktok *t, int64_t left) {
   if (left > 4 && fl_ktok_is(t, "namespace") && fl_is_punct(t + 2, '=') && is_space(g, t + 3) &&
-      fl_is_punct(t + 4, ';')) return add(g, &g->first, t + 1);
+      fl_is_punct(t + 4, ';')) {
+    note(g, &g->first, t + 1);
+    return 5;
+  }
   if (left > 4 && fl_ktok_is(t, "using") && is_space(g, t + 1) &&
-      fl_is_punct(t + 2, FL_PU_SCOPE) && fl_is_punct(t + 4, ';') && own_name(g, t + 3))
-    return add(g, &g->named, t + 3);
+      fl_is_punct(t + 2, FL_PU_SCOPE) && fl_is_punct(t + 4, ';') && own_name(g, t + 3)) {
+    note(g, &g->named, t + 3);
+    return 5;
+  }
   const int opens = left > 3 && fl_ktok_is(t, "using") && fl_ktok_is(t + 1, "namespace") &&
                     is_space(g, t + 2);
   g->open |= opens && fl_is_punct(t + 3, ';');

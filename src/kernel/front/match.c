@@ -3,6 +3,7 @@
 ** parameters in it are. The written type is a base with declarators around it, listed from the
 ** base outwards: for "T *(&)[4]" these are '*', '[', '&'.
 */
+#include "kernel/front/scope.h"
 #include "kernel/front/template.h"
 #include <string.h>
 

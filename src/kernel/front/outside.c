@@ -8,6 +8,7 @@
 ** function from them when it is called: the names that the definition gives to the parameters of
 ** the template are then bound to the arguments of the instance.
 */
+#include "kernel/front/scope.h"
 #include "kernel/front/template.h"
 #include <string.h>
 

@@ -8,6 +8,7 @@
 ** wins, the call is refused.
 */
 #include "kernel/front/forms.h"
+#include "kernel/front/scope.h"
 #include "kernel/front/template.h"
 #include <string.h>
 

@@ -1,5 +1,6 @@
-/* Names with a prefix, "a::b::c": of namespaces, structs, enumerations and
-** instances of templates. */
+/* Names with a prefix, "a::b::c", of namespaces, structs, enumerations and instances of templates;
+** which functions a call may mean (scope.h). */
+#include "kernel/front/scope.h"
 #include "kernel/front/template.h"
 #include <string.h>
 

@@ -5,6 +5,7 @@
 */
 #include "kernel/front/forms.h"
 #include "kernel/front/library.h"
+#include "kernel/front/scope.h"
 #include "kernel/front/template.h"
 #include "kernel/tree/verify.h"
 #include <string.h>

@@ -4,6 +4,7 @@
 ** them) becomes an if-chain if every group but the last ends with a jump, and none has a break
 ** before its end; otherwise a block in which group g runs if the switch enters at g or before. */
 #include "kernel/front/forms.h"
+#include "kernel/front/scope.h"
 #include <string.h>
 
 fl_kblock *fl_front_into(fl_front *p, fl_kblock *b) {

@@ -4,6 +4,7 @@
 ** the parameters as names of types and constants.
 */
 #include "kernel/front/number.h"
+#include "kernel/front/scope.h"
 #include "kernel/front/template.h"
 #include <string.h>
 

@@ -124,13 +124,6 @@ int fl_decl_is_word(const fl_ktok *t);   /* decl.c: "unsigned", "long" …, seve
                                          ** type? */
 int fl_device_attribute(const fl_ktok *t);       /* device.c: "alignas" and others with (…) */
 int fl_device_skip_attribute(fl_front *p);     /* takes one, or "noexcept"; 0: there is none */
-/* scope.c: the symbol that a call names; members and variables have no name "::f" or "std::f" */
-const fl_symbol *fl_scope_called(fl_front *p, const fl_ktok *name);
-int fl_scope_is_of_file(const fl_front *p, const fl_ktok *t);     /* is it "::t" or "std::t"? */
-/* Does d, of a namespace, hide a built-in function of its name from a call? */
-int fl_scope_hides(const fl_front *p, const fl_kcall *c, const fl_kdevice *d);
-/* May a call mean function d, of the name of one that is built in or of the library? */
-int fl_scope_means(const fl_front *p, const fl_kcall *c, const fl_kdevice *d);
 int fl_member_copies(fl_front *p, const fl_ctype *t);    /* copies.c: has t other copies? */
 const char *fl_member_class(const fl_ctype *t);    /* member.c: its name, without arguments */
 int fl_device_same(const fl_kdevice *a, const fl_kdevice *b);     /* device.c: the same formals */

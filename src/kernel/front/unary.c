@@ -1,6 +1,7 @@
 /* Unary, postfix and primary expressions, casts. */
 #include "kernel/front/forms.h"
 #include "kernel/front/number.h"
+#include "kernel/front/scope.h"
 #include "kernel/front/template.h"
 #include <math.h>
 #include <string.h>
