@@ -165,9 +165,9 @@ template <int N> FN void wait_ask() {
 #endif
 }
 
-/* Brings 'bytes' bytes, a multiple of 16, from 'at', which is aligned to 16, into the second-level
-** cache. One thread asks for all. */
-FN void ask_cache(const void *at, int bytes) {
+/* Prefetches 'bytes' bytes, a multiple of 16, from 'at', which is aligned to 16 bytes, into the L2
+** cache. One thread does it for all. Before sm_90 it does nothing. */
+FN void prefetch(const void *at, int bytes) {
 #if __CUDA_ARCH__ >= 900
   asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" :: "l"(at), "r"(bytes) : "memory");
 #endif

@@ -150,7 +150,7 @@ extern "C" __global__ void __launch_bounds__(1024) cross_once(const __grid_const
     if (row + gridDim.x < rows && lane == 0) {
       const long long c0 = row + gridDim.x;
       const long long c1 = 0;
-      ask_cache(p0 + c0 * w[14] + c1, n * 2);
+      prefetch(p0 + c0 * w[14] + c1, n * 2);
     }
     const float v2 = (float)r2;
     const float v21 = op_sub_f32(v10, v2);

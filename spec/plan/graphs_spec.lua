@@ -2,6 +2,7 @@
 -- (spec/c/fake_cuda.c), which allocates memory as a GPU does. replay_spec.lua compares values.
 
 local machine = require "spec.support.machine"
+local has_gxx <const> = os.execute "g++ --version >/dev/null 2>&1"
 local folder
 setup(function() folder = machine.new() end)
 teardown(function() machine.remove(folder) end)
@@ -138,4 +139,37 @@ describe("a small result", function()
     assert.equal(20, graphs(short, "loss:item()"))
     assert.equal(10, graphs(short:rep(4, " "), "loss:item()"))             -- too many runs ago
   end)
+end)
+
+describe("graphs of many steps", function()
+  it("have the same values where a captured graph cannot be instantiated", has_gxx and function()
+    -- 100 steps in two graphs, each captured in one run and instantiated in another; instantiation
+    -- fails from the call with this number on
+    for first, replays in pairs { [1] = 0, [2] = 12, [99] = 12 } do
+      local text = run([[
+local x = flame.tensor({ 0.5, 1, 2 }, { device = "cuda" }):reshape(1, 3)
+local w = flame.eye(3, { device = "cuda" }) * 0.5
+local z, v = x:to "cpu", w:to "cpu"
+flame.eval { x, w, z, v }
+local wrong = 0
+for i = 1, 20 do
+  local function values(a, b)
+    local y = a * i
+    for _ = 1, 25 do y = y:matmul(b):tanh() + a end
+    local first = y:sum()
+    for _ = 1, 25 do y = y:matmul(b):tanh() * first end
+    flame.eval(first, y)
+    return first:item() + y:sum():item()
+  end
+  local a, b = values(x, w), values(z, v)
+  if math.abs(a - b) > 1e-5 * math.abs(b) then wrong = wrong + 1 end
+end
+print("wrong", wrong, flame.stats().replays)]],
+        ("FAKE_CUDA=\"computes=2 fail=GraphInstantiate:%d:1\" FLAME_CACHE_DIR=%s/cache TMPDIR=%s")
+          :format(first, folder, folder))
+      local wrong, n = text:match "wrong\t(%d+)\t(%d+)"
+      assert.equal("0", wrong, text)
+      assert.is_true(replays == 0 and n == "0" or replays > 0 and tonumber(n) >= replays, text)
+    end
+  end or function() pending "no g++" end)
 end)

@@ -212,7 +212,7 @@ describe("replay", function()
   end)
 
   -- some 70 steps before the value that is read, 100 after it: each of the two graphs is captured
-  -- in one run and instantiated in another (FL_AT_ONCE in src/cuda/recording.h)
+  -- in one run and instantiated in another (FL_MADE_STEPS in src/cuda/recording.h)
   same("makes graphs of many steps over several runs, in which numbers and addresses change", function()
     local x, table_, held, seen = flame.randn(8, 8), flame.randn(20, 8), {}, {}
     flame.eval(x, table_)

@@ -7,10 +7,10 @@
 #include "cuda/replay.h"
 
 /* Most recordings of a plan; how many hashes of its last runs are kept; fewest steps of a graph.
-** FL_AT_ONCE: a run that makes a recording begins to capture a span, or to instantiate its graph,
-** as long as it has done so for fewer than this number of steps. Either takes some 8 us a step, so
-** a run of many steps is not much longer while its graphs are made, over several runs. */
-enum { FL_RECORDINGS = 4, FL_REPLAY_SEEN = 8, FL_SPAN_LEAST = 3, FL_AT_ONCE = 64 };
+** FL_MADE_STEPS: a run that makes a recording begins to capture a span, or to instantiate a graph,
+** as long as it has done so for fewer than this number of steps. Either takes about 8 us per step:
+** to make the graphs of a long plan in one run would make that run several times as long. */
+enum { FL_RECORDINGS = 4, FL_REPLAY_SEEN = 8, FL_SPAN_LEAST = 3, FL_MADE_STEPS = 64 };
 
 typedef struct fl_span {
   int32_t from, to;
@@ -60,7 +60,7 @@ struct fl_recording {
   struct { fl_table *at; int64_t n, cap; } tables;
   int64_t next;                   /* span that is queued next */
   uint8_t making;                 /* spans or graphs are still missing */
-  int32_t left;                   /* while it is made: of FL_AT_ONCE, in this run */
+  int32_t left;                   /* while it is made: of FL_MADE_STEPS, in this run */
   const fl_binding *b;            /* while it is made: the binding of this run */
 };
 
@@ -83,8 +83,8 @@ struct fl_replay {                /* hangs on a plan */
 
 /* ---- capture.c ---- */
 /* Makes the span (sequence of steps) from step 'from' on, captured if it can be, and adds it to the
-** recording. A step that cannot be captured ends the span before it and gets a span
-** without a graph. open: as fl_replay_span has it. */
+** recording. A step that cannot be captured ends the span before it and gets a span without a
+** graph. open: as fl_replay_span has it. */
 flame_status fl_span_make(fl_cuda *s, fl_recording *w, const fl_plan *p, int32_t from,
                           int open);
 /* Instantiates the span's graph; if that fails, it has none from then on. */

@@ -329,7 +329,7 @@ static fl_recording *new_recording(fl_cuda *s, const fl_replay *r, const fl_plan
 /* Called when a run begins that makes (a part of) the recording. */
 static void go_on_making(const fl_replay *r, fl_recording *w, const fl_binding *b) {
   w->b = b;
-  w->left = r->how == REPLAY_ALWAYS ? INT32_MAX : FL_AT_ONCE;
+  w->left = r->how == REPLAY_ALWAYS ? INT32_MAX : FL_MADE_STEPS;
 }
 
 /* Instantiates the graph of span k, and sets the bindings of this run in it: it may have been

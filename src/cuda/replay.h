@@ -15,9 +15,9 @@
 **            set in the graphs (a separate launch) or in the recording's tables.
 ** The third run with equal frozen addresses begins to record, for up to four sets of them at a time
 ** and 64 in all (FLAME_REPLAY=2: the first already, without that limit; 0: none). A recording of
-** many steps is made over several runs (FL_AT_ONCE in recording.h), of which each runs those spans
-** step by step that are not ready. Owned by the plan
-** (plan->replay), used on its device's thread; closing the device frees the graphs.
+** many steps is made over several runs (FL_MADE_STEPS in recording.h); spans that are not ready yet
+** are run step by step meanwhile. Owned by the plan (plan->replay), used on its device's thread;
+** closing the device frees the graphs.
 */
 #ifndef FL_CUDA_REPLAY_H
 #define FL_CUDA_REPLAY_H
@@ -39,9 +39,8 @@ void fl_replay_let_go(fl_cuda *s, int driver);
 flame_status fl_replay_begin(fl_cuda *s, const fl_plan *p, const fl_binding *b, fl_recording **w);
 /* Goes on to the span (sequence of steps) from step 'from' on: *to is its end (the next step, if
 ** the recording has no such span yet). *ran: it was queued as a graph; otherwise the caller queues
-** its steps. *sent: the graph sends the record of checks to
-** the host (one that begins with step 0 empties it first). open: the report of an earlier check has
-** not been read yet. */
+** its steps. *sent: the graph sends the record of checks to the host (one that begins with step 0
+** empties it first). open: the report of an earlier check has not been read yet. */
 flame_status fl_replay_span(fl_cuda *s, fl_recording *w, const fl_plan *p, int32_t from, int open,
                             int32_t *to, int *ran, int *sent);
 /* Called after the run; whole: all steps were queued, else (a fault, an interrupt) a later run goes

@@ -257,9 +257,9 @@ static void put_split(row_writer *r, sweep *s) {
 
 /* ---- rows that are read once ------------------------------------------------------------------
 ** A block does row after row. The row is in registers (l<v>), what its second sweep makes for the
-** third in shared memory, so that the next row is loaded before the third; the cache is asked for
-** it before the second. Two barriers per row, one in each round's join; the memory of one join is
-** used again after the barrier of the other. */
+** third in shared memory, so that the next row is loaded before the third; it is prefetched into
+** the L2 cache before the second. Two barriers per row, one in each round's join; the memory of one
+** join is used again after the barrier of the other. */
 
 /* Writes the values of the whole row that need no reduction. first: those that are loaded and those
 ** that the first sweep needs; else, after that sweep, the others, so that it does not wait for
@@ -275,9 +275,9 @@ static void put_before(row_writer *r, int first) {
   fl_text_values(r->w, now, V_KEPT, V_KEPT);
 }
 
-/* Asks for the next row, to be in the second-level cache when it is loaded. Memory then works
-** during the second sweep as well, while the registers are still full. */
-static void put_ask(row_writer *r) {
+/* Writes the prefetch of the next row. The registers hold this one until the second sweep is done,
+** so without it memory would be idle during that sweep. */
+static void put_prefetch(row_writer *r) {
   text_writer *w = r->w;
   const text_form *f = w->f;
   if (f->ndim != f->k->nkept + 1) return;       /* a row's elements need not follow each other */
@@ -286,7 +286,7 @@ static void put_ask(row_writer *r) {
   fl_text_coords(w, f->k->nkept, f->ndim, "0");
   for (int v = 0; v < f->k->ninstr; v++) {
     if (!r->early[v]) continue;
-    fl_text_printf(w->out, "ask_cache(p%d + ", fl_row_instr(w, v)->arg);
+    fl_text_printf(w->out, "prefetch(p%d + ", fl_row_instr(w, v)->arg);
     fl_text_offset(w, fl_row_instr(w, v)->arg);
     fl_text_puts(w->out, ", n * 2);\n");
   }
@@ -320,7 +320,7 @@ void fl_row_put_sweeps(row_writer *r, int count) {
         if (fl_row_in_round(r, v, s.round)) put_join(r, v);
     }
     if (s.round < 0) continue;
-    if (f->once && s.round == 0) put_ask(r);
+    if (f->once && s.round == 0) put_prefetch(r);
     put_results(r, s.round);
     fl_row_put_kept(r, s.round + 1);
   }
