@@ -1,5 +1,6 @@
 --- pictures: runs the Lua code of each page that shows pictures, in an empty folder and on the CPU,
 -- and copies the picture files that it wrote into docs/. A page may show a picture of another page.
+-- Those in docs/gallery/ are made by the programs of examples/gallery (tools/gallery), not here.
 -- Run by tools/pictures from the top of the tree.
 local markdown = dofile "tools/book/markdown.lua"
 local program = assert(arg[1], "usage: pictures.lua PROGRAM")
@@ -32,7 +33,8 @@ local shown, drawn = {}, {}              -- paths of pictures
 local function draw(page)
   local blocks, wanted = markdown.parse(read(page)), {}
   for _, link in ipairs(markdown.targets(blocks)) do
-    if link.image then wanted[#wanted + 1] = (page:match("^.*/") or "") .. link.target end
+    local path = (page:match("^.*/") or "") .. link.target
+    if link.image and not path:find("^docs/gallery/") then wanted[#wanted + 1] = path end
   end
   if #wanted == 0 then return end
   local folder = os.tmpname()
