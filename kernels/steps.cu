@@ -190,7 +190,7 @@ SCATTER_ADD(bool, s1, int32_t, sum | x)
 ** C[b] = A[b] B[b]. A block of 256 threads makes a tile of 64 x 64 of C, 4 x 4 per thread, with 16
 ** steps of k at a time in shared memory; k ascending. Any strides; C row-major. */
 struct matmul_params {
-  long long m, n, k, rank;
+  long long m, n, k, cm, rank;          /* cm: distance of C's rows */
   long long size[6], as[6], bs[6], cs[6];
   long long am, ak, bk, bn;
   const void *a, *b, *bias;             /* bias: n elements or NULL */
@@ -235,7 +235,7 @@ struct matmul_params {
         const long long r = m0 + ty * 4 + i, q = n0 + tx + 16 * j; \
         if (r >= p.m || q >= p.n) continue; \
         if (bias) sum[i][j] += (T)in_##dtype(bias[q]); \
-        c[r * p.n + q] = out_##dtype(sum[i][j]); \
+        c[r * p.cm + q] = out_##dtype(sum[i][j]); \
       } \
   }
 MATMUL(f64, s8, double, fma(x, y, s))

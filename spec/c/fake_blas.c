@@ -148,24 +148,49 @@ struct fake_product {
   void *po;
   int way;
 };
+/* Adds to sum[i] the products of column j of b with 'width' rows of a, in the order of k. x: those
+** rows as numbers, k by k; the width is a multiple of 8, which compilers make vectors of. */
+enum { FAKE_TILE = 256 };
+static void fake_add_products(const struct fake_product *p, const double *x, int width, int64_t q,
+                              int64_t j, int64_t kk, double sum[FAKE_TILE]) {
+  const fake_layout *b = &p->b;
+  for (int64_t k = 0; k < kk; k++, x += width) {
+    const double y = fake_get(p->pb, b->type,
+                              q * b->stride + (p->d.tb ? k * b->ld + j : j * b->ld + k));
+    for (int i = 0; i < width; i += 8)
+      for (int v = i; v < i + 8; v++) sum[v] += x[v] * y;
+  }
+}
+static void fake_read_rows(const struct fake_product *p, int64_t q, int64_t at, int width,
+                           int64_t kk, double *x) {
+  const fake_layout *a = &p->a;
+  for (int64_t k = 0; k < kk; k++)
+    for (int64_t i = at; i < at + width; i++)
+      *x++ = i >= p->o.rows ? 0
+           : fake_get(p->pa, a->type, q * a->stride + (p->d.ta ? i * a->ld + k : k * a->ld + i));
+}
 static void fake_multiply(const struct fake_product *p) {
-  const fake_desc *d = &p->d;
-  const fake_layout *a = &p->a, *b = &p->b, *c = &p->c, *o = &p->o;
-  const int64_t kk = d->ta ? a->rows : a->cols;
+  const fake_layout *c = &p->c, *o = &p->o;
+  const int64_t kk = p->d.ta ? p->a.rows : p->a.cols;
+  double *x = malloc(sizeof *x * FAKE_TILE * (size_t)(kk + 1));
+  if (!x) abort();
   for (int64_t q = 0; q < o->batch; q++)
-    for (int64_t j = 0; j < o->cols; j++)
-      for (int64_t i = 0; i < o->rows; i++) {
-        double sum = 0;
-        for (int64_t k = 0; k < kk; k++)
-          sum += fake_get(p->pa, a->type,
-                          q * a->stride + (d->ta ? i * a->ld + k : k * a->ld + i)) *
-                 fake_get(p->pb, b->type,
-                          q * b->stride + (d->tb ? k * b->ld + j : j * b->ld + k));
-        sum *= p->alpha;
-        if (p->beta != 0) sum += p->beta * fake_get(p->pc, c->type, q * c->stride + j * c->ld + i);
-        if (d->epilogue == FL_LT_EPILOGUE_BIAS) sum += fake_get(d->bias, o->type, i);
-        fake_store(p->po, o->type, q * o->stride + j * o->ld + i, sum);
+    for (int64_t at = 0; at < o->rows; at += FAKE_TILE) {
+      const int width = o->rows - at < FAKE_TILE ? ((int)(o->rows - at) + 7) / 8 * 8 : FAKE_TILE;
+      fake_read_rows(p, q, at, width, kk, x);
+      for (int64_t j = 0; j < o->cols; j++) {
+        double sums[FAKE_TILE] = { 0 };
+        fake_add_products(p, x, width, q, j, kk, sums);
+        for (int64_t i = at; i < o->rows && i < at + FAKE_TILE; i++) {
+          double sum = sums[i - at] * p->alpha;
+          if (p->beta != 0)
+            sum += p->beta * fake_get(p->pc, c->type, q * c->stride + j * c->ld + i);
+          if (p->d.epilogue == FL_LT_EPILOGUE_BIAS) sum += fake_get(p->d.bias, o->type, i);
+          fake_store(p->po, o->type, q * o->stride + j * o->ld + i, sum);
+        }
       }
+    }
+  free(x);
 }
 static fl_lt_status fake_do_product(const struct fake_product *p) {
   fake.products++;

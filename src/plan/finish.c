@@ -111,7 +111,10 @@ static int make_step(fl_planner *P, const fl_turn *t, fl_step *s, int *empty) {
       s->kind = FL_S_MATMUL;
       s->matmul = fl_zalloc(P->mem, sizeof *s->matmul);
       *empty = P->cell.at[G->cell].node->shape->numel == 0;
-      return s->matmul && fl_plan_matmul_step(P, t->group, s->matmul);
+      if (!s->matmul) return 0;
+      fl_plan_matmul_step(P, t->group, s->matmul);
+      fl_plan_pad_matmul(P, G, s->matmul);
+      return 1;
     case FL_G_CALL:
       s->kind = FL_S_CALL;
       s->call = fl_zalloc(P->mem, sizeof *s->call);
@@ -441,8 +444,9 @@ fl_plan *fl_plan_finish(fl_planner *P) {
   plan->device = P->p->device;
   mark_stored(P);
   P->plan = plan;
-  int ok = describe(P, plan) && order_turns(P, &turns, &n, &cap) &&
-           fl_plan_place_memory(P, turns, n, plan) && make_steps(P, turns, n, plan);
+  int ok = describe(P, plan) && order_turns(P, &turns, &n, &cap);
+  if (ok) fl_plan_pad_rows(P);
+  ok = ok && fl_plan_place_memory(P, turns, n, plan) && make_steps(P, turns, n, plan);
   if (ok) note_outs(plan);
   ok = ok && fl_plan_order_lanes(plan) && order_faults(P, plan) &&
        (!P->c->scan || fl_plan_scan(plan));

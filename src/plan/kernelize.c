@@ -344,7 +344,7 @@ static void add_bias(fl_matmul *m, seen row) {
   m->bias_off = row.offset;
 }
 
-int fl_plan_matmul_step(fl_planner *P, int32_t g, fl_matmul *m) {
+void fl_plan_matmul_step(fl_planner *P, int32_t g, fl_matmul *m) {
   const fl_group *G = fl_plan_group(P, g);
   const fl_node *n = P->cell.at[G->cell].node;
   const seen a = operand_seen(P, G->access.at[0].ref, n->in[0]),
@@ -378,7 +378,6 @@ int fl_plan_matmul_step(fl_planner *P, int32_t g, fl_matmul *m) {
   }
   reverse_batches(m);
   fold_batches(m);
-  return 1;
 }
 
 int fl_plan_scatter_step(fl_planner *P, int32_t g, fl_scatter *s) {

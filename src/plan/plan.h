@@ -16,17 +16,31 @@
 ** row of every C[b] plus the n elements at 'bias', rounded once. Strides count elements; of the
 ** last two axes of A and of B one stride is 1 (or its size is 1) and the other at least the size
 ** (library form), unless 'general' is set, which the planner does not do; C is row-major. Batch
-** dims: strides may be 0. */
+** dims: strides may be 0.
+** FL_PADDED_*: rows of the matrix (its elements that follow each other) are at a distance of a
+** multiple of FL_PITCH elements, there is room for a multiple of FL_PITCH rows, and what is there
+** beside the matrix is no one's. A single product of half floats is wanted so if no size is below
+** FL_PITCH_LEAST. */
+enum { FL_PITCH = 8, FL_PITCH_LEAST = 256 };
+enum { FL_PADDED_A = 1, FL_PADDED_B = 2, FL_PADDED_C = 4 };
 typedef struct fl_matmul {
   uint8_t dtype;                   /* of all three */
   uint8_t nbatch, general, biased;
+  uint8_t padded;                  /* bits FL_PADDED_* (pitch.c) */
   int64_t m, n, k;
   int64_t batch[FL_MAX_AXES - 2];
   fl_place at, bt, ct, bias;
   int64_t aoff, boff, coff, bias_off;    /* elements */
   int64_t as[2], bs[2];            /* strides of (m, k) and (k, n) */
+  int64_t cpad;                    /* elements between two rows of C */
   int64_t abatch[FL_MAX_AXES - 2], bbatch[FL_MAX_AXES - 2], cbatch[FL_MAX_AXES - 2];
 } fl_matmul;
+
+/* May padding pay for the product's matrices? */
+static inline int fl_plan_pads(const fl_matmul *m) {
+  return (m->dtype == FLAME_F16 || m->dtype == FLAME_BF16) && m->m >= FL_PITCH_LEAST &&
+         m->n >= FL_PITCH_LEAST && m->k >= FL_PITCH_LEAST;
+}
 
 /* dst[p . dstride + idx(p) * gstride] = (or +=) src(p) for all points p of the space in
 ** row-major order (the last wins; sums in that order in dst's dtype, half types in f32).

@@ -9,6 +9,7 @@
 **   emit.c      appends the expression of a cell to a group's instructions (form.c, joint.c)
 **   homes.c     writes in place, and what they wait for
 **   finish.c    order, kernels (kernelize.c, split.c) -> fl_plan
+**   pitch.c     matrices whose rows are padded
 **   arena.c     addresses of values that no handle holds
 **   lanes.c     collectives beside other steps; scan.c: steps that look for NaN
 **
@@ -104,6 +105,8 @@ typedef struct fl_cell {
   int32_t scalar;         /* index of a call's own first scalar in the plan (finish.c) */
   fl_place place;
   int64_t bytes;
+  int64_t pitch;          /* elements from one row (of the last axis) to the next, if rows are
+                          ** padded (pitch.c); 0: they are not */
   int32_t first, last;    /* the first and the last step that access it */
 } fl_cell;
 
@@ -184,6 +187,11 @@ void fl_plan_delay_fills(fl_planner *P);
 /* Delays small copies into pieces of a whole as far as possible, so that they are together in one
 ** launch. */
 void fl_plan_delay_copies(fl_planner *P);
+/* pitch.c. On a GPU: pads rows of matrices in the arena that products read or write. Called when
+** all else is decided but addresses. fl_plan_pad_matmul: sets in *m, the step of group G, what
+** follows from the padding of its matrices. */
+void fl_plan_pad_rows(fl_planner *P);
+void fl_plan_pad_matmul(const fl_planner *P, const fl_group *G, fl_matmul *m);
 /* Gives all cells in the arena their places, for n turns (steps) in order. 0: no memory. */
 int fl_plan_place_memory(fl_planner *P, const fl_turn *turns, int64_t n, fl_plan *plan);
 
@@ -222,7 +230,7 @@ void fl_plan_levels(const fl_group *G, uint8_t *level);
 int fl_plan_split(fl_planner *P, const fl_kernel *k, fl_kernel *out);
 /* May a kernel be split? whole: it reduces everything; n: its operands. */
 int fl_plan_may_split(const fl_planner *P, int kind, int whole, int64_t n);
-int fl_plan_matmul_step(fl_planner *P, int32_t g, fl_matmul *m);
+void fl_plan_matmul_step(fl_planner *P, int32_t g, fl_matmul *m);
 int fl_plan_scatter_step(fl_planner *P, int32_t g, fl_scatter *s);
 /* Describes the call of group g in *s. Returns the bytes that the call reads and writes. */
 int64_t fl_plan_call_step(fl_planner *P, int32_t g, fl_call_step *s);

@@ -61,7 +61,7 @@ static area of_matmul(const fl_matmul *m) {
   memcpy(a.size, m->batch, sizeof m->batch);
   memcpy(a.stride, m->cbatch, sizeof m->cbatch);
   a.size[a.rank] = m->m;
-  a.stride[a.rank++] = m->n;
+  a.stride[a.rank++] = m->n + m->cpad;
   a.size[a.rank] = m->n;
   a.stride[a.rank++] = 1;
   return a;

@@ -8,9 +8,10 @@
 ** small.c does small products of f32.
 **
 ** Pitch. Large products of half types take the library six times as long on an H200 if a size or
-** the distance of rows is not a multiple of 16 bytes (a vocabulary of 50,257). So copies padded
-** with zeros are multiplied, and the result is copied back. Whether that is done depends only on
-** sizes and strides.
+** the distance of rows is not a multiple of 16 bytes (a vocabulary of 50,257). So matrices padded
+** with zeros are multiplied: those of the arena that the planner has padded (plan/pitch.c), and
+** copies of the others; a result is copied back. Whether padding is wanted depends only on sizes
+** and strides, and the library gets the same call in each case.
 **
 ** Bias. If a size, a distance of rows or an address is not a multiple of 16 bytes, many of the
 ** library's kernels round a half type's sums, add the bias and round again (on an H200 at 320 of
@@ -27,9 +28,9 @@
 #include <assert.h>
 #include <string.h>
 
-/* ALIGN_MAX: no algorithm requires a larger alignment, and all addresses that we allocate have it.
-** PITCH: in elements. */
-enum { KEPT_MAX = 2048, ALIGN_MAX = 16, PITCH = 8, PITCH_LEAST = 256, SUMS_SPACE = 4 << 20 };
+/* ALIGN_MAX: no algorithm requires a larger alignment, and all addresses that we allocate have
+** it. */
+enum { KEPT_MAX = 2048, ALIGN_MAX = 16, SUMS_SPACE = 4 << 20 };
 
 /* ---- what is asked of the library ---- */
 
@@ -95,7 +96,7 @@ static int describe(const fl_matmul *m, const batches *q, fl_blas_call *x) {
   if (m->m > INT32_MAX || m->n > INT32_MAX || m->k > INT32_MAX) return 0;
   if (l >= 0 && q->size[l] > INT32_MAX) return 0;
   *x = (fl_blas_call){ .dtype = m->dtype, .batch = l < 0 ? 1 : (int32_t)q->size[l],
-               .m = m->n, .n = m->m, .k = m->k, .ldc = m->n,
+               .m = m->n, .n = m->m, .k = m->k, .ldc = m->n + m->cpad,
                .bias = m->biased ? FL_BLAS_ADDED : FL_BLAS_PLAIN,
                .sa = l < 0 ? 0 : q->b[l], .sb = l < 0 ? 0 : q->a[l], .sc = l < 0 ? 0 : q->c[l] };
   return as_column_major(m->k, m->n, m->bs[0], m->bs[1], &x->ta, &x->lda) &&
@@ -236,12 +237,13 @@ static int empty(const fl_matmul *m) {
 /* ---- pitch ---- */
 
 /* A matrix in column-major form, as it is and as the library gets it: with longer columns, and more
-** of them. take: such a padded copy is used. */
-typedef struct pitched { int64_t length, count, ld, to_length, to_count; int take; } pitched;
+** of them. odd: the two differ; take: a padded copy is used, since there is no padding yet. */
+typedef struct pitched { int64_t length, count, ld, to_length, to_count; int odd, take; } pitched;
 
-static pitched pitched_of(int64_t length, int64_t count, int64_t ld, int wanted) {
-  pitched p = { length, count, ld, fl_round_up(length, PITCH), fl_round_up(count, PITCH), 0 };
-  p.take = wanted && (ld % PITCH != 0 || length != p.to_length || count != p.to_count);
+static pitched pitched_of(int64_t length, int64_t count, int64_t ld, int wanted, int padded) {
+  pitched p = { length, count, ld, fl_round_up(length, FL_PITCH), fl_round_up(count, FL_PITCH) };
+  p.odd = wanted && (ld % FL_PITCH != 0 || length != p.to_length || count != p.to_count);
+  p.take = p.odd && !padded;
   return p;
 }
 
@@ -249,32 +251,36 @@ static int64_t bytes_of(const pitched *p) {
   return fl_round_up(p->to_length * p->to_count * 2, 256);
 }
 
-/* Decides which of a, b and c are copied; x becomes the call that the library gets. Returns the
-** scratch bytes. */
-static int64_t set_pitch(fl_blas_call *x, pitched p[3]) {
+/* Decides which of a, b and c are copied; x becomes the call that the library gets. padded: bits
+** FL_PADDED_*, of our A, B and C. *copied: the scratch bytes. Returns whether sizes have become
+** larger. */
+static int set_pitch(fl_blas_call *x, int padded, pitched p[3], int64_t *copied) {
   const int half = x->dtype == FLAME_F16 || x->dtype == FLAME_BF16;
-  const int wanted = half && x->batch == 1 && fl_min(x->m, fl_min(x->n, x->k)) >= PITCH_LEAST;
+  const int wanted = half && x->batch == 1 && fl_min(x->m, fl_min(x->n, x->k)) >= FL_PITCH_LEAST;
   const int ta = x->ta == FL_LT_OP_T, tb = x->tb == FL_LT_OP_T;
-  int64_t *const ld[3] = { &x->lda, &x->ldb, &x->ldc }, bytes = 0;
-  p[0] = pitched_of(ta ? x->k : x->m, ta ? x->m : x->k, x->lda, wanted);
-  p[1] = pitched_of(tb ? x->n : x->k, tb ? x->k : x->n, x->ldb, wanted);
-  p[2] = pitched_of(x->m, x->n, x->ldc, wanted);
+  int64_t *const ld[3] = { &x->lda, &x->ldb, &x->ldc };
+  int odd = 0;
+  *copied = 0;
+  p[0] = pitched_of(ta ? x->k : x->m, ta ? x->m : x->k, x->lda, wanted, padded & FL_PADDED_B);
+  p[1] = pitched_of(tb ? x->n : x->k, tb ? x->k : x->n, x->ldb, wanted, padded & FL_PADDED_A);
+  p[2] = pitched_of(x->m, x->n, x->ldc, wanted, padded & FL_PADDED_C);
   for (int i = 0; i < 3; i++) {
+    odd |= p[i].odd;
     if (!p[i].take) continue;
     *ld[i] = p[i].to_length;
-    bytes += bytes_of(&p[i]);
+    *copied += bytes_of(&p[i]);
   }
-  if (bytes == 0) return 0;
-  if (x->bias && x->m % PITCH) bytes += fl_round_up(2 * (x->m + PITCH), 256);
-  x->m = fl_round_up(x->m, PITCH);
-  x->n = fl_round_up(x->n, PITCH);
-  x->k = fl_round_up(x->k, PITCH);
-  return bytes;
+  if (!odd) return 0;
+  if (x->bias && x->m % FL_PITCH) *copied += fl_round_up(2 * (x->m + FL_PITCH), 256);
+  x->m = fl_round_up(x->m, FL_PITCH);
+  x->n = fl_round_up(x->n, FL_PITCH);
+  x->k = fl_round_up(x->k, FL_PITCH);
+  return 1;
 }
 
 /* ---- bias ---- */
 
-static int even(int64_t v) { return v % PITCH == 0; }
+static int even(int64_t v) { return v % FL_PITCH == 0; }
 
 /* Are all addresses, distances and sizes (but the number of our rows) multiples of 16 bytes? */
 static int lies_even(const fl_blas_call *x, const void *a, const void *b, const void *c,
@@ -338,8 +344,8 @@ flame_status fl_blas_prepare(fl_cuda *s, const fl_matmul *m, int *yes, int64_t *
   flame_status e = open_library(s);
   if (e != FLAME_OK || !s->blas.handle) return e;
   if (!s->blas.space) e = fl_cuda_reserve(s, &s->blas.space, FL_BLAS_SPACE, "cuBLAS workspace");
-  *scratch = set_pitch(&x, p);
-  if (e == FLAME_OK && *scratch && !fl_rows_want_copy(s)) e = s->ctx->err.code;
+  const int odd = set_pitch(&x, m->padded, p, scratch);
+  if (e == FLAME_OK && odd && !fl_rows_want_copy(s)) e = s->ctx->err.code;
   x.aligna = x.alignb = x.alignc = fl_dtype_size(m->dtype);
   if (e == FLAME_OK) e = find(s, &x, &g);
   if (e == FLAME_OK) *yes = g->n > 0;
@@ -396,34 +402,53 @@ static flame_status multiply_rounded(fl_cuda *s, fl_blas_call *x, int size, cons
                                               : multiply_apart(s, x, a, b, c, bias, sums);
 }
 
-/* Makes the call with padded copies of the operands with which the library is slow. x: a copy of
-** the call, operands in the library's order. */
-static flame_status multiply_pitched(fl_cuda *s, fl_blas_call x, int size, const char *a,
+/* Clears the padding of a matrix over which the product sums: what follows its columns or, unless
+** 'along', its last column. */
+static flame_status clear_padding(fl_cuda *s, const pitched *q, const char *at, int along) {
+  const int64_t first = along ? q->length : q->count * q->ld;
+  return fl_rows_run_copy(s, (fl_rows_copy){
+      .to = (void *)(uintptr_t)(at + 2 * first), .to_step = q->ld,
+      .to_rows = along ? q->count : q->to_count - q->count,
+      .to_cols = along ? q->to_length - q->length : q->length });
+}
+
+/* Copies an operand to *to, which moves on, or, if it has padding, only clears that where the sums
+** need it. *at: the operand, which becomes the copy. */
+static flame_status pad_operand(fl_cuda *s, const pitched *q, const char **at, char **to,
+                                int summed, int along) {
+  if (!q->odd) return FLAME_OK;
+  if (!q->take) return summed ? clear_padding(s, q, *at, along) : FLAME_OK;
+  const flame_status e = fl_rows_run_copy(s, (fl_rows_copy){ *at, q->ld, q->count, q->length, *to,
+                                                             q->to_length, q->to_count,
+                                                             q->to_length });
+  *at = *to;
+  *to += bytes_of(q);
+  return e;
+}
+
+/* Makes the call with padded matrices where the library is slow with others. x: a copy of the call,
+** operands in the library's order. */
+static flame_status multiply_pitched(fl_cuda *s, fl_blas_call x, int padded, const char *a,
                                      const char *b, char *c, const char *bias) {
   pitched p[3];
-  const char *at[2] = { a, b };
   char *free_at = s->scratch, *result = c, *sums = free_at;
-  const int64_t columns = x.m;
-  flame_status e = FLAME_OK;
-  const int64_t copied = set_pitch(&x, p);
-  if (copied == 0) return multiply_rounded(s, &x, size, a, b, c, bias, sums);
+  const int size = fl_dtype_size(x.dtype);
+  const int64_t columns = x.m, terms = x.k;
+  int64_t copied;
+  if (!set_pitch(&x, padded, p, &copied)) return multiply_rounded(s, &x, size, a, b, c, bias, sums);
   sums += copied;
-  for (int i = 0; i < 2 && e == FLAME_OK; i++) {
-    const pitched *q = &p[i];
-    if (!q->take) continue;
-    e = fl_rows_run_copy(s, (fl_rows_copy){ at[i], q->ld, q->count, q->length, free_at,
-                                            q->to_length, q->to_count, q->to_length });
-    at[i] = free_at;
-    free_at += bytes_of(q);
-  }
-  if (p[2].take) result = free_at;
-  if (bias && columns != x.m) {
+  flame_status e = pad_operand(s, &p[0], &a, &free_at, terms != x.k, x.ta == FL_LT_OP_T);
+  if (e == FLAME_OK) e = pad_operand(s, &p[1], &b, &free_at, terms != x.k, x.tb != FL_LT_OP_T);
+  if (p[2].take) {
+    result = free_at;
     free_at += bytes_of(&p[2]);
+  }
+  if (bias && columns != x.m) {
     if (e == FLAME_OK)
       e = fl_rows_run_copy(s, (fl_rows_copy){ bias, columns, 1, columns, free_at, x.m, 1, x.m });
     bias = free_at;
   }
-  if (e == FLAME_OK) e = multiply_rounded(s, &x, size, at[0], at[1], result, bias, sums);
+  if (e == FLAME_OK) e = multiply_rounded(s, &x, size, a, b, result, bias, sums);
   if (e != FLAME_OK || !p[2].take) return e;
   return fl_rows_run_copy(s, (fl_rows_copy){ result, p[2].to_length, p[2].count, p[2].length, c,
                                              p[2].ld, p[2].count, p[2].length });
@@ -461,8 +486,8 @@ flame_status fl_blas_run(fl_cuda *s, const fl_matmul *m, char *const place[4]) {
       co += at[i] * q.c[i];
     }
     const flame_status e = zero ? clear(s, m, c + co * size, size)
-                                : multiply_pitched(s, x, size, b + bo * size, a + ao * size,
-                                                   c + co * size, bias);
+                                : multiply_pitched(s, x, m->padded, b + bo * size,
+                                                   a + ao * size, c + co * size, bias);
     if (e != FLAME_OK) return e;
     int i = outer - 1;
     while (i >= 0 && ++at[i] == q.size[i]) at[i--] = 0;

@@ -328,7 +328,7 @@ static void plan_once(text_form *f) {
   const fl_kernel *k = f->k;
   const int64_t step = FEW_THREADS * FEW_VECTOR;
   const int64_t steps = fl_ceil_div(k->n, step);
-  int fits = f->few && k->n % 8 == 0 && steps <= ONCE_STEPS &&
+  int fits = f->few && steps <= ONCE_STEPS &&
              fl_text_once_bytes(steps) + f->nred * FEW_THREADS / 16 * SLOT_BYTES <= k->room;
   for (int v = 0; v < k->ninstr; v++) {
     const fl_instr *i = &k->instr[v];
@@ -345,7 +345,7 @@ static void plan_once(text_form *f) {
   f->lanes = FEW_THREADS;
   f->vector = FEW_VECTOR;
   f->steps = (int)steps;
-  f->full = 1;
+  f->full = k->n % FEW_VECTOR == 0;
   f->few = 0;
   if (!fl_row_reads_once(f)) *f = before;
 }

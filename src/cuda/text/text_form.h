@@ -55,8 +55,8 @@ typedef struct text_form {
   int lanes, steps, persist;  /* ROW: threads of a row; vectors of each; rows stay in registers */
   int threads;                              /* ROW, COL: threads per block, once planned */
   int blocks;                          /* blocks that a multiprocessor should hold; 0: any number */
-  /* ROW: the length is a multiple of the number of elements that the lanes take at once, so no
-  ** bounds check is needed */
+  /* ROW: no vector that a lane takes ends beyond the row, so no bounds check is needed. If rows are
+  ** read once, only the last vector of all may */
   int full;
   int calls;          /* once planned: costly functions are called, not written out at each use */
   int split;                                /* C_CHUNKS: one block per chunk; else per row */

@@ -288,7 +288,7 @@ static void put_prefetch(row_writer *r) {
     if (!r->early[v]) continue;
     fl_text_printf(w->out, "prefetch(p%d + ", fl_row_instr(w, v)->arg);
     fl_text_offset(w, fl_row_instr(w, v)->arg);
-    fl_text_puts(w->out, ", n * 2);\n");
+    fl_text_puts(w->out, ", n / 8 * 16);\n");        /* whole units of 16 bytes */
   }
   fl_text_puts(w->out, "}\n");
 }

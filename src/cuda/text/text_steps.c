@@ -16,7 +16,7 @@ typedef struct scatter_params {
 } scatter_params;
 
 typedef struct matmul_params {
-  int64_t m, n, k, rank;
+  int64_t m, n, k, cm, rank;
   int64_t size[6], as[6], bs[6], cs[6];
   int64_t am, ak, bk, bn;
   const void *a, *b, *bias;
@@ -145,7 +145,7 @@ void fl_text_matmul(const fl_matmul *m, void *a, void *b, void *c, void *bias, f
   int64_t batches = 1;
   memset(&p, 0, sizeof p);
   memset(out, 0, sizeof *out);
-  p.m = m->m, p.n = m->n, p.k = m->k, p.rank = m->nbatch;
+  p.m = m->m, p.n = m->n, p.k = m->k, p.cm = m->n + m->cpad, p.rank = m->nbatch;
   for (int d = 0; d < m->nbatch; d++) {
     p.size[d] = m->batch[d];
     p.as[d] = m->abatch[d];

@@ -78,7 +78,7 @@ void fl_row_put_loads(row_writer *r, const uint8_t *need, int count) {
   if (!fl_row_loads(f, need)) return;
   fl_text_puts(w->out, "if (vector) {\n");
   put_vector_head(r, count);
-  fl_text_printf(w->out, "%s{\n", f->full ? "" : "if (e < n) ");
+  fl_text_puts(w->out, f->full || f->once ? "{\n" : "if (e < n) {\n");
   fl_text_coords(w, f->k->nkept, f->ndim, "e");
   for (int v = 0; v < f->k->ninstr; v++)
     if (need[v] && fl_text_packed(f, v)) put_row_load(r, v, 1);
@@ -139,6 +139,19 @@ static void put_sum(row_writer *r, int t) {
                  fl_text_suffix(reg), t, V, fl_text_ctype(reg), s->value);
 }
 
+/* Writes the line by which reduction v takes element q, if that is in the row. */
+static void put_reduce(text_writer *w, int v) {
+  const text_form *f = w->f;
+  const char *part = f->once ? "j / 16 * 2 + " : "";
+  if (!f->full && f->once) fl_text_printf(w->out, "if (j < %d || e + q < n) ", f->steps - 1);
+  else if (!f->full) fl_text_puts(w->out, "if (e + q < n) ");
+  fl_text_printf(w->out, "a%d[%sq] = ", v, part);
+  fl_text_reducer(w, v);
+  fl_text_printf(w->out, "::join(a%d[%sq], ", v, part);
+  fl_text_reduce_input(w, v, "e + q");
+  fl_text_puts(w->out, ");\n");
+}
+
 static void put_element(row_writer *r, const sweep *s, const uint8_t *before) {
   text_writer *w = r->w;
   const text_form *f = w->f;
@@ -160,12 +173,7 @@ static void put_element(row_writer *r, const sweep *s, const uint8_t *before) {
       fl_text_printf(w->out, "n%d.put(q, out_%s(v%d));\n", v,
                      fl_text_suffix(fl_dtype_reg(fl_row_instr(w, v)->dtype)), v);
     if (s->round < 0 || !fl_row_in_round(r, v, s->round)) continue;
-    const char *part = f->once ? "j / 16 * 2 + " : "";
-    fl_text_printf(w->out, "%sa%d[%sq] = ", f->full ? "" : "if (e + q < n) ", v, part);
-    fl_text_reducer(w, v);
-    fl_text_printf(w->out, "::join(a%d[%sq], ", v, part);
-    fl_text_reduce_input(w, v, "e + q");
-    fl_text_puts(w->out, ");\n");
+    put_reduce(w, v);
   }
   for (int t = 0; s->stores && t < f->k->nstore; t++) {
     if (f->k->store[t].across) put_sum(r, t);
@@ -198,11 +206,15 @@ static void put_full_store(text_writer *w, int t, int whole) {
 static void put_full_stores(row_writer *r, int count) {
   text_writer *w = r->w;
   const text_form *f = w->f;
+  const int rest = f->once && !f->full;       /* the last vector may be longer than what is left */
   for (int whole = 1; whole >= 0; whole--) {
-    fl_text_printf(w->out, whole ? "if (vector%s) {\n" : "} else %s{\n",
-                   f->cls != C_GROUP ? "" : whole ? " && on" : "if (on) ");
+    if (rest && whole)
+      fl_text_printf(w->out, "if (j < %d || e + %d <= n) {\n", f->steps - 1, f->vector);
+    else
+      fl_text_printf(w->out, whole ? "if (vector%s) {\n" : "} else %s{\n",
+                     f->cls != C_GROUP ? "" : whole ? " && on" : "if (on) ");
     if (f->few) put_vector_head(r, count);
-    if (whole) fl_text_puts(w->out, f->full ? "{\n" : "if (e < n) {\n");
+    if (whole) fl_text_puts(w->out, f->full || rest ? "{\n" : "if (e < n) {\n");
     else put_elements(w, f->full);
     fl_text_coords(w, f->k->nkept, f->ndim, whole ? "e" : "e + q");
     for (int t = 0; t < f->k->nstore; t++)
@@ -296,8 +308,11 @@ static void put_pairs(row_writer *r, int v, int red, int count) {
   fl_text_printf(w->out, "{\nunsigned m[2] = { 0x%04x%04xu, 0x%04x%04xu };\n", first, first, first,
                  first);
   put_vector_head(r, count);
-  fl_text_printf(w->out, "m[j / 16] = %ss_%s(m[j / 16], l%d[j].w[0]);\n}\n", most ? "max" : "min",
-                 type, v);
+  fl_text_printf(w->out, "unsigned x = l%d[j].w[0];\n", v);
+  if (!w->f->full)
+    fl_text_printf(w->out, "if (j == %d && e + 1 >= n) x = (x & 0xffffu) | 0x%04x0000u;\n",
+                   w->f->steps - 1, first);
+  fl_text_printf(w->out, "m[j / 16] = %ss_%s(m[j / 16], x);\n}\n", most ? "max" : "min", type);
   fl_text_printf(w->out, "#pragma unroll\nfor (int q = 0; q < 4; q++)\n  a%d[q] = ", red);
   fl_text_reducer(w, red);
   fl_text_printf(w->out, "::join(a%d[q], in_%s((s2)(m[q / 2] >> 16 * (q %% 2))));\n}\n", red,

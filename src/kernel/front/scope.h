@@ -1,7 +1,7 @@
 /*
 ** Names with a prefix, "a::b::c", and namespaces (scope.c). All functions of the source are in one
-** list for each name, whatever namespace they are defined in; so for a name that CUDA or the library
-** has too, it is asked here which of them a call means. Private to kernel/front.
+** list for each name, whatever namespace they are defined in; so for a name that CUDA or the
+** library has too, it is asked here which of them a call means. Private to kernel/front.
 */
 #ifndef FL_KERNEL_SCOPE_H
 #define FL_KERNEL_SCOPE_H

@@ -1,0 +1,53 @@
+-- Matrices whose rows a plan pads for products on a GPU (src/plan/pitch.c) give the same bits as
+-- without padding (padded_run.lua has the programs). The fake GPU computes them where there is
+-- none.
+local flame = require "flame"
+local machine = require "spec.support.machine"
+local has_gxx <const> = os.execute "g++ --version >/dev/null 2>&1"
+local folder
+
+local function run(script, environment)
+  return machine.run(folder, "local P = require \"spec.plan.padded_run\" " .. script,
+    ("FAKE_CUDA=computes=2 FLAME_CACHE_DIR=%s/cache TMPDIR=%s %s"):format(folder, folder,
+      environment or ""))
+end
+
+local function count(text, what) return select(2, text:gsub(what, "")) end
+
+describe("products of half floats of odd sizes", has_gxx and function()
+  setup(function() folder = machine.new() end)
+  teardown(function() machine.remove(folder) end)
+
+  it("have the same bits in random programs, op by op and padded", function()
+    local padded = 0
+    for _, seed in ipairs { 4, 6, 8, 19, 26 } do
+      local text = run(("print(P.check(%d))"):format(seed), "FLAME_DEBUG=1")
+      assert.truthy(text:find("\nnil\t", 1, true), text:match "seed %d+: [^\n]*" or text)
+      padded = padded + count(text, "batch dims[^\n]*, padded")
+    end
+    assert.is_true(padded >= 30, padded .. " padded products")
+  end)
+
+  it("have rows of more than 32,768 elements whose last vector is not full", function()
+    local function hash(apart, environment)
+      local text = run(("print(\"hash\", P.long_hash(%s))"):format(apart), environment)
+      return assert(text:match "hash\t(%d+)", text), count(text, "batch dims[^\n]*, padded")
+    end
+    local expected = hash(true)
+    local got, padded = hash(false, "FLAME_DEBUG=1")
+    assert.equal(expected, got)
+    assert.equal(2, padded)
+    -- planted: what follows a row counts
+    local plant <const> = "FLAME_CACHE_DIR=off FAKE_CUDA_PLANT='e + q < n) a|true) a'"
+    assert.not_equal(expected, (hash(false, plant)))
+  end)
+end or function() it("are compiled", function() pending "no g++" end) end)
+
+describe("products of half floats on this machine", function()
+  it("have the same bits op by op and padded", function()
+    if not flame.cuda.available() then return pending "no GPU" end
+    local P = require "spec.plan.padded_run"
+    for seed = 1, 60 do assert.is_nil((P.check(seed))) end
+    assert.equal(P.long_hash(true), P.long_hash(false))
+  end)
+end)
