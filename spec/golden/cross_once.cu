@@ -136,7 +136,8 @@ extern "C" __global__ void __launch_bounds__(1024) cross_once(const __grid_const
       for (int j = 0; j < 25; j++) {
         const int e = base + (j * 1024 + lane) * 2;
         if (j == 24 && e >= n) break;
-        m[j / 16] = maxs_bf16(m[j / 16], l0[j].w[0]);
+        unsigned x = l0[j].w[0];
+        m[j / 16] = maxs_bf16(m[j / 16], x);
       }
 #pragma unroll
       for (int q = 0; q < 4; q++)
@@ -150,7 +151,7 @@ extern "C" __global__ void __launch_bounds__(1024) cross_once(const __grid_const
     if (row + gridDim.x < rows && lane == 0) {
       const long long c0 = row + gridDim.x;
       const long long c1 = 0;
-      prefetch(p0 + c0 * w[14] + c1, n * 2);
+      prefetch(p0 + c0 * w[14] + c1, n / 8 * 16);
     }
     const float v2 = (float)r2;
     const float v21 = op_sub_f32(v10, v2);

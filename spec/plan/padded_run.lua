@@ -75,8 +75,10 @@ table.sort(names)
 --- what is in it.
 local function program(seed)
   local draw, choose = drawer(seed)
-  local dtype, M, K, N = choose { "bf16", "bf16", "f16" }, choose(sizes), choose(sizes), choose(sizes)
-  local first, second, last = choose(names), choose(names), choose { "product", "loss", "both", "self" }
+  local dtype = choose { "bf16", "bf16", "f16" }
+  local M, K, N = choose(sizes), choose(sizes), choose(sizes)
+  local first, second = choose(names), choose(names)
+  local last = choose { "product", "loss", "both", "self" }
   local wide, biased, computed, batch = draw(2) == 1, draw(3) == 1, draw(2) == 1, draw(3) == 1
   if batch and M % 2 == 1 then M = M + 1 end
   local x = (flame.randn(M, K) * 0.5):to(dtype):requires_grad_(true)
@@ -135,18 +137,23 @@ local function check(seed)
   return nil, kinds
 end
 
---- Softmax of 264 rows of 32,777 half floats, which a GPU may read once (cuda/text/text_row.c), from
---- a product that pads them, with the greatest in the last column. Returns values of each row.
+--- Softmax of 264 rows of 32,777 half floats, which a GPU may read once (cuda/text/text_row.c),
+--- from a product, times a matrix: both products pad them, with zeros. The greatest of a row is in
+--- its last column; it is -96 or 1, and the others are below it by far, so that a zero among them
+--- would be seen as the greatest, or in the sum. Returns values of each row.
 local function long_rows(keep)
   flame.seed(4)
   local rows, columns = 264, 32777
-  local x, w = flame.rand(rows, 256):to "bf16", flame.rand(columns, 256) * -2
-  w[columns] = flame.rand(256) * -1.8
+  local sign = flame.where((flame.arange(rows) % 2):eq(0), -1, 0.01):unsqueeze(2)
+  local x = flame.cat({ flame.rand(rows, 128), sign * flame.rand(rows, 128) }, 2):to "bf16"
+  local w = flame.cat({ flame.rand(columns, 128) * -4, flame.zeros(columns, 128) }, 2)
+  w[columns] = flame.cat { flame.zeros(128), flame.rand(128) * 3 }
   local v = flame.rand(columns, 256):to "bf16"
+  w = w:to "bf16"
   flame.eval(x, w, v)
   spoil()
   local function product()
-    local y = keep(x:matmul(keep(w:to "bf16"):t()))
+    local y = keep(x:matmul(w:t()))
     return keep(y:softmax(2)):matmul(v)
   end
   local values = product()

@@ -17,7 +17,7 @@
 ** other, at a distance of 'step', from 'offset' on in cell 'ref'. */
 typedef struct matrix { fl_ref ref; int64_t rows, length, step, offset; } matrix;
 
-/* ---- which matrices --------------------------------------------------------------------------- */
+/* ---- which matrices ---- */
 
 static int64_t length_of(const fl_cell *t) { return t->shape->size[t->shape->rank - 1]; }
 
@@ -72,7 +72,7 @@ static const fl_cell *padded_cell(const fl_planner *P, fl_ref ref) {
   return ref >= 0 && P->cell.at[ref].pitch ? &P->cell.at[ref] : NULL;
 }
 
-/* ---- what stands against it ------------------------------------------------------------------- */
+/* ---- what stands against it ---- */
 
 /* Widens the range [*lo, *hi] of positions in a row of n elements by those that 'size' steps of
 ** 'stride' reach, unless the steps lead from row to row. */
@@ -122,7 +122,7 @@ static void check_step(fl_planner *P, int32_t g) {
   if (!product) refuse(P, G->cell);
 }
 
-/* ---- maps ------------------------------------------------------------------------------------- */
+/* ---- maps ---- */
 
 /* The distance of two elements of a padded cell that were 'elements' apart: a number of rows, or
 ** within one. */
