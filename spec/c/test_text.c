@@ -392,6 +392,9 @@ static void test_geometry_of_rows_read_once(void) {
   check(g.grid == 99 && g.block == 512 && g.scratch && !g.shared, "longer ones in scratch");
   softmax_of(&m, 99, 40001, FLAME_BF16);
   fl_text_geometry_of(&m.k, 0, &g);
+  check(g.block == 1024 && g.shared == 20 * 8192, "of odd length, if they are padded");
+  for (int i = 0; i < m.k.noperand; i++) m.k.operand[i].aligned16 = 0;
+  fl_text_geometry_of(&m.k, 0, &g);
   check(g.block == 512 && g.scratch && !g.shared, "and those that lie at odd addresses");
 }
 
