@@ -38,11 +38,9 @@ describe("products of half floats of odd sizes", has_gxx and function()
     assert.equal(expected, got)
     assert.equal(2, padded)
     -- planted: what follows a row counts
-    for _, plant in ipairs { "e + q < n) a|true) a",
-        "if (j == 16 && e + 1 >= n) x = |if (0) x = " } do
-      local environment = ("FLAME_CACHE_DIR=off FAKE_CUDA_PLANT='%s'"):format(plant)
-      assert.not_equal(expected, (hash(false, environment)), plant)
-    end
+    local plant <const> = "if (j == 16 && e + 1 >= n) x = |if (0) x = "
+    local wrong = hash(false, ("FLAME_CACHE_DIR=off FAKE_CUDA_PLANT='%s'"):format(plant))
+    assert.not_equal(expected, wrong)
   end)
 end or function() it("are compiled", function() pending "no g++" end) end)
 
