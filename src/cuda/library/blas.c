@@ -241,7 +241,8 @@ static int empty(const fl_matmul *m) {
 typedef struct pitched { int64_t length, count, ld, to_length, to_count; int odd, take; } pitched;
 
 static pitched pitched_of(int64_t length, int64_t count, int64_t ld, int wanted, int padded) {
-  pitched p = { length, count, ld, fl_round_up(length, FL_PITCH), fl_round_up(count, FL_PITCH) };
+  pitched p = { length, count, ld, fl_round_up(length, FL_PITCH), fl_round_up(count, FL_PITCH),
+                0, 0 };
   p.odd = wanted && (ld % FL_PITCH != 0 || length != p.to_length || count != p.to_count);
   p.take = p.odd && !padded;
   return p;
