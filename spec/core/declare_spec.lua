@@ -194,6 +194,12 @@ describe("an option", function()
       { margin = 3 })
     refused("loss: y is given by position and by name; give it once", LOSS, x, y, { y = y })
   end)
+  it("may have the place of a nil, whatever else the options have and in which order", function()
+    for name in ("a b c d e f g h i j"):gmatch "%a" do
+      local text = ("f(x: T, %s?: int, *, kind?: dtype)"):format(name)
+      takes({ n = 3, x, 2, "f32" }, text, x, nil, { [name] = 2, kind = "f32" })
+    end
+  end)
   it("with a key that is no name is refused", function()
     refused("loss: options have names (y margin reduction), got a key number 1", LOSS, x, y,
       { 1, margin = 3 })

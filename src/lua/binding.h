@@ -53,6 +53,8 @@ typedef struct fl_site {
   uint8_t library;            /* 1: in a Lua file of flame: the caller's line is used instead */
 } fl_site;
 
+/* An open scope (scope.c). first: the index in fl_lua.tracked of the first box made in it; serial:
+** its number, which a script's scope object has too; site: the line that opened it. */
 typedef struct fl_scope_mark { int64_t first; int64_t serial; uint32_t site; } fl_scope_mark;
 /* A box that is closed when scope number 'depth' ends. */
 typedef struct fl_tracked_box { fl_box *box; int64_t depth; } fl_tracked_box;
@@ -88,7 +90,7 @@ typedef struct fl_lua {
   int pinned;                 /* > 0: all ops get the site 'pin', set by code of the library */
   int depth;                  /* the stack level (lua_getstack) at which the last site was found */
   const char *naming;   /* the name that messages give to the next op that takes positions
-                        ** (indices), set by core.naming; NULL: the op's own */
+                        ** (indices), set by internal.naming; NULL: the op's own */
   uint32_t pin;
   struct { fl_site *at; int64_t n, cap; } sites;
   uint32_t *bins;             /* site ids by text, open addressing */
@@ -209,7 +211,7 @@ static inline void set_text(lua_State *L, const char *name, const char *text) {
   lua_setfield(L, -2, name);
 }
 /* The name that messages give to an op that takes positions (indices): 'op', or the name that
-** core.naming has set. */
+** internal.naming has set, which is used once. */
 const char *fl_lua_named(fl_lua *b, const char *op);
 /* A public function that is written in Lua, see declare.h. Upvalues: state, metatable, the
 ** declaration (parsed at the first call), the name, a function for each form (parameter list). */
@@ -237,6 +239,7 @@ void fl_lua_slip(lua_State *L, fl_lua *b, const char *text);
 /* A step of optimiser k reads the gradient g. Has a backward pass added to g since an earlier step
 ** of k read it? */
 int fl_gradient_used(flame_tensor *g, int64_t k);
+/* Reports that x, the scores given to cross_entropy, is the result of a softmax over classes. */
 void fl_lua_slip_softmax(lua_State *L, fl_lua *b, const fl_box *x);
 
 /* ---- boxes (box.c, scope.c) --------------------------------------------------------------- */
@@ -246,7 +249,8 @@ fl_box *fl_box_new_in(lua_State *L, fl_lua *b);   /* the same, where L has none 
 void fl_box_push(lua_State *L, fl_lua *b, flame_tensor *t);
 /* Pushes the box of handle t if it has one; 0: it has none, and nothing is pushed. */
 int fl_box_find(lua_State *L, const flame_tensor *t);
-/* The new box x, whose userdata is on top, becomes the box that fl_box_find finds for t. */
+/* The new box x, whose userdata is on top, gets a reference of t, and is what fl_box_find finds for
+** t from now on. */
 void fl_box_name(lua_State *L, fl_lua *b, fl_box *x, flame_tensor *t);
 void fl_box_remember(lua_State *L, int i);                /* fl_box_find then finds the box at i */
 void fl_box_untrack(fl_lua *b, fl_box *x);                /* no scope will close it */
@@ -268,9 +272,9 @@ void fl_cycles_loosen(lua_State *L, fl_lua *b);
 void fl_cycles_anchor(void *binding);
 int fl_cycles_due(const fl_lua *b);
 
+/* Their addresses are keys of the registry. */
 extern const char fl_key_state, fl_key_meta, fl_key_boxes, fl_key_chunks, fl_key_module,
 fl_key_error, fl_key_guard,
-  /* registry keys */
   fl_key_scope, fl_key_thread, fl_key_callbacks, fl_key_functions, fl_key_reach, fl_key_pinned,
   fl_key_watch, fl_key_sizes, fl_key_newaxis;
 
@@ -305,6 +309,8 @@ static inline int fl_lua_leave_as(lua_State *L, fl_lua *b, int64_t mark, fl_box 
   if (n == NULL) fl_error_own(&b->c->err, op);
   return fl_lua_leave(L, b, mark, out, n);
 }
+/* Like fl_lua_leave, for a view: a write to 'out' is refused with the name of the function that
+** made it. */
 static inline int fl_lua_leave_view(lua_State *L, fl_lua *b, int64_t mark, fl_box *out, fl_node *n,
                                     const char *made_by) {
   out->t = fl_tensor_new_view(b->c, n, made_by);
@@ -319,10 +325,13 @@ static inline int fl_lua_leave_status(lua_State *L, fl_lua *b, int64_t mark, fla
 }
 
 /* ---- arguments (args.c, sizes.c). i: stack index; op, name: for messages --------------------- */
+/* A tensor, or (box is NULL) a number: d is its value, and i too if it is an integer (isint). */
 typedef struct fl_operand_arg { fl_box *box; int isint; int64_t i; double d; } fl_operand_arg;
 typedef struct fl_sizes { int n; int64_t at[FL_MAX_AXES]; } fl_sizes;
 typedef struct fl_make_opts { int dtype, device, requires_grad; } fl_make_opts;
 
+/* Of these, fl_arg_tensor_or_nil gives NULL for nil or no argument. fl_arg_value takes booleans
+** too. fl_arg_found and fl_arg_no_number describe the value at i for a message, and may push. */
 fl_box *fl_arg_tensor(lua_State *L, int i, const char *op, const char *name);
 fl_box *fl_arg_tensor_or_nil(lua_State *L, int i, const char *op, const char *name);
 fl_operand_arg fl_arg_operand(lua_State *L, int i, const char *op, const char *name);
@@ -331,8 +340,8 @@ const char *fl_arg_no_number(lua_State *L, int i);
 fl_operand_arg fl_arg_value(lua_State *L, int i, const char *op, const char *name);
 fl_node *fl_operand_node(fl_lua *b, const fl_operand_arg *a);
 fl_node *fl_factor_node(fl_lua *b, double v);
-/* The value to be stored into 'like', converted to its dtype and device. Storing a float into
-** integers fails. */
+/* The value to be stored into 'like', in its dtype. NULL with an error: a number that the dtype
+** does not hold, a tensor of floats for integers or bools, or a tensor on another device. */
 fl_node *fl_stored_value(fl_lua *b, const fl_operand_arg *a, fl_node *like, const char *op);
 int64_t fl_arg_int(lua_State *L, int i, const char *op, const char *name);
 int64_t fl_arg_int_or(lua_State *L, int i, const char *op, const char *name, int64_t otherwise);
@@ -344,7 +353,7 @@ int fl_arg_device(lua_State *L, int i, const char *op);
 /* 1-based or negative -> 0-based */
 int fl_axis_checked(lua_State *L, int64_t axis, int rank, const char *op);
 int fl_arg_axis(lua_State *L, int i, int rank, const char *op);
-/* The set of axes at i: a number, a list, or nil (every axis). */
+/* The set of axes at i: a number or a list; nil or an empty list: every axis. */
 uint32_t fl_arg_axes(lua_State *L, int i, int rank, const char *op);
 int fl_is_options(lua_State *L, int i);                /* a table with a string key */
 /* Checks the keys of the options table at i (may be nil): names "a b c" are allowed. Raises for
@@ -357,7 +366,8 @@ int64_t fl_option_int(lua_State *L, int i, const char *op, const char *name, int
 /* Reads the sizes at first … last: numbers, or one table of them. least: smallest size allowed (-1
 ** for reshape). */
 void fl_arg_sizes(lua_State *L, int first, int last, const char *op, int least, fl_sizes *s);
-/* Reads dtype, device and requires_grad at the stack indices first to first + 2; nil: not given. */
+/* Reads dtype, device and requires_grad at the stack indices first to first + 2. For nil these are
+** -1, the default device, and 0. */
 void fl_arg_make_opts(lua_State *L, int first, const char *op, fl_make_opts *o);
 const char *fl_lua_shape_of(char buf[192], const fl_node *n);
 void fl_push_scalar(lua_State *L, int dtype, fl_scalar v);
@@ -368,9 +378,10 @@ void fl_push_sizes(lua_State *L, int n, const int64_t from[FL_MAX_AXES]);
 void fl_push_sizes_with(lua_State *L, int meta, int n, const int64_t from[FL_MAX_AXES]);
 int fl_is_sizes(lua_State *L, int i);
 void fl_sizes_metatable(lua_State *L, fl_lua *b);
-/* Converts the Lua number at i to a scalar of dtype's class; 0 with a message in why[] if that is
-** impossible. */
+/* Converts the Lua number or boolean at i to a scalar of dtype's class; 0 with a message in why[]
+** if dtype does not hold it. */
 int fl_number_fits(lua_State *L, int i, int dtype, fl_scalar *v, char why[96]);
+/* The same for a number that was read already, without a message. */
 int fl_value_fits(const fl_operand_arg *a, int dtype, fl_scalar *v);
 /* Offers the string keys of the table at t as candidates for the misspelt word of g. */
 void fl_offer_keys(lua_State *L, int t, fl_word_guess *g);
@@ -394,7 +405,8 @@ fl_reg_neural[], fl_reg_update[],
   fl_reg_slip[], fl_reg_tokenizer[], fl_reg_crew[], fl_reg_sandbox[],
   fl_reg_files[], fl_reg_group[], fl_reg_program[], fl_reg_dlpack[];
 const fl_lua_reg *fl_hooks(void);        /* for tests; empty in a release */
-/* Registers all ops in the module, methods and metatable at these stack indices. */
+/* Registers the functions of the op table in the module and the methods at these stack indices, and
+** the operators in the table at 'arithmetic'. meta: the metatable of tensors. */
 void fl_ops_register(lua_State *L, fl_lua *b, int module, int methods, int meta, int arithmetic);
 int fl_index_get(lua_State *L);        /* x[k]: key at 2, tensor at 1 */
 int fl_index_set(lua_State *L);        /* x[k] = v */
@@ -412,12 +424,15 @@ int fl_lua_form(lua_State *L);                 /* internal.form */
 ** returns LUA_TNIL. group: "" for flame and tensors, "linalg.", "^" for the internals. */
 int fl_chapter_find(lua_State *L, fl_lua *b, int table, const char *group, const char *name);
 int fl_core_load(lua_State *L, fl_lua *b);     /* loads all of lua/flame; 0: it is loaded already */
+/* Passes the call's arguments to internal[name], a function written in Lua, and returns all its
+** results. (module.c) */
 int fl_core_call(lua_State *L, const char *name);
 void fl_sandboxes_end(fl_lua *b);
 void fl_api_leave(lua_State *L);                /* registry["flame.api"], api.c */
-int fl_scope_track(fl_lua *b, fl_box *x);       /* adds x to the boxes of the innermost scope */
-void fl_scope_metatable(lua_State *L, fl_lua *b);   /* registers the metatables of scopes, guards */
-void fl_guard_metatable(lua_State *L, fl_lua *b);
+int fl_scope_track(fl_lua *b, fl_box *x);       /* adds x to the boxes of the innermost scope, if
+                                                ** one is open; 0: no memory */
+void fl_scope_metatable(lua_State *L, fl_lua *b);   /* registers the metatable of scopes */
+void fl_guard_metatable(lua_State *L, fl_lua *b);   /* that of guards of grad modes (grad.c) */
 void fl_grad_init(fl_lua *b);
 void fl_push_closure(lua_State *L, fl_lua *b, lua_CFunction f);   /* with our two upvalues */
 /* Userdata of one kind have 'mark', a distinct address, as a key of their metatable. fl_lua_mark

@@ -1,12 +1,14 @@
 /*
 ** The libraries of a state with limits. Scripts see a table of globals in which nothing runs long,
 ** or takes memory, without the hook noticing: C functions that may run long poll themselves
-** (table.c, string.c), others are called through a function that polls first. Left out are debug,
-** package, string.dump, functions that end the process or start another one, finalisers, binary
-** chunks, and control of the collector.
+** (table.c, string.c) or are called through a function that polls first; those that take little
+** time whatever their arguments are Lua's own. Left out are debug, package, string.dump, functions
+** that end the process or start another one, finalisers, binary chunks, and control of the
+** collector.
 **
-** Files of the library see other globals (fl_key_library): the same ones, and Lua's own io, os,
-** debug, package and require, as far as the context's permissions allow.
+** Files of the library see other globals (fl_key_library): Lua's own, in which pcall, print,
+** string, table, io, os and others are replaced by those of scripts (os has remove too), and
+** package, dofile and loadfile find no files.
 */
 #include "lua/bounded.h"
 #include "lua/hook.h"
@@ -14,8 +16,12 @@
 
 const char fl_key_library;
 
-enum { READ_PART = 256, BYTES_A_STEP = 4, FAILED_STEPS = 100, STRING_BYTES_A_STEP = 64,
-       FEW = 8, MOST_BYTES = 64 << 20 };
+enum { READ_PART = 256,             /* bytes that the parser gets at a time */
+       BYTES_A_STEP = 4,            /* of a text that is parsed */
+       FAILED_STEPS = 100,          /* charged for a protected call that failed */
+       STRING_BYTES_A_STEP = 64,    /* of arguments */
+       FEW = 8,                     /* up to so many arguments or results are not counted */
+       MOST_BYTES = 64 << 20 };     /* of text in a call with more arguments */
 
 /* ---- functions that poll first --------------------------------------------------------------- */
 
@@ -44,7 +50,7 @@ static int polled(lua_State *L) {
   return own->f(L);
 }
 
-/* Like polled, for a function whose time depends on its results, such as string.byte. */
+/* Polls after the call, for a function whose time depends on its results, such as string.byte. */
 static int polled_after(lua_State *L) {
   const own_function *own = (const own_function *)lua_touserdata(L, lua_upvalueindex(1));
   const int n = own->f(L);
@@ -175,7 +181,8 @@ static int b_collectgarbage(lua_State *L) {
 
 /* The text that 'load' parses. The parser gets it in parts, and each part charges steps, so that a
 ** long text can be interrupted. at: stack index of the string, or of the function that returns
-** it. */
+** it in pieces; piece: stack index that keeps the last piece, 0: a string. next, left: what the
+** parser has not got yet. */
 typedef struct source { fl_lua *b; int at, piece; const char *next; size_t left; } source;
 
 static const char *read_part(lua_State *L, void *arg, size_t *size) {

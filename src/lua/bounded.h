@@ -8,7 +8,8 @@
 /* Adds functions of the table at 'from' to the table on top, wrapped so that they test before each
 ** call whether the work must end. names: separated by blanks. */
 void fl_bounded_poll(lua_State *L, fl_lua *b, int from, const char *names);
-/* Like fl_bounded_poll, but each call also charges steps for the number of its results. */
+/* Adds functions of the table at 'from' to the table on top, wrapped so that a call with more than
+** a few results charges steps for their number, and then tests whether the work must end. */
 void fl_bounded_poll_after(lua_State *L, fl_lua *b, int from, const char *names);
 /* Adds functions with the binding as upvalue 1 to the table on top. */
 void fl_bounded_add(lua_State *L, fl_lua *b, const luaL_Reg *list);

@@ -1,8 +1,8 @@
 /*
 ** internal.call(kind, what, inputs, params, sizes, dtype): records a call (a node that runs a
 ** function such as a sort, tensor/call.h) for functions written in Lua, which have checked the
-** user's arguments. Autograd does not track the result. Without inputs the device is the default
-** one.
+** user's arguments. what: the name for messages, here and below. Autograd does not track the
+** result. Without inputs the device is the default one.
 **
 ** internal.along(kind, what, x, d, dtype, y, ...): records a call on x, and on y if it is not nil,
 ** along axis d of x, which is checked here. The call's parameters: the numbers of elements before,
@@ -104,7 +104,7 @@ int fl_lua_attention_rows(lua_State *L) {
   return fl_lua_leave(L, b, m, out, n_attention_rows(node_of(b, x), h, hk, scale, causal));
 }
 
-/* The sums of y over all axes but the first and the last. */
+/* The sums of y over all axes but the first and the last; NULL for NULL. */
 static fl_node *total_of(fl_node *y) {
   const int rank = y ? y->shape->rank : 0;
   const int64_t size[2] = { y ? y->shape->size[0] : 0, rank ? y->shape->size[rank - 1] : 0 };

@@ -1,11 +1,11 @@
 /*
 ** The coroutine library of states that flame makes. resume, wrap and close do what Lua's own do,
 ** and tell the hook (hook.h) which coroutine runs. lua_resume does not raise, so the hook is told
-** again however the call ends. C functions that call lua_resume themselves are not noticed: what
-** runs in them ends at their return. Upvalue 1 of each: the binding.
+** again however the call ends. A C function that calls lua_resume itself is not noticed: an
+** interrupt takes effect when it returns. Upvalue 1 of each: the binding.
 **
-** If the number of coroutines is limited, each costs steps, and is a key of a weak table, in which
-** they are counted again when the limit seems to be reached.
+** If the context has limits, making a coroutine costs steps, and each is a key of a weak table, in
+** which they are counted again when the limit of their number seems to be reached.
 */
 #include "lua/binding.h"
 #include "lua/hook.h"
@@ -62,8 +62,8 @@ static int resume(lua_State *L) {
   return n >= 0 ? n + 1 : 2;
 }
 
-/* Closes a coroutine that failed; an error in closing its variables replaces the coroutine's
-** error. */
+/* Raises the error on top, of the coroutine that wrap made, after the position of the call. Closes
+** the coroutine if it failed; an error in closing its variables replaces its error. */
 static int failed(lua_State *L, fl_lua *b, lua_State *co) {
   int status = lua_status(co);
   if (status != LUA_OK && status != LUA_YIELD) {

@@ -23,7 +23,7 @@
 /* A host may link Lua without this function. */
 extern __attribute__((weak)) void luaL_openlibs(lua_State *L);
 
-enum { WAIT_NS = 20000000, MOST_THREADS = 256 };
+enum { WAIT_NS = 20000000 /* see crew_take */, MOST_THREADS = 256 };
 
 /* A request or answer, followed in memory by n sizes, then the bytes of n strings. */
 typedef struct message {
@@ -39,7 +39,7 @@ typedef struct worker {
   struct fl_crew *crew;
   pthread_t thread;
   flame_context *context;           /* under the lock; NULL: not open */
-  message *asked, *answer;          /* what it works on */
+  message *asked, *answer;          /* the request that it works on, and its answer */
 } worker;
 
 struct fl_crew {
@@ -52,9 +52,12 @@ struct fl_crew {
   int threads, started;
   atomic_int quit;
   pthread_mutex_t lock;
-  pthread_cond_t work, done;
+  pthread_cond_t work, done;        /* there is a request, or the end; there is an answer */
   int64_t floor;                    /* answers for tickets below this are not needed */
-  message *setup, *asked, **asked_end, *made, *given;
+  message *setup;                   /* what each worker gets first */
+  message *asked, **asked_end;      /* requests that no worker has taken, a queue */
+  message *made;                    /* answers that were not asked for yet, a list */
+  message *given;                   /* the last answer that crew_take has found */
   worker at[];
 };
 
@@ -152,7 +155,7 @@ static int answer(lua_State *L) {
   return 0;
 }
 
-/* Makes an answer from the error on top. */
+/* Makes an answer from the error on top; NULL: no memory, or the error is not a string. */
 static message *failure(lua_State *L, worker *w) {
   size_t n = 0;
   const char *text = L && lua_type(L, -1) == LUA_TSTRING ? lua_tolstring(L, -1, &n) : NULL;
@@ -347,8 +350,8 @@ static message *take_made(fl_crew *q, int64_t ticket) {
   return NULL;
 }
 
-/* (crew, ticket) -> the answer; or true: it has not arrived within some milliseconds (hooks of the
-** script run between two calls). nil and a text: the worker failed. */
+/* (crew, ticket) -> the answer; or true: it has not arrived within WAIT_NS (hooks of the script run
+** between two calls). nil and a text: the worker failed. */
 static int crew_take(lua_State *L) {
   fl_lua *b = self_of(L);
   fl_crew *q = crew_at(L);

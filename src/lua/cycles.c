@@ -42,8 +42,10 @@ enum { AT_SURVEY = 1, AT_SEEN, AT_QUEUE, AT_FOUND, AT_COUNTS, AT_SETS, AT_REACH,
 
 typedef struct survey {
   fl_lua *b;
-  lua_Integer queued, looked, most, found, pinned;   /* most: values examined at most */
-  int64_t nodes, callbacks;
+  /* lengths of the queue, of the list of boxes found and of what is pinned; looked: values
+  ** examined, at most 'most' */
+  lua_Integer queued, looked, most, found, pinned;
+  int64_t nodes, callbacks;              /* how many were examined */
   struct { fl_node **at; int64_t n, cap; } todo;
   int loose;                             /* result: there is something that could be freed */
 } survey;
@@ -98,6 +100,7 @@ static void enqueue(lua_State *L, survey *s) {
   lua_pop(L, 1);
 }
 
+/* Pops a value and marks it as seen. */
 static void pass_over(lua_State *L) {
   if (lua_isnil(L, -1)) {
     lua_pop(L, 1);

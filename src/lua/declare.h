@@ -11,7 +11,7 @@
 **             those with "[]"
 **   default = number | inf | true | false | "word" | "{" numbers "}" | an earlier parameter
 **   result  = [id ":"] type ["if" flag] | "..." | "self"
-**   class = half | single | neutral: the dtype to which flame.autocast casts tensors at the entry
+**   class   = half | single | neutral: to which dtype flame.autocast casts tensors at the entry
 **
 ** dims(n) is a list of n integers, or one integer (also in a list) for all n. A line that begins
 ** with a space continues the one before. Several declarations of a name, one per line, are its
@@ -146,7 +146,8 @@ typedef struct fl_decl_misfit {
 int fl_declare_is_options(lua_State *L, int i);
 /* Is the value at i an object of the class with this name, or of one derived from it? */
 int fl_declare_is_of_class(lua_State *L, fl_decl_span name, int i);
-/* Is the declared function at i a method or a constructor? */
+/* Is the function at i, written in Lua, declared as a method or a constructor? 0 also if it was
+** never called, since its declaration is then not parsed. */
 int fl_declare_has_self(lua_State *L, int i);
 /* Pushes all forms (parameter lists) in one line, each after the name 'op'. (declare_say.c) */
 const char *fl_declare_forms(lua_State *L, const fl_declared *d, const char *op);

@@ -97,7 +97,8 @@ static int misfit(fl_decl_misfit *why, fl_decl_misfit_kind kind, const fl_decl_p
   return 0;
 }
 
-enum { LONGEST = 900000 };            /* most elements of a list: these fit on Lua's stack */
+enum { LONGEST = 900000 };            /* most elements of a list that is read through a metatable or
+                                      ** spread: these fit on Lua's stack */
 
 /* The length of the list at i, as its metatable gives it; -1: that is not a length, or the list is
 ** too long to read every element through the metatable; the length is then left on the stack. */
@@ -462,10 +463,10 @@ static int first_fit(lua_State *L, const fl_declared *d, const fl_decl_form *f, 
   return 1;
 }
 
-/* Moves the values of the table on top to the nparams parameters before it. 0: the table is empty,
-** or has a key that names no parameter, or one that is not nil, or a value that needs the complete
-** checks. */
-static int take_options(lua_State *L, const fl_declared *d, const fl_decl_form *f) {
+/* Moves the values of the table on top to the nparams parameters before it, of which 'given' were
+** given by position. 0: the table is empty, or has a key that names no parameter, or one of those
+** given, or a value that needs the complete checks. */
+static int take_options(lua_State *L, const fl_declared *d, const fl_decl_form *f, int given) {
   const fl_decl_param *p = &d->param[f->param];
   const int options = f->nparams + 1;
   int any = 0;
@@ -474,7 +475,7 @@ static int take_options(lua_State *L, const fl_declared *d, const fl_decl_form *
     size_t n = 0;
     const char *name = lua_type(L, -2) == LUA_TSTRING ? lua_tolstring(L, -2, &n) : NULL;
     const int j = name != NULL ? param_of(d, f, name, n) : -1;
-    if (j < 0 || !lua_isnil(L, j + 1) || !fits_quickly(L, &p[j], options + 2)) return 0;
+    if (j < given || !fits_quickly(L, &p[j], options + 2)) return 0;
     lua_replace(L, j + 1);
     any = 1;
   }
@@ -491,7 +492,7 @@ static int read_options_quickly(lua_State *L, const fl_declared *d, const fl_dec
   luaL_checkstack(L, f->nparams + 8, "arguments");
   lua_settop(L, f->nparams + 1);
   lua_rotate(L, n, -1);
-  int fits = take_options(L, d, f);
+  int fits = take_options(L, d, f, n - 1);
   for (int j = 0; fits && j < f->nparams; j++) {
     if (!lua_isnil(L, j + 1)) continue;
     fits = p[j].optional || p[j].by_default;

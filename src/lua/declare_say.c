@@ -78,8 +78,8 @@ static int takes_number(const fl_declared *d, const fl_decl_param *p) {
   return 0;
 }
 
-/* Adds the remedy if there is one: the word that may be meant, floor division for a whole number,
-** or how to get the number that a tensor holds. */
+/* Adds the remedy if there is one, such as the word that may be meant, floor division for a whole
+** number, or how to get the number that a tensor holds. */
 static void add_remedy(line *s, lua_State *L, const fl_declared *d, const fl_decl_param *p,
     int at) {
   char hint[64];
@@ -212,7 +212,8 @@ static void say_one(lua_State *L, const fl_declared *d, const fl_decl_form *f,
 }
 
 /* ---- several forms --------------------------------------------------------------------------- */
-/* The misfit (w) of an option that no form (parameter list) has; NULL: there is none. */
+/* The misfit (in w) of an option that no form (parameter list) has, or, if all forms refuse a key
+** that is not a string, of that key; NULL: there is none. */
 static const fl_decl_misfit *unknown_in_all(lua_State *L, const fl_declared *d,
     const fl_decl_misfit *w) {
   const fl_decl_form *last = &d->form[d->nforms - 1];

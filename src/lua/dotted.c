@@ -65,8 +65,8 @@ static void line_of_string(lua_State *L, search *s) {
 
 static int is_word(char c) { return isalnum((unsigned char)c) || c == '_'; }
 
-/* Finds the next "path.name(", name{ or name", from p on. Its path is in s; returns what follows
-** the name, NULL: there is none. */
+/* Finds the next call 'path.name(', 'path.name{' or 'path.name"' from p on. Its path is in s;
+** returns what follows the name, NULL: there is none. */
 static const char *next_call(search *s, const char *p) {
   const char *name = s->callee->name;
   const size_t n = strlen(name);

@@ -1,6 +1,6 @@
 /*
 ** What the prompt reports about tensors: the largest ones, and what evaluating one would run.
-** core.graph (inspect.c) tells what a tensor was made from.
+** internal.graph (inspect.c) tells what a tensor was made from.
 */
 #include "lua/binding.h"
 #include "base/text.h"
@@ -38,9 +38,9 @@ static int64_t survey(const flame_context *c, large *at, int64_t room) {
   return n;
 }
 
-/* core.tensors(count): a list of the largest tensors with a value: {bytes =, shape =, dtype =,
-** device =, site =, handles = {[handle] = true, for each tensor in this memory}}; and how many
-** there are. */
+/* internal.tensors(count): a list of the 'count' largest buffers of tensors: {bytes =, then of one
+** tensor in it shape =, dtype =, device =, site =, and handles = {[handle] = true, for each tensor
+** in it}}; and how many tensors have a value. */
 static int tensors(lua_State *L) {
   fl_lua *b = self_of(L);
   const lua_Integer most = luaL_checkinteger(L, 1);
@@ -81,7 +81,7 @@ static int tensors(lua_State *L) {
   return 2;
 }
 
-/* core.handle(x): what identifies x's handle in the result of core.tensors. */
+/* internal.handle(x): what identifies x's handle in the result of internal.tensors. */
 static int handle(lua_State *L) {
   lua_pushlightuserdata(L, fl_arg_tensor(L, 1, "handle", "x")->t);
   return 1;
@@ -122,8 +122,9 @@ static int describe(flame_context *c, fl_node *x, fl_text *text, outline *o) {
   return 0;
 }
 
-/* core.plan(x): {ops =, kernel =, matmul =, scatter =, copy =, call =, bytes =, arena =, text =};
-** nothing where x has its value. */
+/* internal.plan(x): of the plan that would compute x {ops = its nodes, kernel =, matmul =, scatter
+** =, copy =, call = how many steps are of this kind, bytes = moved by them, arena = bytes for
+** intermediate values, text = the plan printed}; nothing if x has its value. */
 static int plan(lua_State *L) {
   static const char *const kinds[KINDS] = { "kernel", "matmul", "scatter", "copy", "call" };
   fl_lua *b = self_of(L);
@@ -150,7 +151,7 @@ static int plan(lua_State *L) {
   return 1;
 }
 
-/* core.dtypes(): the data for the tables of base/dtypes.lua. */
+/* internal.dtypes(): the data for the tables of base/dtypes.lua. */
 static int dtypes(lua_State *L) {
   lua_createtable(L, 0, FLAME_DTYPE_COUNT);
   for (int d = 0; d < FLAME_DTYPE_COUNT; d++) {

@@ -138,7 +138,7 @@ static int next_line(lua_State *L) {
 }
 
 /* (path, …): what Lua's io.lines returns: an iterator over the lines of a file, which it closes at
-** the end, nil, nil, and the file, which a loop closes if it is left before. */
+** the end, nil, nil, and the file, which a loop closes if it is left before. Upvalue 2: open. */
 static int f_lines(lua_State *L) {
   luaL_checkstring(L, 1);
   const int n = lua_gettop(L);

@@ -28,8 +28,9 @@ FLAME_API flame_tensor *flame_lua_get(struct lua_State *L, int idx);
 /* Makes a new state with bounded libraries and the module loaded as the global 'flame', ended by
 ** lua_close. On failure *L is NULL and the status tells why. */
 FLAME_API flame_status flame_lua_new(const flame_options *o, struct lua_State **L);
-/* Opens the module in a state of the host, with options: pushes the module, or a message. Never
-** raises. Once per state, before luaopen_flame. Limits count Lua's own work too; the state's
+/* Opens the module in a state of the host, with options: pushes the module, or a message; nothing
+** if the stack can not grow (FLAME_NO_MEMORY). Never raises. Once per state, before luaopen_flame.
+** Limits count Lua's own work too; the state's
 ** libraries stay as they are, so denied permissions hold only for functions of flame. */
 FLAME_API flame_status flame_lua_open(struct lua_State *L, const flame_options *o);
 /* lua_pcall, with the counts of what a call uses restarted from 0: FLAME_CALL_NS, FLAME_LUA_STEPS,

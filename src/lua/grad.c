@@ -98,7 +98,7 @@ static int g_gradients(lua_State *L) {
   return 1;
 }
 
-/* The line of the script that is running, as "train.lua:8". */
+/* The line of the script that is running, as "train.lua:8"; "" if it is not known. */
 static int g_here(lua_State *L) {
   fl_lua *b = self_of(L);
   char at[96];
@@ -208,9 +208,9 @@ static int g_is_grad_enabled(lua_State *L) {
 /* ---- functions of the script ----------------------------------------------------------------- */
 typedef struct custom_call {
   fl_callback *f;
-  fl_node *y;
+  fl_node *y;          /* the result whose gradient g is known */
   int nin;
-  fl_node *g, **gin;
+  fl_node *g, **gin;   /* gin: receives the gradients of the nin inputs */
   int64_t serial;      /* number of this call, by which the closures that the script gets find it,
                        ** as long as it runs */
   struct custom_call *outer;

@@ -13,7 +13,7 @@ static int push_group(lua_State *L, const fl_group *g) {
   return 4;
 }
 
-/* (seconds) -> rank, size, local rank, launcher or nil */
+/* (seconds, the limit of each wait) -> rank, size, local rank, launcher or nil */
 static int group_open(lua_State *L) {
   fl_lua *b = self_of(L);
   const double limit = luaL_checknumber(L, 1);

@@ -4,8 +4,8 @@
 ** memory, not in Lua's, which is freed while the counts are still used.
 **
 ** A state that we make has our allocator from its first block to its last: small blocks
-** come from pages (pool.h), and the pages are counted, so a block costs less than one of malloc's
-** uncounted. Before the context exists, and after it is closed, only the sum of bytes is kept.
+** come from pages (pool.h), and the pages are counted, so a counted block takes less time than one
+** of malloc's. Before the context exists, and after it is closed, only the sum of bytes is kept.
 **
 ** A small amount is counted in advance, and most requests are served from it: a loop over small
 ** tensors allocates and frees a block for each, and counting it in this context and in those that
@@ -15,8 +15,8 @@
 ** While the hook is active a large block costs steps and is an occasion to test whether the work
 ** must end: an instruction that copies megabytes takes as long as thousands of others. Once there
 ** is a long string the hook looks more often: instructions that read it whole read at most 64 MB
-** between two looks. For reading a string as a number, or comparing it, allocates nothing:
-** comparing two strings of zero bytes takes 9 ns for each byte.
+** between two looks. Allocations alone would not do, since reading a string as a number or
+** comparing it allocates nothing: comparing two strings of zero bytes takes 9 ns for each byte.
 */
 #include "lua/heap.h"
 #include "lua/binding.h"
@@ -25,8 +25,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { LARGE = 4096, STEP_BYTES = 1024, LONG_STRING = 64 << 10, SLACK = 64 << 10,
-       PATIENCE = 4, AHEAD = 8 << 10 };
+enum { LARGE = 4096,                /* bytes of a large block */
+       STEP_BYTES = 1024,           /* of a large block, for which one step is charged */
+       LONG_STRING = 64 << 10,      /* bytes */
+       SLACK = 64 << 10,            /* bytes beyond the limit for the message about it */
+       PATIENCE = 4,                /* collections without effect; each refuses twice */
+       AHEAD = 8 << 10 };           /* bytes counted in advance */
 
 struct fl_lua_heap {
   lua_Alloc f;
@@ -36,7 +40,9 @@ struct fl_lua_heap {
                                  ** finaliser */
   int64_t ahead;                    /* the part of 'bytes' counted in advance: at most 2 * AHEAD */
   fl_lua *b;                        /* not used by frees: it may be freed before its state */
-  uint8_t making_room, refusals, deny;
+  uint8_t making_room;              /* 1: the engine is freeing cached memory */
+  uint8_t refusals;                 /* since the last that a script has seen */
+  uint8_t deny;                     /* so many more requests are refused */
   void *state;                      /* a state of ours: its block, which is freed last; else NULL */
   fl_pool pool;
 };
@@ -84,7 +90,7 @@ static int refuse(fl_lua_heap *h) {
   return 0;
 }
 
-/* Counts these bytes for Lua, after freeing cached memory if that must be. 0: refused. */
+/* Counts these bytes for Lua, after freeing cached memory if that is necessary. 0: refused. */
 static int take(fl_lua_heap *h, int64_t bytes) {
   flame_context *c = h->c;
   give_ahead(h, 0);
@@ -187,7 +193,8 @@ static __attribute__((noinline)) void *pooled_large(fl_lua_heap *h, void *p, siz
 
 static void *pooled(void *ud, void *p, size_t old, size_t size);
 
-/* Moves a block to another kind of page, or between a page and the system. */
+/* Resizes a block: in place if it stays of one kind, else by a copy to another kind of page, or
+** between a page and the system. */
 static __attribute__((noinline)) void *moved(fl_lua_heap *h, void *p, size_t old, size_t size) {
   if (old > FL_POOL_MOST && size > FL_POOL_MOST) return counted(h, p, old, size);
   if (old <= FL_POOL_MOST && size <= FL_POOL_MOST && fl_pool_kind(old) == fl_pool_kind(size))

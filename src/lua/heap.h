@@ -6,8 +6,8 @@
 struct fl_lua;
 typedef struct fl_lua_heap fl_lua_heap;
 
-/* A new state with our allocator for small blocks, which from fl_heap_open on counts them at no
-** cost; ended by lua_close. NULL: no memory. */
+/* A new state with our allocator for small blocks, whose memory counts for the context from
+** fl_heap_open on; ended by lua_close. NULL: no memory. */
 struct lua_State *fl_heap_new_state(void);
 /* Counts memory if there are limits, and also in a state of fl_heap_new_state with its own context,
 ** which may get limits later. 0: the limit is below what the state has already, or there is no

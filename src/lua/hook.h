@@ -20,7 +20,7 @@ struct lua_Debug;
 /* See fl_hook_note. */
 typedef void (*fl_note)(struct lua_State *L, struct fl_lua *b, struct lua_Debug *ar);
 
-enum { FL_HOOK_EACH = 1000 };
+enum { FL_HOOK_EACH = 1000 };             /* instructions between two calls of the hook */
 
 /* The binding of L's state; NULL without the module. */
 struct fl_lua *fl_hook_of(struct lua_State *L);

@@ -9,7 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* core.fail_alloc(k, forever): the k-th allocation from now on fails; 0: none. */
+/* internal.fail_alloc(k, forever): the k-th allocation from now on fails, and with 'forever' all
+** after it; 0: none -> the number of allocations so far. */
 static int fail_alloc(lua_State *L) {
   flame_context *c = context_of(L);
   const int64_t k = luaL_checkinteger(L, 1);
@@ -19,7 +20,7 @@ static int fail_alloc(lua_State *L) {
   return 1;
 }
 
-/* core.forget_plans(): the next evaluations plan again. */
+/* internal.forget_plans(): the next evaluations plan again. */
 static int forget_plans(lua_State *L) {
   flame_context *c = context_of(L);
   fl_engine *e = (fl_engine *)c->engine;
@@ -28,8 +29,8 @@ static int forget_plans(lua_State *L) {
   return 0;
 }
 
-/* core.plant(k): the k-th planner bug (FL_PLANT_*) is active from now on; 0: none. Drops the plans
-** made before. */
+/* internal.plant(k): the k-th planner bug (FL_PLANT_*) is active from now on; 0: none. Drops the
+** plans made before. */
 static int plant(lua_State *L) {
   flame_context *c = context_of(L);
   const int64_t k = luaL_checkinteger(L, 1);
@@ -38,13 +39,13 @@ static int plant(lua_State *L) {
   return forget_plans(L);
 }
 
-/* core.interrupt(): the same as Ctrl-C. */
+/* internal.interrupt(): the same as Ctrl-C. */
 static int interrupt(lua_State *L) {
   flame_interrupt(context_of(L));
   return 0;
 }
 
-/* core.budget(n): evaluate after n recorded ops -> the number before. */
+/* internal.budget(n): evaluate after n recorded ops -> the number before. */
 static int budget(lua_State *L) {
   flame_context *c = context_of(L);
   lua_pushinteger(L, c->budget);
@@ -52,7 +53,7 @@ static int budget(lua_State *L) {
   return 1;
 }
 
-/* core.collector_waits(n): a step of the collector is done when n values are pending, 0: before
+/* internal.collector_waits(n): a step of the collector is done when n values are pending, 0: before
 ** each evaluation; nil: depending on its measured time. */
 static int collector_waits(lua_State *L) {
   fl_collecting *k = &((fl_engine *)context_of(L)->engine)->collect;
@@ -62,7 +63,7 @@ static int collector_waits(lua_State *L) {
   return 0;
 }
 
-/* core.enter_folder(path): changes the current folder -> the one before. */
+/* internal.enter_folder(path): changes the current folder -> the one before. */
 static int enter_folder(lua_State *L) {
   char before[4096];
   const char *path = luaL_checkstring(L, 1);

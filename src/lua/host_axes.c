@@ -27,7 +27,8 @@ static void shift(lua_State *L, int i) {
   lua_replace(L, i);
 }
 
-/* Converts the value at i: a number, or the numbers of a list that belongs to this call. */
+/* Converts the value at i: a number, or the numbers of a list, which belongs to this call unless it
+** has a metatable. */
 static void shift_value(lua_State *L, int i) {
   if (lua_type(L, i) != LUA_TTABLE) {
     shift(L, i);

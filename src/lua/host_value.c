@@ -1,7 +1,7 @@
 /* Converts values between the host's C and Lua, in both directions (host.h). */
 #include "lua/host.h"
 
-enum { DEPTH = 60, MOST = 1 << 24 };
+enum { DEPTH = 60, MOST = 1 << 24 };        /* of nested lists; values in a list, or in a result */
 
 /* ---- to Lua -------------------------------------------------------------------------------- */
 

@@ -48,7 +48,7 @@ typedef struct address {
   int named[FL_MAX_AXES];       /* the axis of x, before axes are dropped, for messages */
   fl_node *idx[FL_MAX_AXES];    /* 1-based */
   int perm[FL_MAX_AXES];        /* y's axes in the order in which they are used */
-  int moved;
+  int moved;                    /* 1: perm changes the order */
   int at;                       /* the axis of 'merged' that the positions address */
   fl_node *merged;              /* y permuted, with the addressed axes merged into one */
   int64_t before[FL_MAX_AXES];  /* sizes of y permuted */
@@ -78,7 +78,7 @@ static int gather_items(fl_lua *b, const fl_key *k, address *a) {
 }
 
 /* Orders y's axes: the addressed ones become neighbours, in place if no other axis is between them,
-** else first. An axis with a 0-d index is not an axis of the result, and is not considered here. */
+** else first. An axis with a 0-d index, which the result does not have, may be apart. */
 static void order_axes(address *a, int rank) {
   unsigned used = 0;
   int first = -1, last = -1, apart = 0, k = 0;
@@ -101,6 +101,8 @@ static void order_axes(address *a, int rank) {
   for (int d = 0; d < rank; d++) a->moved |= a->perm[d] != d;
 }
 
+/* Sets what follows from a's index tensors and y: the order of the axes, y so ordered and merged,
+** and the positions. 0 with an error. */
 static int merge(fl_node *y, address *a) {
   int64_t size[FL_MAX_AXES], joined = 1;
   const int rank = y->shape->rank;
@@ -297,8 +299,8 @@ static fl_node *along_node(fl_lua *b, const char *op, how_t how, const along *a)
   return y && n.scalar ? n_reshape(y, 0, NULL) : y;
 }
 
-/* core.naming(op): the next op that takes positions (indices) does a part of the work of 'op', so
-** its messages use the name 'op'. */
+/* internal.naming(op): the next op that takes positions (indices) does a part of the work of 'op',
+** so its messages use the name 'op'. */
 static int i_naming(lua_State *L) {
   static const char *const names[] = { "put", "take_along_dim", "scatter_reduce", "index_reduce",
                                        "embedding_bag",
@@ -450,7 +452,8 @@ static int i_masked_select(lua_State *L) {
 const fl_lua_reg fl_reg_index[] = {
   { "gather" AT ") -> T\n"
     "--- for each place of index the element of x at that position of axis dim", i_gather, 0 },
-  { "index_select" AT ") -> T\n--- the positions index of an axis", i_index_select, 0 },
+  { "index_select" AT ") -> T\n--- the slices of x at the positions index of axis dim",
+    i_index_select, 0 },
   { "scatter" AT ", src: T|num|bool, *, reduce?: \"add\"|\"multiply\") -> T\n"
     "--- x with the elements of src stored at the positions index of axis dim; reduce: added to "
     "x's, or multiplied with them", i_scatter, 0 },
@@ -468,7 +471,8 @@ const fl_lua_reg fl_reg_index[] = {
     "--- x with the value at the positions index of axis dim", i_index_fill, 0 },
   { ":index_fill_" AT ", value: T|num|bool) -> T\n--- x becomes x:index_fill(…)",
     i_index_fill_, 0 },
-  { "take(x: T, index: T) -> T\n--- elements of the flat x", i_take, 0 },
+  { "take(x: T, index: T) -> T\n--- for each place of index the element at that position of the "
+    "flat x", i_take, 0 },
   { "masked_fill(x: T, mask: T, value: T|num|bool) -> T\n--- the value where mask holds, else x",
     i_masked_fill, 0 },
   { ":masked_fill_(x: T, mask: T, value: T|num|bool) -> T\n--- x becomes x:masked_fill(…)",

@@ -56,7 +56,7 @@ static void add_fact(void *arg, const char *name, int ok, const char *text) {
   lua_rawseti(L, -2, (lua_Integer)lua_rawlen(L, -2) + 1);
 }
 
-/* core.facts(deep): a list of {name =, ok =, text =} about driver, libraries, cache. */
+/* internal.facts(deep): a list of {name =, ok =, text =} about driver, libraries, cache. */
 static int facts(lua_State *L) {
   flame_context *c = context_of(L);
   const int deep = lua_toboolean(L, 1);
@@ -66,7 +66,7 @@ static int facts(lua_State *L) {
   return 1;
 }
 
-/* core.settings(): the environment's switches that are set, {name = value}; Lua's release. */
+/* internal.settings(): the environment's switches that are set, {name = value}; Lua's release. */
 static int settings(lua_State *L) {
   static const char *const names[] = {
 #define ENV(name, def, takes, doc) #name,
@@ -265,7 +265,7 @@ static int x_last_error(lua_State *L) {
   return 1;
 }
 
-/* core.fail(op, message): raises like the C functions. However long the message is, its remedy
+/* internal.fail(op, message): raises like the C functions. However long the message is, its remedy
 ** (base/error.h) is included. */
 static int fail(lua_State *L) {
   const char *text = luaL_checkstring(L, 2), *remedy = strrchr(text, FL_DO[0]);
@@ -275,14 +275,14 @@ static int fail(lua_State *L) {
                      text, remedy != NULL ? remedy : "");
 }
 
-/* core.load(): everything written in Lua is loaded, also if an earlier load had no memory for all
-** of it. */
+/* internal.load(): everything written in Lua is loaded, also if an earlier load had no memory for
+** all of it. */
 static int load_core(lua_State *L) {
   fl_core_load(L, self_of(L));
   return 0;
 }
 
-/* core.hint(word, known): the hint in a message about a word that is not a key of the table. */
+/* internal.hint(word, known): the hint in a message about a word that is not a key of the table. */
 static int hint(lua_State *L) {
   char out[64];
   luaL_checktype(L, 2, LUA_TTABLE);
@@ -292,7 +292,8 @@ static int hint(lua_State *L) {
   return 1;
 }
 
-/* core.pin(): the script's line is looked up once; until core.unpin() all ops get that line. */
+/* internal.pin(): the script's line is looked up once; until internal.unpin() all ops get that
+** line. */
 static int pin(lua_State *L) {
   fl_lua *b = self_of(L);
   if (b->pinned == 0) b->pin = fl_lua_site(L, b);
@@ -317,14 +318,14 @@ static int is_tensor(lua_State *L) {
   return 1;
 }
 
-/* core.is_view(x): is x a handle of a view, to which writes raise? */
+/* internal.is_view(x): is x a handle of a view, to which writes raise? */
 static int is_view(lua_State *L) {
   const fl_box *x = box_at(L, 1);
   lua_pushboolean(L, x != NULL && x->t != NULL && x->t->view);
   return 1;
 }
 
-/* core.metamethod(name[, f]): returns an operator of tensors, or sets it to f. */
+/* internal.metamethod(name[, f]): returns an operator of tensors, or sets it to f. */
 static int metamethod(lua_State *L) {
   lua_settop(L, 2);
   if (!lua_isnil(L, 2)) lua_setfield(L, lua_upvalueindex(2), luaL_checkstring(L, 1));
@@ -332,7 +333,8 @@ static int metamethod(lua_State *L) {
   return 1;
 }
 
-/* ---- core.graph(x, tape): pending nodes that x needs; tape: also those kept for backward ----- */
+/* ---- internal.graph(x, tape): pending nodes that x needs; tape: also those kept for backward
+** ----- */
 static int inputs_of(const fl_node *n, int tape) {
   return n->state == FL_PENDING || (tape && n->entry != NULL) ? n->nin : 0;
 }
@@ -460,7 +462,7 @@ const fl_lua_reg fl_reg_inspect[] = {
     "--- computes these now; nothing: all that is recorded",
     x_eval, 0 },
   { ".synchronize(device?: device)\n"
-    "--- computes all and waits for the devices",
+    "--- computes all that is recorded, and waits for all devices",
     x_synchronize, 0 },
   { ".seed(seed: int)\n"
     "--- starts the generator again from this seed",

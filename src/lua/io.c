@@ -13,13 +13,9 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Reads a path. NUL bytes are refused, since C would end the path there. */
+/* A path has no zero bytes: C would end it there. */
 static const char *arg_path(lua_State *L, int i, const char *op) {
-  size_t n = 0;
-  fl_arg_string(L, i, op, "path");
-  const char *path = lua_tolstring(L, i, &n);
-  if (strlen(path) != n) fl_lua_fail(L, op, "path has a zero byte");
-  return path;
+  return fl_arg_string(L, i, op, "path");
 }
 
 static int arg_device_or_default(lua_State *L, int i, const char *op) {
@@ -406,7 +402,7 @@ static int io_list(lua_State *L) {
   return 2;
 }
 
-/* (path): removes a file, which need not exist */
+/* (path) -> was the file removed? It need not exist. */
 static int io_remove(lua_State *L) {
   fl_lua *b = self_of(L);
   const char *path = arg_path(L, 1, "remove");
@@ -474,7 +470,7 @@ static int io_terminal(lua_State *L) {
 
 /* ---- x:to_(dtype or device) ------------------------------------------------------------------ */
 
-/* The value in another dtype or on another device, not recorded for gradients. */
+/* The value in another dtype or on another device (-1: in its own), not recorded for gradients. */
 static fl_node *converted(flame_context *c, fl_node *n, int dtype, int device) {
   const uint8_t grad = c->grad_mode;
   c->grad_mode = 0;

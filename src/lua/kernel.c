@@ -430,7 +430,7 @@ static int kernel_ready(lua_State *L) {
   return 0;
 }
 
-/* (image, source with the signature, entry) -> kernel of a binary */
+/* (image, source of its signature: one kernel without a body) -> kernel of a binary */
 static int kernel_load(lua_State *L) {
   fl_lua *b = self_of(L);
   size_t n, m;
@@ -476,7 +476,8 @@ static int is_kernel(lua_State *L) {
   return 1;
 }
 
-/* core.kernel_call([f]): returns the function that runs for a call of a kernel, or sets it to f. */
+/* internal.kernel_call([f]): returns the function that runs for a call of a kernel, or sets it to
+** f. */
 static int kernel_call_by(lua_State *L) {
   lua_settop(L, 1);
   lua_rawgetp(L, LUA_REGISTRYINDEX, &key_kernel);

@@ -22,7 +22,9 @@ typedef struct fl_kernel_box {
   uint64_t magic;
   fl_kprogram *p;                      /* a reference; NULL: closed */
   fl_kfunction *k;                     /* of p */
-  int nout, taken, nhidden;            /* nout, taken: numbers of results and arguments of a call */
+  int nout, taken;                     /* numbers of results and arguments of a call */
+  int nhidden;                         /* how many parameters are variables of file scope, for which
+                                       ** a call has no argument (fl_kprogram.hidden) */
   int nlisted;                         /* how many parameters join the argument of one before */
   int forms;                /* how many results are no tensors: nil, lists */
   uint8_t has_grid, has_block, lua_shape, lua_grid;
@@ -75,8 +77,9 @@ typedef struct fl_kplan {
   int numbers;
   uint64_t each;                       /* bit i: argument i, of the first 64, has a part for each
                                        ** launch of a batch */
-  int shapes;                          /* the stack index of a list with a shape for each output */
-  int tracked;
+  int shapes;                          /* the stack index of a list with a shape for each output; 0:
+                                       ** there is none */
+  int tracked;                         /* is an argument tracked? */
 } fl_kplan;
 
 /* Converts the Lua value at i to argument 'arg' of the plan; raises if it does not fit
@@ -140,7 +143,8 @@ fl_kernel_box *fl_kernel_at(lua_State *L, int i);          /* NULL: none */
 fl_kernel_box *fl_arg_kernel(lua_State *L, int i, const char *op);
 /* Raises the error in the context, which is about kernel k. */
 int fl_kernel_raise(lua_State *L, fl_lua *b, const fl_kfunction *k);
-/* Pushes the value that the script has set for hidden parameter q of the kernel at 1; may raise. */
+/* Pushes the value that the script has set for q, a hidden parameter of the kernel at 1; raises if
+** it has set none. */
 void fl_kernel_push_constant(lua_State *L, const char *kernel, const fl_kparam *q);
 int fl_kernel_call(lua_State *L);          /* k(…) */
 int fl_kernel_refused(lua_State *L, const fl_kernel_box *k);     /* raises why it has no body */

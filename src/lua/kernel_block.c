@@ -78,8 +78,9 @@ static int read_sizes(lua_State *L, int at, int64_t *out) {
   return n;
 }
 
-/* (kernel, device, list of threads per block, list of bytes) -> list of how many threads run at a
-** time in one multiprocessor; nil: the device has none. Compiles the kernel. */
+/* (kernel, device, list of threads per block, list of the blocks' bytes of shared memory) -> list
+** of how many threads run at a time in one multiprocessor; nil: the device has none. Compiles the
+** kernel. */
 int fl_kernel_resident(lua_State *L) {
   fl_lua *b = self_of(L);
   const fl_kernel_box *k = fl_arg_kernel(L, 1, "kernel");

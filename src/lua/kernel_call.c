@@ -228,7 +228,8 @@ static void read_arguments(lua_State *L, plan *p, const fl_kernel_box *k, int gi
   }
 }
 
-/* Makes the outputs, in the order of the signature; 'n' counts the elements of the first one. */
+/* Makes the outputs, in the order of the signature. Returns how many elements the first one has in
+** one launch of a batch; of a pointer to vectors, how many vectors. */
 static int64_t make_outputs(lua_State *L, plan *p, const fl_kernel_box *k, const fl_sizes *first) {
   const fl_kfunc *f = k->k->f;
   int made = 0;

@@ -70,7 +70,8 @@ static fl_kernel_box *need_asked(lua_State *L) {
 
 int fl_kernel_for_forms(lua_State *L) { return fl_core_call(L, "kernel_formed"); }
 
-/* Appends to the text on top what the argument at 'at' says of parameter i, in the kernel 'op'. */
+/* Appends to the text on top what the argument at 'at' says of parameter i. all: outputs are
+** arguments too (k:launch). */
 static void add_form(lua_State *L, const fl_kernel_box *k, int i, int at, int all) {
   const fl_kparam *q = &k->k->f->params[i];
   const int out = k->p->role[i] == FL_KROLE_OUT && !all;

@@ -8,7 +8,7 @@
 #include <math.h>
 #include <stdio.h>
 
-typedef struct writer { fl_text *out; const fl_kfunc *f; int depth; } writer;
+typedef struct writer { fl_text *out; } writer;
 
 static void put(const writer *w, const fl_kexpr *x);
 
@@ -110,7 +110,7 @@ int fl_kernel_map(lua_State *L) {
   fl_text out;
   fl_text_init(&out, &b->c->mem);
   const int has_value = m->value != NULL;
-  if (m->value) put(&(writer){ &out, m->f, 0 }, m->value);
+  if (m->value) put(&(writer){ &out }, m->value);
   char why[300] = "";
   if (m->error) snprintf(why, sizeof why, "%s", m->error);
   fl_kmap_free(m);
@@ -124,6 +124,7 @@ int fl_kernel_map(lua_State *L) {
   return 2;
 }
 
+/* (text) -> how many operands it has */
 int fl_kernel_map_arity(lua_State *L) {
   size_t n;
   const char *text = luaL_checklstring(L, 1, &n);

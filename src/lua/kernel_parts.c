@@ -86,8 +86,8 @@ void fl_kplan_lengths(lua_State *L, fl_kplan *p, int i, const fl_sizes *s) {
     if (!fl_launch_bytes(&p->l, i + 1 + d, &s->at[d], size)) fl_lua_raise(L, self_of(L));
 }
 
-/* The number among the parameters before i of an accessor's length that is, in l, the length that
-** parameter i is; -1: i is no length, or none is equal. */
+/* The first parameter before i that is an accessor's length too, of the same type, and has in
+** launch l the same value; -1: there is none, or i is not a length. */
 static int equal_to(const fl_kfunc *f, const fl_launch *l, int i) {
   const int64_t *p = l->p + FL_KP_ARGS;
   int j = 0;

@@ -25,7 +25,7 @@ static int find_text(const char *script, const char *text, int line) {
   return at ? 1 + count_lines(script, at) : 0;
 }
 
-/* Reads the script's own text, if it is a regular file of a plausible size. */
+/* As find_text, in the script's file; 0 also if that can not be read, or is larger than MOST. */
 static int find_in_file(lua_State *L, const char *name, const char *text, int line) {
   enum { MOST = 1 << 20 };
   struct stat st;

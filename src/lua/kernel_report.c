@@ -169,7 +169,7 @@ int fl_kernel_show(lua_State *L) {
 
 /* ---- additions by line ---- */
 
-enum { MOST_LINES = 256 };
+enum { MOST_LINES = 256 };         /* further ones are left out */
 /* stores, block sums, atomics, gathered sums */
 typedef struct line_count { int32_t line, param; int count[4]; } line_count;
 typedef struct counts { const fl_kfunction *k; int n; line_count at[MOST_LINES]; } counts;
@@ -261,8 +261,8 @@ int fl_kernel_choice(lua_State *L) {
   return 1;
 }
 
-/* (clear) -> entries, bytes, hits, misses of the cubin cache. clear: also drops plans of kernels
-** that no longer exist. */
+/* (clear) -> entries, bytes, hits, misses of the cubin cache. clear: empties it, and drops plans of
+** kernels that no longer exist. */
 int fl_kernel_cache(lua_State *L) {
   fl_lua *b = self_of(L);
   int64_t entries, bytes;

@@ -8,6 +8,8 @@ int fl_key_named(const fl_key *k, int axis) {
   return axis + 1 - __builtin_popcount(k->fresh & ((1u << axis) - 1));
 }
 
+/* Position i of the axis, counted from 1; negative ones count from the end. Raises unless it is
+** from 'low' to 'high'. */
 static int64_t checked(lua_State *L, const fl_key *k, int64_t i, int axis, int64_t low,
     int64_t high) {
   const int64_t n = k->size[axis];

@@ -9,6 +9,7 @@
 
 #define FL_INDEXING "x[…]"                     /* the op's name in messages */
 
+/* An index tensor for 'axis', or (mask: 1) a mask for as many axes as it has, 'axis' the first. */
 typedef struct fl_key_item { int axis, mask; fl_box *box; } fl_key_item;
 typedef struct fl_key {
   int rank;                    /* rank and sizes of x with the new axes of the key */

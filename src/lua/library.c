@@ -39,8 +39,9 @@ static int inflate_into(lua_State *L, Bytef *p, const struct fl_embedded *e, int
   return status == Z_STREAM_END && z.avail_out == 0 ? Z_OK : status < 0 ? status : Z_DATA_ERROR;
 }
 
-/* Pushes e inflated; its dictionary is the string on top of the stack, which is popped. A
-** luaL_Buffer is not used: if growing one fails, all later ones are unusable. */
+/* Pushes e inflated; its dictionary is the string on top of the stack, which is popped. No
+** luaL_Buffer is used: Lua makes the metatable of large ones in two steps, and if memory runs out
+** between them, every later one raises. */
 static void push_inflated(lua_State *L, const struct fl_embedded *e) {
   Bytef *p = (Bytef *)lua_newuserdatauv(L, e->inflated, 0);
   const int status = inflate_into(L, p, e, -2);

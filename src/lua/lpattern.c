@@ -1,15 +1,15 @@
 /*
 ** Patterns: see lpattern.h. An item is the part of a pattern for one step of matching: a set of
-** bytes with its repetition, the start or end of a capture, %b, %f, %1, or the end of the subject.
-** A set is 256 bits. Matching backtracks by recursion, which is as deep as there are items with a
-** choice, at most DEPTH.
+** bytes with its repetition, the start or end of a capture, a position capture, %b, %f, %1, or the
+** end of the subject. A set is 256 bits. Matching backtracks by recursion, which is as deep as
+** there are captures and items with a choice, at most DEPTH.
 */
 #include "lua/lpattern.h"
 #include "lua/hook.h"
 #include <assert.h>
 #include <ctype.h>
 
-enum { DEPTH = 200, LOOK_EACH = 1024, TESTS_A_STEP = 8 };
+enum { DEPTH = 200, LOOK_EACH = 1024, TESTS_A_STEP = 8 };     /* tests: bytes that are examined */
 
 typedef enum kind { SET, OPEN, POSITION, CLOSE, BALANCE, FRONTIER, AGAIN, END } kind;
 

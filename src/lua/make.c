@@ -18,7 +18,12 @@ static int finish(lua_State *L, fl_lua *b, int64_t mark, fl_box *out, fl_node *n
 
 /* ---- nested tables ---------------------------------------------------------------------- */
 typedef struct nest {
-  fl_sizes shape; int leaf; int64_t at[FL_MAX_AXES]; int dtype; char *out; int64_t read;
+  fl_sizes shape;
+  int leaf;                            /* the Lua type of the elements */
+  int64_t at[FL_MAX_AXES];             /* the position that is being read */
+  int dtype;
+  char *out;                           /* where the next element goes */
+  int64_t read;                        /* how many elements were read */
 } nest;
 
 /* "position (2, 3)" of the current element, at 'depth' axes. */
@@ -227,7 +232,7 @@ static int make_full(lua_State *L) {
   return finish(L, b, m, out, n_fill(b->c, o.dtype, o.device, s.n, s.at, v), &o);
 }
 
-/* Reads the options of a _like function, from 'first' on; those not given are x's. */
+/* Reads the options of a _like function, from 'first' on; dtype and device are x's by default. */
 static fl_box *like(lua_State *L, const char *op, int first, fl_make_opts *o) {
   fl_box *x = box_at(L, 1);
   fl_arg_make_opts(L, first, op, o);
@@ -236,6 +241,7 @@ static fl_box *like(lua_State *L, const char *op, int first, fl_make_opts *o) {
   return x;
 }
 
+/* value: 0 or 1; -1: the one at 2. */
 static int fill_like(lua_State *L, const char *op, int value) {
   fl_lua *b = self_of(L);
   fl_make_opts o;
@@ -280,7 +286,7 @@ static int make_eye(lua_State *L) {
 ** its value; otherwise the .d. */
 typedef struct range { int exact; fl_operand_arg first, last, step; } range;
 
-/* The number at i. */
+/* The number at i; the range is not exact if it is a float. */
 static fl_operand_arg range_number(lua_State *L, range *r, int i) {
   fl_operand_arg v = { NULL, lua_isinteger(L, i), 0, lua_tonumber(L, i) };
   v.i = v.isint ? lua_tointeger(L, i) : 0;
@@ -378,7 +384,7 @@ static int make_linspace(lua_State *L) {
   fl_arg_make_opts(L, 4, "linspace", &o);
   if (o.dtype < 0) o.dtype = b->floats;
   if (o.dtype == FLAME_BOOL) fl_lua_fail(L, "linspace", "dtype bool has no ranges");
-  const int whole = !fl_is_float(o.dtype);                  /* then the ends must be integers too */
+  const int whole = !fl_is_float(o.dtype);                  /* then the ends are truncated too */
   fl_box *out = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);
   fl_node *y = line(b->c, o.device, whole ? trunc(a) : a, whole ? trunc(z) : z, n);
@@ -518,7 +524,7 @@ static int make_default_dtype(lua_State *L) {
 
 const fl_lua_reg fl_reg_make[] = {
   { ".default_dtype(dtype?: dtype) -> dtype\n"
-    "--- the dtype of new tensors that name none, \"f32\", or sets it",
+    "--- the dtype of new float tensors that name none, \"f32\" at first, or sets it",
     make_default_dtype, 0 },
   { ".tensor(values: any, *factory) -> T\n"
     "--- a tensor of a number, a boolean or nested tables",
@@ -544,7 +550,7 @@ const fl_lua_reg fl_reg_make[] = {
     make_eye, 0 },
   { ".arange(n: num, *factory) -> T\n"
     ".arange(first: num, last: num, step: num = 1, *factory) -> T\n"
-    "--- first, first + step, … up to last; arange(n) is 1 to n; i64 of integers, f32 "
+    "--- first, first + step, … up to last; arange(n) is 1 to n; i64 of integers, default_dtype() "
     "where one is a float",
     make_arange, 0 },
   { ".linspace(first: num, last: num, n: int, *factory) -> T\n"
@@ -566,7 +572,7 @@ const fl_lua_reg fl_reg_make[] = {
     "--- uniform numbers in [0, 1) of this shape",
     make_rand, 0 },
   { ".randn(shape...: int, *factory) -> T\n"
-    "--- normal numbers of this shape",
+    "--- standard normal numbers of this shape",
     make_randn, 0 },
   { ".uniform(shape: int|int[], low: num = 0, high: num = 1, *factory) -> T\n"
     "--- uniform numbers in [low, high)",
@@ -584,7 +590,7 @@ const fl_lua_reg fl_reg_make[] = {
     "--- uniform numbers in [0, 1) of x's shape, dtype and device",
     make_rand_like, 0 },
   { "randn_like(x: T, *factory) -> T\n"
-    "--- normal numbers of x's shape, dtype and device",
+    "--- standard normal numbers of x's shape, dtype and device",
     make_randn_like, 0 },
   { "randint_like(x: T, low: int, high: int, *factory) -> T\n"
     "--- random integers from low to high, high included, of x's shape, dtype and device",

@@ -125,7 +125,7 @@ static int take_census(census *s) {
   return met;
 }
 
-/* core.census(): {[line] = {values =, bytes =}}, "" for values without a line. */
+/* internal.census(): {[line] = {values =, bytes =}}, "" for values without a line. */
 static int census_of(lua_State *L) {
   fl_lua *b = self_of(L);
   char text[96];

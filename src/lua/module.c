@@ -48,7 +48,8 @@ static void note_mode(lua_State *L, fl_lua *b) {
   b->generational = was == LUA_GCGEN;
 }
 
-/* The engine calls this first, at each evaluation. In a finaliser lua_gc returns -1. */
+/* The size of Lua's heap in KB; -1: the collector is stopped, or this runs in a finaliser, where
+** lua_gc returns -1. The engine calls this first, at each evaluation. */
 static int64_t collector_heap(void *arg) {
   fl_lua *b = (fl_lua *)arg;
   lua_State *L = fl_lua_thread(b);
@@ -222,8 +223,6 @@ static int box_newindex(lua_State *L) {
 }
 
 /* ---- what is written in Lua ------------------------------------------------------------------ */
-/* Passes the call's arguments to internal[name], which is written in Lua; returns all its
-** results. */
 int fl_core_call(lua_State *L, const char *name) {
   const int n = lua_gettop(L);
   luaL_checkstack(L, 8, name);

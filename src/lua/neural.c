@@ -209,9 +209,9 @@ static int l_cross_entropy(lua_State *L) {
       a.ignore, a.smoothing) : NULL);
 }
 
-/* core.classes(ids, n): the ids of nll_loss, from 1 to n, which are checked when they are computed.
-** core.positions(idx, n, negative): the same for positions, where negative ones count from the
-** end. */
+/* internal.classes(ids, n): the ids of nll_loss, from 1 to n, which are checked when they are
+** computed. internal.positions(idx, n, negative): the same for positions, of which negative ones
+** count from the end if 'negative' is true; the results count from 1. */
 static int checked_ids(lua_State *L, const char *op, int flags) {
   fl_lua *b = self_of(L);
   op = fl_lua_named(b, op);
@@ -227,8 +227,8 @@ static int l_positions(lua_State *L) {
   return checked_ids(L, "index", lua_toboolean(L, 3) ? FL_INDEX_NEGATIVE : 0);
 }
 
-/* core.normalise(op, x, axes, eps[, w, b]): x minus its mean, divided by its standard deviation,
-** times w, plus b, at least in f32. */
+/* internal.normalise(op, x, axes, eps[, w, b]): x minus its mean over the axes, divided by the root
+** of its variance plus eps, times w, plus b, computed at least in f32. */
 static int l_normalise(lua_State *L) {
   fl_lua *b = self_of(L);
   const char *op = luaL_checkstring(L, 1);
@@ -247,7 +247,7 @@ static int l_normalise(lua_State *L) {
   return fl_lua_leave(L, b, m, out, n_normalise(n, axes, eps, wn, bn));
 }
 
-/* core.piecewise(op, x[, a, b]): records the activation 'op' of x, which has a float dtype. */
+/* internal.piecewise(op, x[, low, high]): n_piecewise of x, which has a float dtype. */
 static int l_piecewise(lua_State *L) {
   static const char *const names[] = { "hardtanh", "leaky_relu", "hardsigmoid", "hardswish", NULL };
   fl_lua *b = self_of(L);
@@ -259,7 +259,7 @@ static int l_piecewise(lua_State *L) {
   return fl_lua_leave(L, b, m, out, n_piecewise(kind, node_of(b, x), low, high));
 }
 
-/* core.grouped_norm(x, groups, eps[, w, b]) */
+/* internal.grouped_norm(x, groups, eps[, w, b]) */
 static int l_group_norm(lua_State *L) {
   static const char op[] = "group_norm";
   fl_lua *b = self_of(L);
@@ -309,7 +309,7 @@ const fl_lua_reg fl_reg_neural[] = {
     "--- x times the normal distribution function",
     l_gelu, 0 },
   { "silu(x: T) -> T\n"
-    "--- x sigmoid(x)",
+    "--- x * sigmoid(x)",
     l_silu, 0 },
   { "dropout(x: T, p = 0.5, training = true) -> T\n"
     "--- 0 with probability p, the rest scaled by 1 / (1 - p)",
@@ -318,7 +318,7 @@ const fl_lua_reg fl_reg_neural[] = {
     "scale_grad_by_freq = false, sparse = false) -> T\n"
     "--- the rows of weight at the ids; those at padding_idx get no gradient; max_norm "
     "renorms, in place, rows that are looked up; scale_grad_by_freq divides a row's "
-    "gradient by how often it stands in ids",
+    "gradient by how often it occurs in ids",
     l_embedding, 0 },
   { "one_hot(ids: T, num_classes: int = -1) -> T\n"
     "--- 1 at each id's position, 0 elsewhere; -1: as many classes as the largest id",

@@ -315,7 +315,8 @@ static int op_reduce(lua_State *L) {
   return fl_lua_leave(L, b, m, out, x);
 }
 
-/* max, min: all -> value; one axis -> values, positions; another tensor -> maximum. */
+/* max, min: over all axes or a list of axes -> values; over one axis given as a number -> values,
+** positions; with another tensor -> the larger or smaller of two elements. */
 static int extreme(lua_State *L, const char *name, int value, int position, int pair) {
   fl_lua *b = self_of(L);
   if (!plain_reduction(L)) fl_args(L);

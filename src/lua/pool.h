@@ -1,6 +1,6 @@
 /*
-** Small blocks for a Lua state of ours: pages of blocks of one size, a list of free ones in each,
-** as a block is taken and freed at each instruction that makes a value. Empty pages go back to the
+** Small blocks for a Lua state of ours: pages of blocks of one size, with a list of free ones in
+** each, so that taking and freeing a block are a few instructions. Empty pages go back to the
 ** system, except a spare one and the current one of each size, so counting pages counts all memory
 ** of small blocks (heap.c).
 **
@@ -39,7 +39,7 @@ int fl_pool_turn(fl_pool *p, int kind);
 int fl_pool_grow(fl_pool *p, int kind);
 /* Frees all pages, whatever is in them. */
 void fl_pool_close(fl_pool *p);
-/* From now on no block is taken from a page, until fl_pool_turn. */
+/* From now on no block is taken from a page, until fl_pool_turn or fl_pool_grow. */
 void fl_pool_shut(fl_pool *p);
 /* Gives empty pages back to the system, and returns how many. */
 int fl_pool_trim(fl_pool *p);

@@ -75,12 +75,12 @@ static void choose(style *s, const char *p, int64_t n) {
 
 typedef struct printer {
   luaL_Buffer *out;
-  const char *at;
+  const char *at;                      /* the next value */
   style style;
   int rank;
-  const int64_t *size;
-  const int64_t *whole;
-  uint32_t cut;
+  const int64_t *size;                 /* of what is shown */
+  const int64_t *whole;                /* of the tensor */
+  uint32_t cut;                        /* the set of axes that were shortened */
 } printer;
 
 static void add_value(printer *p, int first) {

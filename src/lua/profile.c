@@ -37,8 +37,8 @@ static void push_event(lua_State *L, const fl_lua *b, const fl_profile_event *e)
   lua_setfield(L, -2, "region");
 }
 
-/* core.profile_stop(): the list of what ran, steps of devices and spans of the host; and how many
-** events were lost for lack of memory. */
+/* internal.profile_stop(): the list of what ran, steps of devices and spans of the host; and how
+** many events were lost for lack of memory. */
 static int profile_stop(lua_State *L) {
   fl_lua *b = self_of(L);
   flame_context *c = context_of(L);
@@ -55,15 +55,15 @@ static int profile_stop(lua_State *L) {
   return 2;
 }
 
-/* core.region_begin(name) -> the argument of region_end. */
+/* internal.region_begin(name) -> the argument of region_end. */
 static int region_begin(lua_State *L) {
   fl_nvtx_push(luaL_checkstring(L, 1));
   lua_pushnumber(L, fl_trace_now());
   return 1;
 }
 
-/* core.region_end(name, start). If the profile began inside the region, the region starts with the
-** profile. */
+/* internal.region_end(name, start). If the profile began inside the region, the region starts with
+** the profile. */
 static int region_end(lua_State *L) {
   const fl_lua *b = self_of(L);
   const char *name = luaL_checkstring(L, 1);
@@ -74,7 +74,8 @@ static int region_end(lua_State *L) {
   return 0;
 }
 
-/* core.whole(f, ...) -> the results of f; f may not yield, so settings around it end with it. */
+/* internal.whole(f, ...) -> the results of f; f may not yield, so settings around it end with
+** it. */
 static int whole(lua_State *L) {
   luaL_checkany(L, 1);
   lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
@@ -98,7 +99,7 @@ static int end_rehearsal(lua_State *L) {
   return 0;
 }
 
-/* core.rehearse(back, f, ...): f(…) in a rehearsal, and back() at its end. No Lua instructions
+/* internal.rehearse(back, f, ...): f(…) in a rehearsal, and back() at its end. No Lua instructions
 ** other than those of f and back run between its start and its end, so an interrupt can not leave a
 ** rehearsal on; f may not yield. */
 static int rehearse(lua_State *L) {

@@ -165,7 +165,7 @@ static int program_load(lua_State *L) {
   return *slot ? 1 : fl_lua_raise(L, b);
 }
 
-/* (export, program): compares */
+/* (export, program): raises unless the program gives the results of the export's last trace */
 static int export_same(lua_State *L) {
   fl_lua *b = self_of(L);
   fl_export *x = export_at(L);

@@ -26,7 +26,7 @@ struct fl_sandbox {
   lua_State *I;                     /* its own state */
   lua_State *L;                     /* the caller's thread, during a call */
   int self, failed;                 /* stack index of the sandbox in L; 1: print has raised */
-  int64_t own[FLAME_LIMITS];
+  int64_t own[FLAME_LIMITS];        /* the limits set for it; 0: none */
 };
 
 static const char sandbox_mark;
@@ -118,8 +118,8 @@ static void set_limits(const fl_sandbox *x) {
   }
 }
 
-/* The folder of a sandbox that is opened in a state with a folder: the path of 'part' below the
-** state's folder, checked as the state's files are. */
+/* The folder of a new sandbox: 'part', or in a state with a folder the path of 'part' below it,
+** checked as the state's files are. */
 static const char *folder_beneath(lua_State *L, fl_lua *b, const char *part, char path[FOLDER]) {
   flame_context *c = b->c;
   const uint32_t deny = c->limits.deny;

@@ -198,7 +198,7 @@ static int make_scope(lua_State *L) {
   return after_scope(L, LUA_OK, 0);
 }
 
-/* core.hold(x, …): no scope will close these (parameters, buffers, optimiser state). */
+/* internal.hold(x, …): no scope will close these (parameters, buffers, optimiser state). */
 static int hold(lua_State *L) {
   for (int i = 1; i <= lua_gettop(L); i++) {
     fl_box *x = box_at(L, i);
@@ -207,7 +207,7 @@ static int hold(lua_State *L) {
   return lua_gettop(L);
 }
 
-/* core.scopes(): how many are open. */
+/* internal.scopes(): how many are open. */
 static int scopes(lua_State *L) {
   lua_pushinteger(L, self_of(L)->scopes.n);
   return 1;

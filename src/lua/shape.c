@@ -13,6 +13,8 @@ static fl_layout shape_at(lua_State *L, int i, const char *op) {
 ** memory), so that the view is a separate value. */
 static fl_node *apart(fl_node *y, fl_node *x) { return y == x && y != NULL ? n_alias(x) : y; }
 
+/* What is between BEGIN and END computes a view of n, the node of the tensor at 1 (NULL: an error).
+** VIEW_END_AS reports errors of a builder under the function's own name. */
 #define VIEW_BEGIN(op) \
   fl_lua *b = self_of(L); \
   fl_box *x = box_at(L, 1), *out = fl_box_new(L); \
@@ -506,10 +508,10 @@ const fl_lua_reg fl_reg_shape[] = {
     "--- axes start_dim to end_dim as one",
     s_flatten, 0 },
   { "unflatten(x: T, dim: axis, sizes: int|int[]) -> T\n"
-    "--- an axis as several",
+    "--- an axis as several, of which one size may be -1",
     s_unflatten, 0 },
   { "squeeze(x: T, dim?: axes) -> T\n"
-    "--- without axes of size 1",
+    "--- without axes of size 1, or those in dim that are",
     s_squeeze, 0 },
   { "unsqueeze(x: T, dim: axis) -> T\n"
     "--- with an axis of size 1 at dim",
@@ -548,13 +550,13 @@ const fl_lua_reg fl_reg_shape[] = {
     "--- parts of this size (the last may be smaller), or of these sizes, which add up to the axis",
     s_split, 0 },
   { "chunk(x: T, n: int, dim: axis = 1) -> T[]\n"
-    "--- n parts of equal size",
+    "--- parts of equal size, at most n; the last may be smaller",
     s_chunk, 0 },
   { "unbind(x: T, dim: axis = 1) -> T[]\n"
     "--- the slices along an axis",
     s_unbind, 0 },
   { "flip(x: T, dims...: axis) -> T\n"
-    "--- axes the other way round",
+    "--- the positions of these axes in reverse order",
     s_flip, 0 },
   { ".cat(tensors: T[], dim: axis = 1) -> T\n"
     "--- joined along an axis",

@@ -37,15 +37,15 @@ void fl_lua_slip_softmax(lua_State *L, fl_lua *b, const fl_box *x) {
               "itself; give it the scores before");
 }
 
-/* core.slip(text) */
+/* internal.slip(text) */
 static int slip(lua_State *L) {
   fl_lua_slip(L, self_of(L), luaL_checkstring(L, 1));
   return 0;
 }
 
-/* core.gradient_used(g, k): a step of optimiser k reads the gradient g. Has a backward added to it
-** since an earlier step of k read it? Optimisers whose numbers differ by a multiple of 127 count as
-** one. */
+/* internal.gradient_used(g, k): a step of optimiser k reads the gradient g. Has a backward added to
+** it since an earlier step of k read it? Optimisers whose numbers differ by a multiple of 127 count
+** as one. */
 static int gradient_used(lua_State *L) {
   flame_tensor *g = fl_arg_tensor(L, 1, "step", "gradient")->t;
   lua_pushboolean(L, fl_gradient_used(g, luaL_checkinteger(L, 2)));
@@ -59,8 +59,8 @@ int fl_gradient_used(flame_tensor *g, int64_t k) {
   return added;
 }
 
-/* core.gradient_mark(g[, mark]): reads or sets the note on g that tells which optimiser has read it
-** (flame_tensor.used), for writes that do not begin a new gradient. */
+/* internal.gradient_mark(g[, mark]): reads or sets the note on g that tells which optimiser has
+** read it (flame_tensor.used), for writes that do not begin a new gradient. */
 static int gradient_mark(lua_State *L) {
   flame_tensor *g = fl_arg_tensor(L, 1, "step", "gradient")->t;
   lua_pushinteger(L, g->used);
@@ -68,8 +68,8 @@ static int gradient_mark(lua_State *L) {
   return 1;
 }
 
-/* core.walks() -> the number of calls of backward and gradients; how many values of tracked tensors
-** were read as numbers. */
+/* internal.walks() -> the number of calls of backward and gradients; how many values of tracked
+** tensors were read as numbers. */
 static int walks(lua_State *L) {
   const fl_lua *b = self_of(L);
   lua_pushinteger(L, b->walks);

@@ -117,7 +117,7 @@ static int forget(lua_State *L) {
   return 0;
 }
 
-/* core.stacks_start(). false: a recording is on already. */
+/* internal.stacks_start(). false: a recording is on already. */
 static int stacks_start(lua_State *L) {
   fl_lua *b = self_of(L);
   if (b->c == NULL) fl_lua_raise(L, b);
@@ -141,7 +141,7 @@ static int stacks_start(lua_State *L) {
   return lua_pushboolean(L, 1), 1;
 }
 
-/* core.stacks_stop(): a list of {name, parent = its index in the list or 0, calls =, ms = in
+/* internal.stacks_stop(): a list of {name, parent = its index in the list or 0, calls =, ms = in
 ** itself}; nil if none is on. */
 static int stacks_stop(lua_State *L) {
   stacks *s = recording(L);

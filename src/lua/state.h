@@ -16,7 +16,7 @@ typedef struct fl_lua_start {
 } fl_lua_start;
 extern const char fl_key_options;
 
-enum { FL_LUA_WHY = 500 };
+enum { FL_LUA_WHY = 500 };               /* bytes of a message */
 /* flame_lua_new with a context inside 'outer' (NULL: none), whose limits apply to both. why: the
 ** message if it fails. */
 flame_status fl_lua_new_inside(const flame_options *o, flame_context *outer, const void *code,

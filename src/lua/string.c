@@ -7,10 +7,11 @@
 #include "lua/hook.h"
 #include "lua/lpattern.h"
 
-enum { LITERAL_A_STEP = 64, LOOK_EACH = 256 };
-static const int64_t longest = INT64_C(1) << 40;
+enum { LITERAL_A_STEP = 64, LOOK_EACH = 256 };   /* bytes per step; captures between two looks */
+static const int64_t longest = INT64_C(1) << 40;              /* bytes of a result of rep */
 
-/* Converts a 1-based position, negative from the end, to a 0-based one. */
+/* Converts a 1-based position, negative from the end, to a 0-based one; 0 for one before the
+** first. */
 static size_t start_at(lua_Integer at, size_t n) {
   if (at > 0) return (size_t)at - 1;
   if (at == 0 || (lua_Unsigned)-(lua_Unsigned)at > n) return 0;
@@ -91,7 +92,7 @@ static int s_gmatch(lua_State *L) {
 
 /* ---- gsub ------------------------------------------------------------------------------------ */
 
-/* Adds the replacement at 3, a string: %0 to %9 are captures, which may be empty. */
+/* Adds the replacement at 3, a string in which %0 is the match, %1 to %9 captures, %% a %. */
 static void add_text(lua_State *L, luaL_Buffer *out, const fl_match *m, const char *s) {
   size_t n;
   const char *r = lua_tolstring(L, 3, &n), *end = r + n, *p;

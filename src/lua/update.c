@@ -149,15 +149,15 @@ static int run_all(lua_State *L, run *r) {
   return 2;
 }
 
-/* core.room(n): an empty table that has memory for n elements. */
+/* internal.room(n): an empty table that has memory for n elements. */
 static int room(lua_State *L) {
   const lua_Integer n = luaL_checkinteger(L, 1);
   lua_createtable(L, n > 0 && n < 1 << 20 ? (int)n : 0, 0);
   return 1;
 }
 
-/* core.adam_run(params, first, states, changed, optimiser's number, lr, beta1, beta2, eps, decay,
-** decoupled): steps a list of parameters (run_all). */
+/* internal.adam_run(params, first, states, changed, optimiser's number, lr, beta1, beta2, eps,
+** decay, decoupled): steps a list of parameters (run_all). */
 static int adam_run(lua_State *L) {
   static const char op[] = "adam";
   run r = { .nfields = 2, .field = { "exp_avg", "exp_avg_sq" }, .is_adam = 1 };
@@ -170,8 +170,8 @@ static int adam_run(lua_State *L) {
   return run_all(L, &r);
 }
 
-/* core.sgd_run(params, first, states, changed, optimiser's number, lr, momentum, dampening, decay,
-** nesterov): steps a list of parameters (run_all). */
+/* internal.sgd_run(params, first, states, changed, optimiser's number, lr, momentum, dampening,
+** decay, nesterov): steps a list of parameters (run_all). */
 static int sgd_run(lua_State *L) {
   static const char op[] = "SGD";
   run r = { .field = { "momentum_buffer" } };
@@ -184,7 +184,7 @@ static int sgd_run(lua_State *L) {
   return run_all(L, &r);
 }
 
-/* core.clear_grads(list) -> the index of the first that is no usable tensor, or nil. Records
+/* internal.clear_grads(list) -> the index of the first that is no usable tensor, or nil. Records
 ** nothing, so it needs no scope and no line of the script. */
 static int clear_grads(lua_State *L) {
   fl_lua *b = self_of(L);
@@ -212,8 +212,8 @@ static flame_tensor *gradient_at(lua_State *L, lua_Integer i, int *more, int *fi
   return g;
 }
 
-/* core.square_sum(list) -> the sum of the squares of all gradients, 0-d; half floats are summed in
-** f32, against overflow. nil: there are no gradients, or something in the list is unusable. */
+/* internal.square_sum(list) -> the sum of the squares of all gradients, 0-d; half floats are summed
+** in f32, against overflow. nil: there are no gradients, or something in the list is unusable. */
 static int square_sum(lua_State *L) {
   fl_lua *b = self_of(L);
   luaL_checktype(L, 1, LUA_TTABLE);
@@ -235,7 +235,7 @@ static int square_sum(lua_State *L) {
   return 0;
 }
 
-/* core.scale_grads(list, s) -> true: all gradients were multiplied by s, and still count as new
+/* internal.scale_grads(list, s) -> true: all gradients were multiplied by s, and still count as new
 ** ones; nil: nothing was done, as not all that is in the list is usable. */
 static int scale_grads(lua_State *L) {
   fl_lua *b = self_of(L);
@@ -268,7 +268,7 @@ static void evaluate_too(flame_context *c, fl_node *n) {
   c->err = first;
 }
 
-/* core.eval_list(list): computes what is in it; a GPU may tell later that an index was bad. */
+/* internal.eval_list(list): computes what is in it; a GPU may tell later that an index was bad. */
 static int eval_list(lua_State *L) {
   fl_lua *b = self_of(L);
   luaL_checktype(L, 1, LUA_TTABLE);
@@ -288,7 +288,7 @@ static int eval_list(lua_State *L) {
   return leave(L, b, m, e);
 }
 
-/* core.was_refused(x): was the last write of x refused? x then has the value of before. */
+/* internal.was_refused(x): was the last write of x refused? x then has the value of before. */
 static int was_refused(lua_State *L) {
   const fl_box *x = fl_arg_tensor(L, 1, "step", "parameter");
   const fl_node *n = x->t->node;
@@ -313,12 +313,12 @@ static int watch_gc(lua_State *L) {
   return 0;
 }
 
-/* core.watch_flights(w or false) -> w, which now watches the runs that are not waited for. */
+/* internal.watch_flights(w or false) -> w, which now watches the runs that are not waited for. */
 static int watch_flights(lua_State *L) {
   fl_lua *b = self_of(L);
   fl_watch *w = (fl_watch *)fl_lua_marked(L, 1, &watch_mark);
   if (b->c == NULL) return fl_lua_raise(L, b);
-  if (!w || w->dead) {                      /* dead: a finaliser of the script is later */
+  if (!w || w->dead) {                      /* dead: this runs in a finaliser, after that of w */
     w = (fl_watch *)lua_newuserdatauv(L, sizeof *w, 0);
     memset(w, 0, sizeof *w);
     w->owner = b;
@@ -340,7 +340,8 @@ static fl_watch *arg_watch(lua_State *L) {
   return w;
 }
 
-/* core.flown(w) -> were there runs that were not waited for? Those that follow are not watched. */
+/* internal.flown(w) -> were there runs that were not waited for? Those that follow are not
+** watched. */
 static int flown(lua_State *L) {
   fl_watch *w = arg_watch(L);
   w->to = ((const fl_engine *)self_of(L)->c->engine)->flights;
@@ -348,8 +349,8 @@ static int flown(lua_State *L) {
   return 1;
 }
 
-/* core.flew_badly(w, x): has a run that was watched failed on x's device? None of its writes has
-** happened then, otherwise all. */
+/* internal.flew_badly(w, x): has a run that was watched failed on x's device? None of its writes
+** has happened then, otherwise all. */
 static int flew_badly(lua_State *L) {
   const fl_watch *w = arg_watch(L);
   const fl_box *x = fl_arg_tensor(L, 2, "step", "parameter");
@@ -357,7 +358,7 @@ static int flew_badly(lua_State *L) {
   return 1;
 }
 
-/* core.land(): reads the checks of the last runs. The next read raises what they have found. */
+/* internal.land(): reads the checks of the last runs. The next read raises what they have found. */
 static int land(lua_State *L) {
   fl_lua *b = self_of(L);
   flame_context *c = b->c;
@@ -372,9 +373,9 @@ static int land(lua_State *L) {
   return leave(L, b, m, s);
 }
 
-/* core.checked() -> faults, flights: reads the checks of the last runs (engine/flight.h) and raises
-** what they have found, or what the next read would raise. flights: how many runs have not been
-** waited for so far; faults: in how many of these a check has failed. */
+/* internal.checked() -> faults, flights: reads the checks of the last runs (engine/flight.h) and
+** raises what they have found, or what the next read would raise. flights: how many runs have not
+** been waited for so far; faults: in how many of these a check has failed. */
 static int checked(lua_State *L) {
   fl_lua *b = self_of(L);
   const fl_engine *e = b->c->engine;

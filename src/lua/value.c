@@ -388,10 +388,10 @@ const fl_lua_reg fl_reg_value[] = {
     "--- the one element as a Lua value",
     v_item, 0 },
   { ":totable(x: T) -> num|bool|table\n"
-    "--- all elements as nested tables",
+    "--- all elements as nested tables; of a 0-d tensor its value",
     v_totable, 0 },
   { ":bytes(x: T) -> str\n"
-    "--- all elements, row-major, as they stand in memory",
+    "--- all elements, row-major, in the machine's byte order",
     v_bytes, 0 },
   { "clone(x: T) -> T\n"
     "--- a new value; gradients flow through",
@@ -440,7 +440,7 @@ const fl_lua_reg fl_reg_value[] = {
     "--- on the CPU",
     v_cpu, 0 },
   { ":cuda(x: T, ordinal?: int) -> T\n"
-    "--- on a GPU",
+    "--- on the GPU with this number, from 0",
     v_cuda, 0 },
   { ":free(x: any)\n"
     "--- closes this handle now; others stay",

@@ -33,8 +33,8 @@ static flame_status walked(flame_context *c, fl_node *n, fl_node *g) {
   return e == FLAME_OK ? c->err.code : e;
 }
 
-/* core.watch_walks(f | nil): f(op, line, handle, g) at each step of each backward from now on; for
-** a leaf op is "" and handle identifies the tensor (core.handle). */
+/* internal.watch_walks(f | nil): f(op, line, handle, g) at each step of each backward from now on;
+** for a leaf op is "" and handle identifies the tensor (internal.handle). */
 static int watch_walks(lua_State *L) {
   fl_lua *b = self_of(L);
   lua_settop(L, 1);
