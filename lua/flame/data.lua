@@ -44,7 +44,7 @@ end
 
 local function is_folder(path) return internal.io_list(path) ~= nil end
 
---- Path of 'name' or 'name.gz' in a folder.
+--- Path of 'name' or 'name.gz' in a folder; raises if it has neither.
 put(data, "data.find(folder: str, name: str) -> str", function(folder, name)
   local names, kinds = list_of("find", folder)
   for _, candidate in ipairs { name, name .. ".gz" } do
@@ -214,7 +214,7 @@ local function span(self, b)
   return start * n + (k - 1) * count + 1, count
 end
 
---- Batches of an epoch.
+--- The number of batches of an epoch.
 local function batches_of(self)
   local n = self.n // self.shard[2]
   return self.drop_last and n // self.size or (n + self.size - 1) // self.size
@@ -274,7 +274,7 @@ put(Batches, "Batches:next() -> number: int, parts: T", function(self)
 end)
 function Batches:__call() return self:next() end
 
---- Batches of an epoch.
+--- The number of batches of an epoch.
 function Batches:__len() return batches_of(self) end
 
 --- The position, to be saved; data.batches(…, {state = it}) continues from it, bit for bit. Batches

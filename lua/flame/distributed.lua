@@ -34,7 +34,7 @@ put(distributed, "distributed.init(*, timeout: num = 600) -> rank: int, size: in
 --- Number of this process, from 1 on.
 put(distributed, "distributed.rank() -> int", function() return (here("rank")) end)
 
---- Processes in the group.
+--- The number of processes in the group.
 put(distributed, "distributed.size() -> int", function()
   local _, size = here("size")
   return size
@@ -330,7 +330,7 @@ put(distributed, "distributed.barrier()", function()
   flame.eval(record { op = "barrier", what = BARRIER, shape = { 0 } })
 end)
 
---- Raises on all ranks if they do not pass the same number.
+--- Records a barrier that fails on all ranks if they do not pass the same number.
 local function agree(op, note)
   record { op = op, what = BARRIER, shape = { 0 }, note = note }
 end

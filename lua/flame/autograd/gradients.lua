@@ -71,7 +71,8 @@ local function make_map(xs, grads, allow_unused)
   return setmetatable(g, Gradients)
 end
 
---- A map from each input to its gradient.
+--- A map from each input to its gradient. An input on which x does not depend raises; with
+--- allow_unused it is not in the map. seed has x's shape; without it x has one element.
 def([[:gradients(x: T, inputs: T|T[], *, create_graph = false, retain_graph = false,
     allow_unused = false, seed?: T) -> table]],
 function(y, xs, create_graph, retain_graph, allow_unused, seed)
@@ -90,6 +91,7 @@ local function tensors_of(name, v)
   return v
 end
 --- The gradients of outputs (a tensor or a list) with respect to inputs, as a list in their order.
+--- An input on which no output depends raises; with allow_unused it has nil in the list.
 def([[autograd.grad(outputs: T|T[], inputs: T|T[], grad_outputs?: T|T[], retain_graph?: bool,
     create_graph = false, only_inputs = true, allow_unused = false) -> T[] ]],
 function(outputs, inputs, grad_outputs, retain_graph, create_graph, _, allow_unused)
@@ -155,7 +157,8 @@ local function inside(xs, f, ...)
   return f(...)
 end
 --- The tensor that f gets for its argument x: a tracked copy of an untracked x, x itself if it is a
---- leaf, else an alias. If f reaches x otherwise, as an upvalue, that x counts as constant.
+--- leaf that is not active, else an alias. If f reaches x otherwise, as an upvalue, that x counts
+--- as constant, unless it is the leaf itself.
 local function stand_in(x)
   if not x.requires_grad then return x:detach():requires_grad_(true) end
   return x.is_leaf and not active[x] and x or x:reshape(x.shape)
@@ -287,7 +290,7 @@ local function pull(ys, seeds, xs, how)
   return none
 end
 
---- f(x), and the product of v with f's derivative, as a table like x. v has the shape of f's result
+--- f(x), and the product of v with f's derivative, in the form of x. v has the shape of f's result
 --- (default: ones). This product is what backward computes.
 def(".vjp(f: fn, x: T|table, v?: T|table) -> values: T|T[], products: T|table", function(f, x, v)
   local create = nested()

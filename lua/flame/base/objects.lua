@@ -158,7 +158,7 @@ end
 local function is_object(v) return type(v) == "table" and getmetatable(v) ~= nil end
 
 --- Wraps the functions of a table that take a fixed number of arguments, so that more of them
---- raise. An error inside such a function keeps the function name in its message (internal.checked
+--- raise. An error inside such a function keeps the function name in its message (internal.declare
 --- would replace it by the name in the table).
 function objects.limit(t)
   local made, names = {}, {}                      -- two names of one function share one wrapper

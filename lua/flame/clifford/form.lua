@@ -130,7 +130,8 @@ local function split(sums, others)
 end
 
 --- How to compute a role. codes: per range of WIDEST components a list of strings of code_of, one
---- per op, whose results are added; inputs: the operands of each op, as positions in 'others'.
+--- per op, whose results are added; inputs: the operands of each op, as positions in 'others';
+--- batch: the role is shared, so its values are sums over the axes in between.
 local function plan_of(form, role)
   local others, factors, last = others_of(form, role)
   local plan = { others = others, inputs = {}, codes = {}, shared = form.shared or {},

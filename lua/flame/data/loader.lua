@@ -256,7 +256,7 @@ data.dataset(items: table) -> Dataset]], function(n, item, given)
   end)
   function Loader:__call() return self:next() end
 
-  --- Batches of an epoch.
+  --- The number of batches of an epoch.
   function Loader:__len() return shared.batches_of(self) end
 
   --- The position, to be saved: load_state, or {state = it}, continues from it, bit for bit and

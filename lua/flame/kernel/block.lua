@@ -239,7 +239,8 @@ local function seconds(k, ...)
   return clock()
 end
 
---- Position of the kernel with the least median of five runs; an earlier one if not 3 % slower.
+--- Position of the kernel with the least median of five runs; a later one is taken only if it needs
+--- less than 97 % of the time.
 local function fastest(list, ...)
   local _ <close> = flame.no_grad()
   local medians = {}

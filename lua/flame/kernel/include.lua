@@ -46,7 +46,7 @@ end
 --- The files that 'source' and what it includes may include, whatever their #ifs say, as a list of
 --- {number of the including file (0: the source), name, number of the file, its text} for
 --- kernel_new. Headers of the toolkit are left out. nil: the script names no folders, or there are
---- more than one would read on a CPU; a GPU's compiler finds them by itself.
+--- more than MOST_FILES or MOST_BYTES; a GPU's compiler finds them by itself.
 local function files_of(source, include)
   local folders, texts, numbers = {}, {}, {}
   for i, folder in ipairs(include or {}) do folders[i] = plain(folder) end

@@ -48,6 +48,6 @@ function(image, entry, types)
     fail("cuda.load", "there is no entry '%s', the binary has: %s", entry,
       table.concat(order, ", "))
   end
-  local k = internal.kernel_load(image, signature(entry, types or params[entry]), entry)
+  local k = internal.kernel_load(image, signature(entry, types or params[entry]))
   return internal.kernel_with(k, { derived = {} })
 end)

@@ -78,7 +78,8 @@ local function places_of(state)
   return state.places
 end
 
---- The instance for the dtypes of the tensors '...'; where: "place" or "given", see 'places'.
+--- The instance for the dtypes of the tensors '...', of which number 'first' is the first argument;
+--- where: "place" or "given", see 'places'.
 local function chosen(self, where, first, ...)
   local state, types = state_of(self), {}
   for _, p in ipairs(state.template.parameters) do

@@ -15,7 +15,8 @@ local function list_set(list)
 end
 
 --- The arguments of a call by the position of their parameter; tensors as snapshots of their
---- current values. memory: the values that k:constant has set.
+--- current values. n: the number of elements, in place of an omitted count; memory: the values that
+--- k:constant has set.
 local function values_of(params, args, n, memory)
   local values, at = {}, 0
   for i, q in ipairs(params) do
@@ -42,6 +43,8 @@ local function active_of(params, values, config)
   return active, inputs
 end
 
+--- The gradients with respect to the active parameters, by the script's vjp, if output 'which' has
+--- the gradient g and the other outputs (results at out_params) have zeros.
 local function gradient(p, values, active, result, g, out_params, which)
   local seeds = {}
   for k, i in ipairs(out_params) do
