@@ -17,13 +17,9 @@ static int finish(lua_State *L, fl_lua *b, int64_t mark, fl_box *out, fl_node *n
 }
 
 /* ---- nested tables ---------------------------------------------------------------------- */
+/* leaf: Lua type of elements; at: position being read; out: where the next goes; read: count. */
 typedef struct nest {
-  fl_sizes shape;
-  int leaf;                            /* the Lua type of the elements */
-  int64_t at[FL_MAX_AXES];             /* the position that is being read */
-  int dtype;
-  char *out;                           /* where the next element goes */
-  int64_t read;                        /* how many elements were read */
+  fl_sizes shape; int leaf; int64_t at[FL_MAX_AXES]; int dtype; char *out; int64_t read;
 } nest;
 
 /* "position (2, 3)" of the current element, at 'depth' axes. */
@@ -241,8 +237,7 @@ static fl_box *like(lua_State *L, const char *op, int first, fl_make_opts *o) {
   return x;
 }
 
-/* value: 0 or 1; -1: the one at 2. */
-static int fill_like(lua_State *L, const char *op, int value) {
+static int fill_like(lua_State *L, const char *op, int value) {  /* 0, 1; -1: argument 2 */
   fl_lua *b = self_of(L);
   fl_make_opts o;
   fl_scalar v;
