@@ -52,6 +52,7 @@ static void gave(fl_tcp_peer *p, int64_t sent) {
   }
 }
 
+/* Sends what waits for a peer, as much as the socket takes. 0: the stream is lost. */
 static int push(fl_wire *w, int peer) {
   fl_tcp_peer *p = &of(w)->peer[peer];
   while (p->fd >= 0 && (p->gives || p->out_n > 0)) {
@@ -74,6 +75,7 @@ static int push(fl_wire *w, int peer) {
   return 1;
 }
 
+/* Adds bytes to the outbox. 0: it is full, and the stream counts as lost. */
 static int put_out(fl_wire *w, int peer, const void *bytes, size_t n) {
   fl_tcp_peer *p = &of(w)->peer[peer];
   if (p->out_n + n > sizeof p->out) return lose(w, peer, "too much waits to be sent");
@@ -128,6 +130,8 @@ static int64_t take(fl_wire *w, int peer, char *at, size_t n) {
   return -1;
 }
 
+/* Reads what has come from a peer, up to an array for which no call waits. 0: the stream is
+** lost. */
 static int pull(fl_wire *w, int peer) {
   fl_tcp_peer *p = &of(w)->peer[peer];
   char sink[4096];

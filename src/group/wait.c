@@ -8,7 +8,9 @@
 #include <string.h>
 #include <time.h>
 
-enum { BUSY_LOOKS = 2000, PROBE_EVERY = 64, LONGEST_NAP = 500000 };     /* nanoseconds */
+/* How many looks come before it sleeps between them; every how many of these it probes for
+** messages; the longest sleep in nanoseconds. */
+enum { BUSY_LOOKS = 2000, PROBE_EVERY = 64, LONGEST_NAP = 500000 };
 
 double fl_group_now(void) {
   struct timespec t;

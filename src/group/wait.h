@@ -57,7 +57,8 @@ int64_t fl_group_form(void);
 /* Begins this rank's header, which is returned, with the name 'what' and the kind
 ** FL_COLLECT_*. */
 fl_header *fl_group_head(fl_group *g, const char *what, int64_t kind);
-/* Makes this rank's header, which t->mine is, describe the collective k, which this rank calls. */
+/* Fills this rank's header, t->mine, for the collective k, which it calls; scalar[0] is the place
+** of the script's line. */
 void fl_group_describe(fl_turn *t, const fl_call *k, const fl_scalar *scalar, fl_lane lane);
 /* Lets the ranks agree on the collective k. 1: they do; else as fl_group_wait. */
 int fl_group_come(fl_turn *t, const fl_call *k);

@@ -56,6 +56,7 @@ int fl_pass_find(fl_tokenizer *t, fl_pass *s, fl_span text, const char *from, co
 }
 
 /* ---- cutting: a piece waits until it is known what it is merged with ------------------------- */
+/* first: the text that is cut is the beginning of the whole text. */
 typedef struct cutter {
   fl_tokenizer *t;
   int64_t pass;
@@ -69,11 +70,13 @@ typedef struct cutter {
 
 static flame_status on(fl_tokenizer *t, int64_t pass, fl_span piece, int first);
 
+/* Passes a piece on to the next pass. */
 static flame_status give(cutter *c, fl_span piece) {
   if (piece.at == NULL || piece.n == 0) return FLAME_OK;
   return on(c->t, c->pass + 1, piece, c->first && piece.at == c->text);
 }
 
+/* Makes a piece wait, and gives the one that waited. */
 static flame_status wait(cutter *c, fl_span piece, int match) {
   const fl_span before = c->waits;
   c->waits = piece;
@@ -81,6 +84,7 @@ static flame_status wait(cutter *c, fl_span piece, int match) {
   return give(c, before);
 }
 
+/* Handles the next segment of the text: a match, or what is between two of them. */
 static flame_status segment(cutter *c, fl_span piece, int match) {
   const int was = c->before, joins = c->waits.at != NULL;
   match ^= c->s->invert && c->s->kind != FL_PASS_BERT_WORDS;
@@ -104,6 +108,7 @@ static flame_status segment(cutter *c, fl_span piece, int match) {
   }
 }
 
+/* Cuts a piece at the matches of s, which is pass number 'pass'. */
 static flame_status cut(fl_tokenizer *t, int64_t pass, fl_pass *s, fl_span piece, int starts) {
   cutter c = { .t = t, .pass = pass, .s = s, .text = piece.at, .first = starts };
   const char *from = piece.at, *end = from + piece.n, *first, *last;
@@ -153,6 +158,7 @@ static flame_status prefix(fl_tokenizer *t, int64_t pass, fl_pass *s, fl_span pi
   return on(t, pass + 1, (fl_span){ s->out.at, s->out.n }, first);
 }
 
+/* Replaces blanks with the mark, puts one before the piece if the scheme says so, and cuts. */
 static flame_status metaspace(fl_tokenizer *t, int64_t pass, fl_pass *s, fl_span piece, int first) {
   const char *from = piece.at, *end = from + piece.n;
   const int prefixed = (s->on[0] == FL_ALWAYS || (s->on[0] == FL_FIRST && first)) &&
@@ -170,8 +176,8 @@ static flame_status metaspace(fl_tokenizer *t, int64_t pass, fl_pass *s, fl_span
   return s->on[1] ? cut(t, pass, s, out, first) : on(t, pass + 1, out, first);
 }
 
-/* Applies the passes (pre-tokenizers) from number 'pass' on to a piece. Recursion is bounded by
-** their number. */
+/* Applies the passes (pre-tokenizers) from number 'pass' on to a piece. first: the piece is the
+** beginning of the text. Recursion is bounded by the number of passes. */
 static flame_status on(fl_tokenizer *t, int64_t pass, fl_span piece, int first) {
   if (pass >= t->cut.n && fl_tok_poll(t->c) != FLAME_OK) return t->c->err.code;
   if (pass >= t->cut.n) return t->word ? t->word(t->word_arg, piece) : fl_model_word(t, piece);

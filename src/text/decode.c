@@ -1,9 +1,12 @@
 /* From ids to a text: the decoder's passes transform the list of the tokens' texts. */
 #include "text/parts.h"
 
+/* Texts one after another, and where each ends. */
 typedef struct list { fl_text text; struct { int64_t *at; int64_t n, cap; } ends; } list;
+/* raw: bytes that are not UTF-8 stay as they are. */
 typedef struct decoder { fl_tokenizer *t; fl_mem *mem; list *in, *out; int raw; } decoder;
 
+/* Ends a text of the list. */
 static void end_one(decoder *d, list *l) {
   int64_t *p = FL_PUSH(d->mem, &l->ends);
   if (p) *p = (int64_t)l->text.n;
@@ -15,6 +18,7 @@ static fl_span at(const list *l, int64_t i) {
   return (fl_span){ l->text.at ? l->text.at + from : "", (size_t)(l->ends.at[i] - from) };
 }
 
+/* Adds bytes to the result: as they are if raw, else as valid UTF-8. */
 static void whole(decoder *d, const fl_text *bytes) {
   if (d->raw) fl_text_add(&d->out->text, bytes->at, bytes->n);
   else fl_utf8_mend(&d->out->text, bytes->at, bytes->n);
@@ -56,7 +60,8 @@ static int byte_of(fl_span s) {
   return high < 0 || low < 0 ? -1 : high * 16 + low;
 }
 
-/* Adjacent tokens of bytes (<0x00> to <0xFF>) are decoded as UTF-8, or become one U+FFFD each. */
+/* Adjacent tokens of bytes (<0x00> to <0xFF>) are decoded as UTF-8; if they are not, and not raw,
+** each becomes U+FFFD. */
 static void flush(decoder *d, fl_text *bytes) {
   fl_text *out = &d->out->text;
   if (bytes->n == 0) return;
@@ -87,7 +92,7 @@ static void fallback(decoder *d) {
 }
 
 /* ---- passes of one token after another ------------------------------------------------------- */
-/* Replaces each 'from' with 'to' in the text that was added to out from 'since' on. */
+/* Replaces each 'from' with 'to', which is not longer, in what was added to out from 'since' on. */
 static void swap_all(fl_text *out, size_t since, const char *from, const char *to) {
   const size_t n = strlen(from), m = strlen(to);
   size_t keep = since;

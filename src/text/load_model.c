@@ -51,7 +51,7 @@ static flame_status read_vocab(fl_tokenizer *t, const fl_tree_node *vocab) {
   if (!k) return fl_load_fail(t, "the model needs \"vocab\", an object of tokens and ids");
   for (uint32_t i = 0; i < vocab->n; i++, k = fl_tree_next(k + 1)) {
     const fl_span text = { k->at, k->n };
-    const int64_t id = fl_load_count(k + 1);
+    const int64_t id = fl_load_count(k + 1);             /* bounded: there is an array by id */
     if (id < 0 || id > 1024 + 16 * (int64_t)vocab->n)
       return fl_load_fail(t, "the token '%.*s' needs an id from 0 to %lld", fl_load_shown(text),
                           text.at, 1024 + 16 * (long long)vocab->n);

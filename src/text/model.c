@@ -4,7 +4,7 @@
 */
 #include "text/parts.h"
 
-enum { KEPT_WORD = 64, KEPT_IDS = 1 << 20 };
+enum { KEPT_WORD = 64, KEPT_IDS = 1 << 20 };     /* bytes of a word that is kept; ids of all */
 
 static int push_id(fl_model *m, fl_ids *ids, int32_t id) {
   int32_t *p = FL_PUSH(m->vocab.mem, ids);
@@ -18,8 +18,6 @@ static flame_status unknown(fl_tokenizer *t, const char *what) {
 }
 
 /* ---- BPE ------------------------------------------------------------------------------------- */
-enum { NO_RANK = -1 };
-
 static int push_symbol(fl_tokenizer *t, int32_t id) {
   fl_model *m = &t->model;
   const int64_t n = m->symbols.n;
@@ -46,13 +44,14 @@ static int32_t id_of_part(fl_model *m, const char *p, size_t n, int first, int l
   return token ? token->id : -1;
 }
 
+/* Does each byte of s have a token, and may it be used? */
 static int has_bytes(const fl_model *m, fl_span s) {
   for (size_t i = 0; i < s.n; i++) if (m->bytes[(unsigned char)s.at[i]] < 0) return 0;
   return m->fallback;
 }
 
 /* The symbols of a word. Unknown characters become byte tokens, or one unknown token each, or, if
-** fused, one for all adjacent ones. 0: it failed. */
+** fused, one for all adjacent ones; they are left out if there is no such token. 0: it failed. */
 static int spell(fl_tokenizer *t, fl_span word) {
   fl_model *m = &t->model;
   int waits = 0, k;                  /* waits: an unknown token was met and is still to be added */
@@ -75,7 +74,7 @@ static int spell(fl_tokenizer *t, fl_span word) {
   return !waits || push_symbol(t, m->unknown);
 }
 
-/* Adds the pair that begins at i to the heap, if it can be merged. */
+/* Adds the pair that begins at i to the heap, if it can be merged. 0: no memory. */
 static int offer(fl_model *m, int32_t i) {
   fl_symbol *s = &m->symbols.at[i];
   s->rank = UINT32_MAX;
@@ -144,10 +143,13 @@ static flame_status bpe_word(fl_tokenizer *t, fl_span word, fl_ids *ids) {
 }
 
 /* ---- Unigram: the best path, from left to right ---------------------------------------------- */
+/* A path comes to this place: it is kept if it is better than the one before. */
 static void reach(fl_best *to, double score, int64_t from, int32_t id) {
   if (to->from < 0 || score > to->score) *to = (fl_best){ score, from, id };
 }
 
+/* Finds the best path to each place of the word. A character without a token has the lowest score
+** less 10, as in the library 'tokenizers'. */
 static flame_status paths(fl_tokenizer *t, fl_span word) {
   fl_model *m = &t->model;
   if (!FL_RESERVE(m->vocab.mem, &m->best, (int64_t)word.n + 1)) return fl_tok_no_memory(t->c);

@@ -4,6 +4,7 @@
 enum { POLL = 1 << 16 };                         /* bytes between two tests for an interrupt */
 typedef void (*on_char)(fl_pass *s, uint32_t c);
 
+/* Applies f, which adds to s->out, to each character of a text. */
 static flame_status each(fl_tokenizer *t, fl_pass *s, fl_span text, on_char f) {
   const size_t before = s->out.n;
   const char *polled = text.at;
@@ -44,6 +45,7 @@ static void unaccent(fl_pass *s, uint32_t c) {
   if (c < 0x80 || !fl_uc_was(c, FL_UC_MARK, 9)) fl_utf8_add(&s->out, c);
 }
 
+/* sentencepiece's "nmt": control characters are left out, other blanks become spaces. */
 static void nmt(fl_pass *s, uint32_t c) {
   const int control = (c > 0 && c < 9) || c == 0xB || (c >= 0xE && c <= 0x1F) || c == 0x7F;
   if (control || c == 0x8F || c == 0x9F) return;
@@ -220,6 +222,7 @@ static flame_status write_out(fl_tokenizer *t, fl_pass *s, fl_span text) {
   }
 }
 
+/* Applies one normaliser: *text becomes the new text. */
 static flame_status one(fl_tokenizer *t, fl_pass *s, fl_span *text) {
   const int forms = s->kind <= FL_PASS_NFKC || s->kind == FL_PASS_STRIP_ACCENTS;
   s->gone = 0;

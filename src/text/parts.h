@@ -16,13 +16,15 @@ typedef struct fl_vocab {
   int64_t nbins;
   int32_t *by_id;               /* 1 + index in tokens; 0: no token has this id */
   int64_t nids;
-  size_t longest;               /* bytes of a text */
+  size_t longest;               /* bytes of the longest text */
 } fl_vocab;
 /* The text remains the caller's. An existing text gets the new id. 0: no memory. */
 int fl_vocab_put(fl_vocab *v, fl_span text, int32_t id, double score);
 const fl_token *fl_vocab_get(const fl_vocab *v, const char *at, size_t n);      /* or NULL */
-int fl_vocab_index(fl_vocab *v, int64_t nids);                 /* makes ids findable */
-const fl_token *fl_vocab_of(const fl_vocab *v, int64_t id);
+/* Called once, after the last put: makes tokens findable by id; all ids are below nids. 0: no
+** memory. */
+int fl_vocab_index(fl_vocab *v, int64_t nids);
+const fl_token *fl_vocab_of(const fl_vocab *v, int64_t id);                     /* or NULL */
 void fl_vocab_drop(fl_vocab *v);
 
 /* 64-bit keys to 64-bit values; ~0 is not a key. */
@@ -44,7 +46,9 @@ typedef struct fl_trie {
                                                        ** here; -1: none ends here */
   uint64_t first[4];            /* bytes with which a text can begin */
 } fl_trie;
+/* The value is 0 or more. Returns 0 if there is no memory. */
 int fl_trie_put(fl_trie *t, fl_mem *mem, fl_span text, int32_t value);
+/* The node below 'node' for this byte; -1: there is none. */
 static inline int64_t fl_trie_step(const fl_trie *t, int64_t node, char byte) {
   const uint64_t *v = fl_table_get(&t->edges, (uint64_t)node << 8 | (unsigned char)byte);
   return v ? (int64_t)*v : -1;
@@ -66,11 +70,14 @@ enum { FL_ALWAYS, FL_FIRST, FL_NEVER };                 /* a prefix */
 enum { FL_CLEAN = 1, FL_CHINESE = 2, FL_ACCENTS = 4, FL_LOWER = 8 };    /* flags of BERT */
 
 typedef struct fl_pass {
-  uint8_t kind, behaviour, invert, flags;
+  uint8_t kind, behaviour;
+  uint8_t invert, flags;        /* invert: what the pattern does not match counts as a match */
   uint8_t regex;                /* rx is used, not the text */
-  uint8_t on[2];              /* options of Strip: left, right; of Metaspace: FL_ALWAYS …, split */
+  /* options of Strip: left, right; of Metaspace: FL_ALWAYS …, split; of WordPiece: clean up */
+  uint8_t on[2];
   int64_t count[2];             /* of a decoder's strip */
-  fl_span text, with;           /* the pattern; its replacement */
+  fl_span text, with;           /* the pattern, prefix or suffix; what replaces it, is put before a
+                                ** text, or marks a blank */
   fl_regex rx;
   const unsigned char *units;   /* for Precompiled: its trie, and the texts to which it maps */
   int64_t nunits;
@@ -91,7 +98,11 @@ typedef struct fl_template { fl_item *at; int64_t n, cap; } fl_template;
 typedef enum fl_model_kind { FL_BPE, FL_UNIGRAM, FL_WORDPIECE, FL_WORDLEVEL } fl_model_kind;
 
 enum { FL_KEPT_BYTES = 1 << 20 };        /* of words that are kept */
+/* id -1: it was merged with the one before. previous, next: indices; rank: of the pair with
+** next. */
 typedef struct fl_symbol { int32_t id, previous, next; uint32_t rank; } fl_symbol;
+/* The best path to a place: its score, where its last token begins (-1: none yet) and that
+** token. */
 typedef struct fl_best { double score; int64_t from; int32_t id; } fl_best;
 typedef struct fl_model {
   fl_model_kind kind;
@@ -102,7 +113,7 @@ typedef struct fl_model {
   int32_t bytes[256];           /* ids of <0x00> … */
   int32_t single[256];          /* ids of texts of one byte; -1: none */
   uint8_t fallback, fuse, ignore_merges;
-  double least;                 /* score of a unigram */
+  double least;                 /* the lowest score of a unigram */
   int64_t longest;              /* most characters of a word for WordPiece */
   fl_span prefix, suffix;
   /* recent words and their ids, both dropped when there are too many */
@@ -129,7 +140,7 @@ struct fl_tokenizer {
   fl_table added_by_id;         /* id -> place in added */
   fl_trie raw, normal;          /* for added tokens: indices in 'added' */
   fl_template one, pair;
-  uint8_t templated;
+  uint8_t templated;            /* the file has a post-processor that adds tokens */
   fl_model model;
   int64_t pad;
   fl_text mended;
@@ -157,15 +168,18 @@ flame_status fl_tok_poll(flame_context *c);
 void fl_tok_bound(fl_tokenizer *t, size_t n);
 /* Called with the text that a pass wrote: fails if it is too long, or memory was out. */
 flame_status fl_tok_wrote(fl_tokenizer *t, const fl_text *out);
+/* *text becomes the normalised text, which is in a pass's buffer and valid until the next call. */
 flame_status fl_tok_normalise(fl_tokenizer *t, fl_span *text);
 /* Cuts the piece into words, and gives each to the model, or to t->word. first: it begins the
 ** text. */
 flame_status fl_tok_cut(fl_tokenizer *t, fl_span piece, int first);
 flame_status fl_tok_text(fl_tokenizer *t, fl_span text);       /* a whole text */
-flame_status fl_model_word(fl_tokenizer *t, fl_span word);
+flame_status fl_model_word(fl_tokenizer *t, fl_span word);     /* adds its ids to t->ids */
 /* The first match of a pass's pattern at or after 'from'. Returns what fl_regex_find does. */
 int fl_pass_find(fl_tokenizer *t, fl_pass *s, fl_span text, const char *from, const char **first,
                  const char **last);
+/* Replaces all matches: *text becomes s->out, or stays if there are none. s->out is empty
+** before. */
 flame_status fl_pass_replace(fl_tokenizer *t, fl_pass *s, fl_span *text);
 void fl_bytes_spell(fl_text *out, fl_span bytes);              /* as ByteLevel writes them */
 int fl_bytes_of(uint32_t c);                                   /* the byte, -1: none */

@@ -70,7 +70,7 @@ int fl_set_escape(fl_mem *m, fl_set *s, char letter);   /* s d w S D W; -1: anot
 int fl_set_latin_numbers(fl_mem *m, fl_set *s, int not);
 int fl_set_finish(fl_mem *m, fl_set *s);           /* makes the bits */
 void fl_set_drop(fl_mem *m, fl_set *s);
-int fl_set_search(const fl_set *s, uint32_t c);
+int fl_set_search(const fl_set *s, uint32_t c);    /* is c in the ranges, of a tidy s */
 static inline int fl_set_has(const fl_set *s, uint32_t c) {
   return c < s->nbits ? s->bits[c >> 3] >> (c & 7) & 1 : fl_set_search(s, c);
 }

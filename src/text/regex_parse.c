@@ -14,7 +14,9 @@ typedef struct parser {
   const char *start, *at, *end;
   int icase, depth;
 } parser;
-/* Properties of a span of code. */
+/* A span of code from 'from' to the end of the code so far. set: 1 + number of the set, if it is
+** one character of a set, else 0; empty: it can match the empty text; first: bytes with which
+** another match can begin. */
 typedef struct part { int32_t from; int set; int empty; uint64_t first[4]; } part;
 
 static int refuse(parser *p, const char *at, const char *what) {

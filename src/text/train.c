@@ -68,6 +68,7 @@ static fl_span copied(fl_trainer *r, const char *at, size_t n) {
   return *place = (fl_span){ copy, n };
 }
 
+/* Counts a word; called for each one of a text. */
 static flame_status count(void *arg, fl_span text) {
   fl_trainer *r = arg;
   const fl_token *known = fl_vocab_get(&r->seen, text.at, text.n);
@@ -93,6 +94,7 @@ flame_status fl_trainer_feed(fl_trainer *r, fl_span text) {
 }
 
 /* ---- symbols --------------------------------------------------------------------------------- */
+/* Adds a token if it is new; length: in characters. 0: no memory. */
 static int add_token(fl_trainer *r, fl_span text, int32_t length) {
   if (fl_vocab_get(&r->tokens, text.at, text.n)) return 1;
   int32_t *p = FL_PUSH(r->mem, &r->lengths);
@@ -262,6 +264,8 @@ static int merge_pair(fl_trainer *r, const entry *e, int64_t longest) {
   return offer_fresh(r);
 }
 
+/* Merges until there are enough tokens. A pair whose count has changed since it was entered is
+** entered again. */
 static flame_status merge_all(fl_trainer *r, const fl_train_how *how) {
   while (r->tokens.tokens.n < how->vocabulary && r->heap.n > 0) {
     entry e = pop_entry(r);

@@ -10,7 +10,9 @@ typedef struct uc_lower { uint32_t first; uint16_t count, step; int32_t differen
 enum { RUNS = sizeof uc_runs / sizeof *uc_runs, CODE = 0x1FFFFF };       /* bits of a code point */
 
 /* ---- properties ------------------------------------------------------------------------------ */
-/* The run that c is in. */
+/* The run that c is in. A run of uc_runs is: first code point | category << 21 | word << 26 |
+** extends << 27 | script << 28; of uc_ages: … | a reason of fl_uc_was << 21 | category then << 24;
+** of uc_classes: … | combining class << 24. */
 static uint32_t run_in(const uint32_t *runs, int n, uint32_t c) {
   int low = 0, high = n;
   while (high - low > 1) {

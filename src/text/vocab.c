@@ -4,6 +4,7 @@
 #include "base/hash.h"
 
 /* ---- texts ----------------------------------------------------------------------------------- */
+/* The text's bin, or the free bin for it. */
 static int64_t bin_of(const fl_vocab *v, const char *at, size_t n) {
   int64_t i = (int64_t)(fl_hash64(at, n, 0) & (uint64_t)(v->nbins - 1));
   for (; v->bins[i]; i = (i + 1) & (v->nbins - 1)) {
@@ -13,6 +14,7 @@ static int64_t bin_of(const fl_vocab *v, const char *at, size_t n) {
   return i;
 }
 
+/* Makes room for one more text. 0: no memory. */
 static int widen(fl_vocab *v) {
   if (v->tokens.n * 2 < v->nbins) return 1;
   const int64_t nbins = v->nbins ? v->nbins * 2 : 64;
