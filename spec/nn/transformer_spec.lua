@@ -28,6 +28,8 @@ describe("transformer stacks", function()
     flame.seed(1)
     local a, b = nn.TransformerEncoderLayer(4, 2, small), nil
     local net = nn.TransformerEncoder(a, 2)
+    local wide = nn.TransformerEncoder(nn.TransformerEncoderLayer(4, 2, small):to("f64"), 2)
+    for _, p in wide:named_parameters() do assert.equal("f64", p.dtype) end
     b = net.layers[2]
     local x, mask = flame.randn(3, 2, 4), nn.Transformer.generate_square_subsequent_mask(3)
     assert.same({ { 0, -math.huge, -math.huge }, { 0, 0, -math.huge }, { 0, 0, 0 } },

@@ -7,7 +7,7 @@ return function(nn, shared)
   local fail, positive, class, call = shared.fail, shared.positive, shared.class, shared.call
   local put, keys = shared.put, shared.keys
 
-  --- Checks the numbers of features and heads; name, heads_name: their names in the declaration.
+  -- Checks the numbers of features and heads; name, heads_name: their names in the declaration.
   local function heads_of(what, d, heads, name, heads_name)
     positive(what, name, d)
     positive(what, heads_name, heads)
@@ -208,8 +208,8 @@ return function(nn, shared)
         length, self.embed_dim // self.num_heads)
     end)
 
-  --- q, k and v after rotary positions; with a cache, k and v include those of earlier calls. Sets
-  --- o.at, the positions of q, if there are rotary positions or a cache.
+  -- q, k and v after rotary positions; with a cache, k and v include those of earlier calls. Sets
+  -- o.at, the positions of q, if there are rotary positions or a cache.
   local function placed(self, o, q, k, v)
     local cache, seen = o.cache, o.cache and o.cache.seen or 0
     if cache then
@@ -258,10 +258,10 @@ return function(nn, shared)
   end
 
   -- ---- blocks -----------------------------------------------------------------------------------
-  --- x + attention(norm(x)), then x + mlp(norm(x)), over (batch, time, d); mlp has a hidden layer
-  --- (4 d by default) and GELU. causal is the default of is_causal in calls: block(x, {attn_mask,
-  --- key_padding_mask, is_causal, cache = of block:cache(batch, length)}). Masks, num_kv_heads and
-  --- rotary are those of MultiheadAttention.
+  --- x + attention(norm(x)), then x + mlp(norm(x)), over (batch, time, size); mlp has 'hidden' (4
+  --- size) features between two linear layers, with GELU. causal: is_causal in calls block(x,
+  --- {attn_mask, key_padding_mask, is_causal, cache = of block:cache(batch, length)}). Masks,
+  --- num_kv_heads and rotary are those of MultiheadAttention.
   class([[nn.TransformerBlock(size: int, heads: int, dropout = 0, bias = true, causal = false,
     hidden?: int, *, num_kv_heads?: int, rotary?: bool|table)]],
     function(self, d, heads, dropout, bias, causal, hidden, kv_heads, rotary)
@@ -301,9 +301,6 @@ return function(nn, shared)
   function shared.fill_layer(name, cross, self, d, heads, hidden, p, activation, eps, batch_first,
       norm_first, bias, device, dtype)
     local as = { bias = bias, dtype = dtype, device = device }
-    rawset(self, "again", function()
-      return nn[name](d, heads, hidden, p, activation, eps, batch_first, norm_first, as)
-    end)
     self.norm_first = norm_first
     local attention = { dropout = p, bias = bias, batch_first = batch_first, dtype = dtype,
       device = device }

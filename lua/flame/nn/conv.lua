@@ -5,7 +5,7 @@ local flame = require "flame"
 return function(nn, shared)
   local fail, positive, class, call = shared.fail, shared.positive, shared.class, shared.call
 
-  --- v, a number or a list, as a list of n positive integers; raises for other values.
+  -- v as a list of n positive integers: a number or a list of one is for all. Raises for others.
   local function sizes(name, what, v, n)
     local list = {}
     if type(v) == "table" and #v ~= n and #v ~= 1 then
@@ -38,6 +38,7 @@ return function(nn, shared)
     if o.bias then self.bias = nn.Parameter(flame.uniform({ outputs }, -bound, bound, as)) end
   end
 
+  -- Checks the sizes, and sets the fields that all convolutions have; o: the options by name.
   local function setup(self, name, n, inputs, outputs, kernel_size, o)
     positive(name, "in_channels", inputs)
     positive(name, "out_channels", outputs)
@@ -61,7 +62,7 @@ return function(nn, shared)
       self.groups > 1 and ", groups=" .. self.groups or "")
   end
 
-  --- The layer's padding as the argument of x:pad: {before, after} of the last axis, then others.
+  -- The layer's padding as the argument of x:pad: {before, after} of the last axis, then others.
   local function pad_list(self, n)
     local list, k = {}, self.kernel_size
     for i = n, 1, -1 do
@@ -171,7 +172,7 @@ return function(nn, shared)
     padding_module(text "nn.ConstantPadND(padding: int|int[], value: num)", n, "constant")
     --- The last axes mirrored at their ends.
     padding_module(text "nn.ReflectionPadND(padding: int|int[])", n, "reflect")
-    --- The last axes continued with their ends.
+    --- The last axes continued with the values at their ends.
     padding_module(text "nn.ReplicationPadND(padding: int|int[])", n, "replicate")
     --- Pads the last axes with the values from their opposite ends.
     padding_module(text "nn.CircularPadND(padding: int|int[])", n, "circular")
@@ -179,8 +180,8 @@ return function(nn, shared)
 
   -- ---- modules of one function -----------------------------------------------------------------
   local ONE = "(x: T) -> T"
-  --- Makes a module that calls flame[op] with the options that it keeps; first: names of those that
-  --- flame[op] takes by position.
+  -- Makes a module that calls flame[op] with the options that it keeps; first: names of those that
+  -- flame[op] takes by position.
   local function simple(text, op, first)
     local made = shared.keeper("nn." .. text)
     call(made, ONE, function(self, x)
@@ -196,7 +197,7 @@ return function(nn, shared)
     return made
   end
 
-  --- Pooling, convolutions and padding of n axes.
+  -- Pooling, convolutions and padding of n axes.
   local function of_axes(n)
     local function text(s) return (s:gsub("DIMS", ("dims(%d)"):format(n)):gsub("ND", n .. "d")) end
     convolution(n, text)
@@ -233,7 +234,7 @@ return function(nn, shared)
       output_ratio?: num|num[], return_indices = false, _random_samples?: T)]]):format(n, n, n),
       ("fractional_max_pool%dd"):format(n))
   end
-  --- x divided by a power of the mean of the squares in neighbouring channels.
+  --- x / (k + alpha * mean of x^2 over 'size' neighbouring channels)^beta.
   simple("LocalResponseNorm(size: int, alpha = 1e-4, beta = 0.75, k = 1)", "local_response_norm")
   --- The module of flame.interpolate.
   simple([[Upsample(size?: int|int[], scale_factor?: num|num[],

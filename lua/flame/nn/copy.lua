@@ -23,14 +23,15 @@ return function(nn, shared)
   end)
 
   -- ---- copies -----------------------------------------------------------------------------------
+  --- A tensor of x's kind (parameter, buffer, other) with its values. Only leaves stay trainable.
   local function copy_of_tensor(x)
     local kind, own = kinds[x], x:detach():clone()
     if kind == "parameter" then return nn.Parameter(own, x.requires_grad) end
     if kind then return nn.Buffer(own, kind == "buffer") end
     return x.is_leaf and x.requires_grad and own:requires_grad_(true) or own
   end
-  --- Copies what nn/lazy.lua keeps about weights that hooks compute; the copy has the hooks
-  --- already.
+  -- Copies what nn/lazy.lua keeps about weights that hooks compute; the copy has the hooks
+  -- already.
   local function copy_made(module, own)
     for name, entry in pairs(shared.made[module] or {}) do
       shared.made[own] = shared.made[own] or {}
@@ -40,8 +41,8 @@ return function(nn, shared)
       end } }
     end
   end
-  --- A deep copy of v: modules, plain tables and tensors are copied, each once; functions and
-  --- objects of other classes are shared. seen: value -> its copy.
+  -- A deep copy of v: modules, plain tables and tensors are copied, each once; functions and
+  -- objects of other classes are shared. seen: value -> its copy.
   local function copy(v, seen)
     if seen[v] ~= nil then return seen[v] end
     if flame.is_tensor(v) then
@@ -85,7 +86,7 @@ return function(nn, shared)
   local Undo = { __close = function(list)
     for i = #list, 1, -1 do list[i]() end
   end }
-  --- Replaces each x in a plain list by map[x], if there is one; undo gets functions that restore.
+  -- Replaces each x in a plain list by map[x], if there is one; undo gets functions that restore.
   local function swap_list(t, map, undo)
     for i, x in ipairs(t) do
       if map[x] then
@@ -137,8 +138,8 @@ return function(nn, shared)
       if not ok then fail(op, "'%s' is no pattern of Lua: %s", pattern, why) end
     end
   end
-  --- Calls f(name, parameter) for each name that matches one of the patterns of Lua; raises before
-  --- that if a pattern matches no name.
+  -- Calls f(name, parameter) for each name that matches one of the patterns of Lua; raises before
+  -- that if a pattern matches no name.
   local function matching(op, net, patterns, f)
     if #patterns == 0 then fail(op, "need a pattern of names, as \"^encoder%%.\"") end
     shared.check_patterns(op, patterns)
@@ -176,7 +177,8 @@ return function(nn, shared)
   --- Groups for an optimiser: {{"norm", lr = 1e-3}, {"bias$", "^embed", weight_decay = 0},
   --- {lr = 1e-4}}, each with patterns of Lua and options. A parameter belongs to the first group
   --- with a pattern that matches its name. A group without patterns takes the remaining ones; if
-  --- there is no such group, they make another one. Frozen parameters are left out.
+  --- there is no such group, they make another one. Frozen parameters are left out, and so are
+  --- groups that then have none.
   put(Module, "Module:parameter_groups(groups: table[]) -> table[]", function(self, groups)
     if #groups == 0 then
       fail("parameter_groups", "need a list of groups, as {{\"bias$\", weight_decay = 0}}")

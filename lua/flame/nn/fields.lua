@@ -11,7 +11,7 @@ return function(order, kinds, fail, buffer)
 
   local function marked(x) return type(x) == "userdata" and kinds[x] ~= nil end
 
-  --- The module's own value for a key, without looking into its class.
+  -- The module's own value for a key, without looking into its class.
   local function field(self, key)
     local tensors = held[self]
     local x = tensors and tensors[key]
@@ -19,8 +19,8 @@ return function(order, kinds, fail, buffer)
     return rawget(self, key)
   end
 
-  --- The value that replaces 'old', a parameter or buffer, under its name: one of the same kind,
-  --- nil, or for a buffer any tensor. Raises for others.
+  -- What is kept if 'value' is assigned in place of 'old', a parameter or buffer: value itself if
+  -- it is nil, a Parameter or a Buffer; for a buffer any tensor becomes one. Raises for others.
   local function successor(self, key, old, value)
     if value == nil or marked(value) then return value end
     local class, name = getmetatable(self).__name, tostring(key)
@@ -35,7 +35,7 @@ return function(order, kinds, fail, buffer)
     return buffer(value, kinds[old] == "buffer")
   end
 
-  --- Called for an assignment to a key that the table itself does not have.
+  -- Called for an assignment to a key that the table itself does not have.
   local function note(self, key, value)
     local keys, tensors = order[self], held[self]
     if not keys then
@@ -56,8 +56,8 @@ return function(order, kinds, fail, buffer)
     tensors[key] = value
   end
 
-  --- The value at a key. A parameter or buffer that was assigned in place of a plain value is in
-  --- the module's table: it is moved to 'held'.
+  -- The value at a key. A parameter or buffer that was assigned in place of a plain value is in
+  -- the module's table: it is moved to 'held'.
   local function settled(self, key)
     local x = rawget(self, key)
     if not marked(x) then return field(self, key) end
@@ -80,7 +80,7 @@ return function(order, kinds, fail, buffer)
     return next, all
   end
 
-  --- Sets the metamethods of a class so that its instances keep parameters and buffers in 'held'.
+  -- Sets the metamethods of a class so that its instances keep parameters and buffers in 'held'.
   local function give(class)
     class.__index = function(self, key)
       local tensors = held[self]
@@ -94,10 +94,10 @@ return function(order, kinds, fail, buffer)
   -- ---- names whose value is computed -----------------------------------------------------------
   local computed = setmetatable({}, { __mode = "k" })  -- module -> key -> f(module)
   local bare = setmetatable({}, { __mode = "k" })      -- derived class -> the class
-  local derived = setmetatable({}, { __mode = "kv" })
+  local derived = setmetatable({}, { __mode = "kv" })  -- class -> the class derived from it
 
-  --- The class that modules of 'class' get when some of their fields are computed: it calls the
-  --- functions in 'computed', and is otherwise like 'class'.
+  -- The class that modules of 'class' get when some of their fields are computed: it calls the
+  -- functions in 'computed', and is otherwise like 'class'.
   local function derive(class)
     if bare[class] then return class end
     local own = derived[class]
@@ -121,8 +121,8 @@ return function(order, kinds, fail, buffer)
     return own
   end
 
-  --- Makes reads of a module's field return f(module); a parameter of that name remains for
-  --- parameters() and state_dict(). f = nil ends this.
+  -- Makes reads of a module's field return f(module); a parameter of that name remains for
+  -- parameters() and state_dict(). f = nil ends this.
   local function compute(self, key, f)
     local list = computed[self] or {}
     list[key] = f
@@ -131,13 +131,13 @@ return function(order, kinds, fail, buffer)
     setmetatable(self, next(list) and derive(class) or bare[class] or class)
   end
 
-  --- Gives the module 'self' the computed fields of the module 'other'.
+  -- Gives the module 'self' the computed fields of the module 'other'.
   local function compute_as(self, other)
     for key, f in pairs(computed[other] or {}) do compute(self, key, f) end
   end
   local function is_computed(self, key) return (computed[self] or {})[key] ~= nil end
 
-  --- Replaces the value of a parameter or buffer by any x, without checks.
+  -- Replaces the value of a parameter or buffer by any x, without checks.
   local function put(self, key, x)
     local tensors = held[self]
     if not tensors then
@@ -146,7 +146,7 @@ return function(order, kinds, fail, buffer)
     end
     tensors[key] = x
   end
-  --- The parameters and buffers of a module by name.
+  -- The parameters and buffers of a module by name.
   local function tensors_of(self) return held[self] or {} end
 
   return { marked = marked, field = field, settled = settled, give = give, compute = compute,

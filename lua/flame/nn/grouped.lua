@@ -22,10 +22,10 @@ return function(nn, shared)
 
   --- Attention over (batch, time, embed_dim) in which groups of num_heads / num_kv_heads heads read
   --- the same keys and values; queries and keys are rotated by position (the first rotary_dim
-  --- features of a head, 0: none). q_proj, k_proj, v_proj and o_proj are linear layers; qk_norm:
-  --- RMS norms of queries and keys, q_norm and k_norm. rope_scaling = {type = "linear", factor =},
-  --- or "llama3". attention(x, {attn_mask: true takes part, or floats that are added; cache: made
-  --- by its method cache}).
+  --- features of a head, by default all). q_proj, k_proj, v_proj and o_proj are linear layers;
+  --- qk_norm: RMS norms of queries and keys, q_norm and k_norm. rope_scaling = {type = "linear",
+  --- factor =}, or "llama3". attention(x, {attn_mask: true takes part, or floats that are added;
+  --- cache: made by its method cache}).
   class([[nn.GroupedQueryAttention(embed_dim: int, num_heads: int, num_kv_heads?: int, *,
     head_dim?: int, causal = true, bias = false, out_bias = false, dropout = 0, qk_norm = false,
     rotary_dim?: int, rope_base = 10000, rope_scaling?: any, interleaved = false, eps = 1e-6,
@@ -64,7 +64,7 @@ return function(nn, shared)
         length, self.head_dim)
     end)
 
-  --- Returns mask, is_causal and, if keys.order's mask must be joined with it, the number of keys.
+  -- Returns mask, is_causal and, if keys.order's mask must be joined with it, the number of keys.
   local function mask_of(self, mask, cache, at)
     if not cache then return mask, self.causal and not mask, self.causal and mask and #at or nil end
     return mask, false, cache.length

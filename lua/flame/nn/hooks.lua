@@ -5,8 +5,8 @@ local arguments = require "flame.base.arguments"
 return function(nn, shared)
   local Module, fail = nn.Module, shared.fail
 
-  --- Joins the gradients that a backward hook returned ('new') into one tensor; where it returned
-  --- none, the one in 'gradients' stays.
+  -- Joins the gradients that a backward hook returned ('new') into one tensor; where it returned
+  -- none, the one in 'gradients' stays. places: which arguments are tracked.
   local function rejoin(what, new, gradients, places)
     if flame.is_tensor(new) and #places == 1 then new = { [places[1]] = new } end
     if type(new) ~= "table" then
@@ -27,9 +27,9 @@ return function(nn, shared)
     return flame.cat(flat, 1)
   end
 
-  --- Replaces the tracked arguments by parts of one tensor, so that all their gradients arrive
-  --- together: f gets the list of gradients, false for other arguments, and may return another
-  --- list. Returns the list that backward fills, and how many arguments are tracked.
+  -- Replaces the tracked arguments by parts of one tensor, so that all their gradients arrive
+  -- together: f gets the list of gradients, false for other arguments, and may return another
+  -- list. Returns the list that backward fills, and how many arguments are tracked.
   local function join_arguments(what, args, f)
     local gradients, places, sizes, flat, like = {}, {}, {}, {}, {}
     for k = 1, args.n do

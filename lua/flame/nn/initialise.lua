@@ -14,7 +14,7 @@ return function(nn, shared)
     return flame.no_grad(function() return x:copy_(make(x)) end)
   end
 
-  --- Defines a function of nn.init, also under its name with an underscore.
+  -- Defines a function of nn.init, also under its name with an underscore.
   local function def(text, f)
     local name = text:match("^[%w_]+")
     put(init, "nn.init." .. text, f, "init." .. name)
@@ -38,7 +38,7 @@ return function(nn, shared)
   --- Ones.
   def("ones(x: T) -> T", function(x) return init.constant(x, 1) end)
 
-  --- Ones on the diagonal of a matrix.
+  --- Ones on the diagonal of a matrix, zeros elsewhere.
   def("eye(x: T) -> T", function(x)
     return rewrite(x, function()
       if x.ndim ~= 2 then fail("init.eye: x has %d axes, need 2", x.ndim) end
@@ -151,9 +151,11 @@ return function(nn, shared)
     end)
   end)
 
-  --- Normal, with a part of each column set to 0.
+  --- A matrix of normal numbers with deviation std; in each column a part 'sparsity' of the
+  --- elements, rounded up and at random places, is 0.
   def("sparse(x: T, sparsity = 0.1, std = 0.01) -> T", function(x, sparsity, std)
     return rewrite(x, function()
+      if x.ndim ~= 2 then fail("init.sparse: x has %d axes, need 2", x.ndim) end
       local rows, columns = x:size(1), x:size(2)
       local y = flame.normal({ rows, columns }, 0, std, like(x))
       local rank = flame.rand(rows, columns, { device = x.device }):argsort(1):argsort(1)
@@ -199,7 +201,8 @@ return function(nn, shared)
     function(...) return require("flame.optim").clip_grad_value(...) end)
   utils.clip_grad_norm_, utils.clip_grad_value_ = utils.clip_grad_norm, utils.clip_grad_value
 
-  --- Sequences (t, …) of different lengths in one tensor, padded at the end.
+  --- Sequences (t, …) of different lengths in one tensor, padded at the end to the longest:
+  --- (longest, n, …), or (n, longest, …) with batch_first.
   put(utils, "nn.utils.pad_sequence(sequences: T[], batch_first = false, padding_value = 0) -> T",
     function(list, batch_first, padding_value)
     some("pad_sequence", list)

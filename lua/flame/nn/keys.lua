@@ -140,8 +140,8 @@ return function(_, shared)
         cache.length)
     end
   end
-  --- Appends keys and values to the cache, and returns all of them; positions not yet written must
-  --- be masked.
+  --- Appends keys and values to the cache, and returns those of all its positions; the caller masks
+  --- positions that are not yet written.
   function keys.remember(cache, k, v, at)
     cache.k:index_copy_(3, at, k:detach():to(cache.k.dtype))
     cache.v:index_copy_(3, at, v:detach():to(cache.v.dtype))

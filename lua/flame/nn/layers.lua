@@ -12,7 +12,7 @@ return function(nn, shared)
   class("nn.Sequential(modules...: Module|fn)", function(self, ...)
     for i = 1, select("#", ...) do self[i] = (select(i, ...)) end
   end)
-  --- One more at the end.
+  --- Appends a module.
   put(nn.Sequential, "Sequential:append(module: Module|fn) -> self", function(self, module)
     self[#self + 1] = module
     return self
@@ -35,7 +35,7 @@ return function(nn, shared)
   end
   --- A list of modules: nn.ModuleList{ a, b }; append, extend, insert; # and [] as usual.
   class("nn.ModuleList(modules?: Module[])", append_all)
-  --- One more at the end.
+  --- Appends a module.
   put(nn.ModuleList, "ModuleList:append(module: Module) -> self", append)
   --- Appends all modules of another list. (For other classes 'extend' makes a derived class.)
   put(nn.ModuleList, "ModuleList:extend(modules: Module[]) -> self", append_all)
@@ -50,7 +50,7 @@ return function(nn, shared)
     rawset(self, at, module)
   end)
 
-  --- Assigns the items of t to self by name, in the order of the names; accept(x) checks each.
+  -- Assigns the items of t to self by name, in the order of the names; accept(x) checks each.
   local function named_items(self, t, accept, what)
     local keys = {}
     for key in pairs(t or {}) do keys[#keys + 1] = key end
@@ -72,7 +72,7 @@ return function(nn, shared)
     function(self, t) named_items(self, t, as_parameter, "Parameter") end)
   --- A list of parameters; append, # and [] as usual.
   class("nn.ParameterList(parameters?: T[])", append_all)
-  --- One more at the end.
+  --- Appends a parameter.
   put(nn.ParameterList, "ParameterList:append(parameter: T) -> self",
     function(self, x) return append(self, as_parameter(x)) end)
 
@@ -167,8 +167,8 @@ return function(nn, shared)
       self.options.mode or "mean")
   end
 
-  --- Normalises over the last axes of the given shape; weight and bias of that shape. affine is
-  --- another name of elementwise_affine.
+  --- Normalises over the last axes of the given shape; weight and bias of that shape, neither if
+  --- affine or elementwise_affine is false.
   class([[nn.LayerNorm(normalized_shape: int|int[], eps = 1e-5, elementwise_affine = true,
     bias = true, *, affine = true, device?: device, dtype?: dtype)]],
     function(self, shape, eps, elementwise, bias, affine, device, dtype)
@@ -197,6 +197,7 @@ return function(nn, shared)
     self.p = p
   end
   --- Zeroes each value with probability p while training, and scales the others by 1 / (1 - p).
+  --- inplace has no effect.
   class("nn.Dropout(p = 0.5, inplace = false)", set_chance)
   call(nn.Dropout, "(x: T) -> T", function(self, x)
     if not self.training or self.p == 0 then return x end

@@ -47,8 +47,8 @@ return function(nn, shared)
   local made = setmetatable({}, { __mode = "k" })
   shared.made = made
 
-  --- Replaces parameter 'name' by a value that make(module) computes from others before each
-  --- forward; undo(module) is for removing it. Both get the module, so its copies can share them.
+  -- Replaces parameter 'name' by a value that make(module) computes from others before each
+  -- forward; undo(module) is for removing it. Both get the module, so its copies can share them.
   local function replace(module, name, make, undo)
     local list = made[module] or {}
     made[module] = list
@@ -101,7 +101,7 @@ return function(nn, shared)
 
   --- Miyato et al. 2018: the weight divided by its largest singular value, which n_power_iterations
   -- per forward in training approximate; the weight itself is name_orig, the vectors are name_u and
-  -- name_v. dim is the axis of the rows: 1, or 2 for transposed convolutions.
+  -- name_v. dim is the axis of the rows, by default 1, and 2 for transposed convolutions.
   put(utils, [[nn.utils.spectral_norm(module: Module, name: str = "weight",
     n_power_iterations: int = 1, eps = 1e-12, dim?: axis) -> Module]],
     function(module, name, steps, eps, dim)

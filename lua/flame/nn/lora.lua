@@ -42,7 +42,7 @@ return function(nn, shared)
   for n = 1, 3 do
     CONVOLUTIONS[n], CONVOLUTIONS[n + 3] = nn["Conv" .. n .. "d"], nn["ConvTranspose" .. n .. "d"]
   end
-  --- The names of a layer's weights that take adapters; empty if there are none.
+  -- The names of a layer's weights that take adapters; empty if there are none.
   local function weights_of(m)
     if nn.is(m, nn.Linear) then return { "weight" } end
     local own = getmetatable(m).adapted                  -- a class that names them itself
@@ -59,7 +59,8 @@ return function(nn, shared)
     return fields.tensors_of(rawget(adapter, "layer"))[rawget(adapter, "weight")]
   end
 
-  --- Makes a layer use its adapter.
+  -- Makes a layer use its adapter, whose fields 'layer' and 'weight' then say where it is. While
+  -- it is merged, its field 'base' has the values that the weight had before.
   local function connect(layer, weight, adapter)
     rawset(adapter, "layer", layer)
     rawset(adapter, "weight", weight)
@@ -84,7 +85,7 @@ return function(nn, shared)
     layer[slot_of(weight)] = nil
   end
 
-  --- A new adapter for a weight of a layer.
+  -- A new adapter for a weight of a layer.
   local function attach(layer, weight, o)
     local w = fields.tensors_of(layer)[weight]
     local rows = w:size(1)
@@ -94,7 +95,7 @@ return function(nn, shared)
     connect(layer, weight, adapter)
   end
 
-  --- Names and adapters below, in order.
+  -- {name, adapter} for each adapter in a network, in order; raises if there are none.
   local function adapters_of(op, net)
     local list = {}
     for name, m in net:named_modules() do
@@ -113,8 +114,8 @@ return function(nn, shared)
 
   --- Gives adapters to those linear, convolution and attention layers of a network with names that
   --- match a pattern of Lua in targets (without targets to all), and freezes every other parameter.
-  --- The scale is alpha / rank. Dropout acts on the input of linear layers' adapters. Returns the
-  --- names of the layers.
+  --- The scale is alpha / rank, 1 without alpha. Dropout acts on the input of linear layers'
+  --- adapters. Returns the names of the layers.
   put(lora, [[nn.lora.attach(net: Module, rank: int = 8, alpha?: num, dropout = 0,
     targets?: str|str[]) -> table]], function(net, rank, alpha, dropout, targets)
       if rank < 1 then fail("lora.attach", "rank is %d, need a positive integer", rank) end
@@ -151,7 +152,7 @@ return function(nn, shared)
     return out
   end)
 
-  --- The layer, the weight's name and the adapter's field for the name of a saved adapter.
+  -- The layer, the weight's name and the adapter's field for the name of a saved adapter.
   local function place_of(net, modules, name)
     local path, slot = name:match("^(.-)%.?(lora[%w_]*)$")
     local layer = path == "" and net or modules[path]
@@ -161,7 +162,7 @@ return function(nn, shared)
     fail("lora.load", "there is no layer for '%s' in the network", name)
   end
 
-  --- The tensors of saved adapters: adapter's name -> {A =, B =, scale =}.
+  -- The tensors of saved adapters: adapter's name -> {A =, B =, scale =}.
   local function parts_of(state)
     local parts = {}
     for name, x in pairs(state) do
@@ -175,7 +176,7 @@ return function(nn, shared)
     if next(parts) == nil then fail("lora.load", "the state is empty") end
     return parts
   end
-  --- Raises if saved tensors do not fit the weight w, or its existing adapter.
+  -- Raises if saved tensors do not fit the weight w, or its existing adapter.
   local function check_parts(owner, p, w, old)
     if not (p.A and p.B and p.scale) then fail("lora.load", "'%s' needs A, B and scale", owner) end
     local rows, rank = w:size(1), p.A.shape[1]
@@ -212,7 +213,7 @@ return function(nn, shared)
     return net
   end, "lora.load")
 
-  --- Raises if a weight to which an adapter would be added is shared with another layer.
+  -- Raises if a weight to which an adapter would be added is shared with another layer.
   local function check_alone(net, adapters)
     local place = {}
     for name, m in net:named_modules() do

@@ -11,8 +11,8 @@ return function(nn, shared)
   local epsilon = dtypes.epsilon
 
   --- Root-mean-square norm over the last axes of the given shape; weight of that shape.
-  --- eps is by default the machine epsilon of x's dtype; affine is another name of
-  --- elementwise_affine.
+  --- eps is by default the machine epsilon of x's dtype. There is no weight if affine or
+  --- elementwise_affine is false.
   class([[nn.RMSNorm(normalized_shape: int|int[], eps?: num, elementwise_affine = true,
     device?: device, dtype?: dtype, *, affine = true)]],
     function(self, shape, eps, elementwise, device, dtype, affine)
@@ -55,14 +55,16 @@ return function(nn, shared)
   end
 
   -- Makes the class of a norm with statistics for each channel (batch_norm, instance_norm) for
-  -- inputs of 'low' to 'high' axes; run(self, x, …) computes it.
+  -- inputs of 'low' to 'high' axes; run(self, x, momentum) computes it. track: batches are counted.
+  -- Without a momentum the statistics are then the mean over all batches; if not, they do not
+  -- change.
   local function channel_norm(text, low, high, track, run)
     local name = text:match("%.(%w+)%(")
     local made = class(text, function(self, channels, eps, momentum, affine, tracks, device, dtype)
       local as = { device = device, dtype = dtype }
       positive(name, "num_features", channels)
       self.num_features, self.eps = channels, eps
-      self.momentum = momentum or false                  -- false: the mean over all batches
+      self.momentum = momentum or false
       if affine then
         self.weight = nn.Parameter(flame.ones({ channels }, as))
         self.bias = nn.Parameter(flame.zeros({ channels }, as))
@@ -77,16 +79,16 @@ return function(nn, shared)
       if x.ndim < low or x.ndim > high then
         fail("%s: x has %d axes, need %d%s", name, x.ndim, low, high > low and " or " .. high or "")
       end
-      if x:size(2) ~= self.num_features and not (low == 2 and high == 3 and track == false) then
+      if x:size(2) ~= self.num_features then
         fail("%s: x has %d channels, need %d", name, x:size(2), self.num_features)
       end
-      local momentum, count = self.momentum, self.training and self.num_batches_tracked
+      local momentum, count = self.momentum, track and self.training and self.num_batches_tracked
       if count and not momentum then
         flame.eval(x)                    -- raises if x's values fail: then the batch is not counted
-        momentum = 1 / math.max(count:item() + (track and 1 or 0), 1)
+        momentum = 1 / (count:item() + 1)
       end
       local y = run(self, x, momentum or 0)
-      if count and track then flame.no_grad(count.add_, count, 1) end    -- BatchNorm alone counts
+      if count then flame.no_grad(count.add_, count, 1) end
       return y
     end)
     function made:extra()
@@ -109,7 +111,8 @@ return function(nn, shared)
     channel_norm(([[nn.BatchNorm%dd(num_features: int, eps = 1e-5, momentum?: num = 0.1,
       affine = true, track_running_stats = true, device?: device, dtype?: dtype)]]):format(n),
       n == 1 and 2 or n + 2, n + 2, true, batch_norm)
-    --- instance_norm, with weights where affine is true.
+    --- instance_norm, with weights if affine is true, and running statistics if track_running_stats
+    --- is; momentum = false leaves these as they are.
     channel_norm(([[nn.InstanceNorm%dd(num_features: int, eps = 1e-5, momentum?: num = 0.1,
       affine = false, track_running_stats = false, device?: device, dtype?: dtype)]]):format(n),
       n + 2, n + 2, false, instance_norm)

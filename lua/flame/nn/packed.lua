@@ -16,6 +16,7 @@ return function(nn, shared)
     return flame.tensor(list, { dtype = "i64", device = device })
   end
 
+  -- The lengths as a list; raises unless they are n integers from 1 to 'most'.
   local function lengths_of(op, lengths, n, most)
     local list = flame.is_tensor(lengths) and lengths:totable() or lengths
     if #list ~= n then fail("%s: lengths must be %d numbers", op, n) end
@@ -27,7 +28,8 @@ return function(nn, shared)
     return list
   end
 
-  --- Packs x (steps, n, …): leaves out the elements after the end of each sequence.
+  -- Packs x (steps, n, …): leaves out the elements after the end of each sequence. sorted: raises
+  -- unless the sequences are in the order of falling lengths.
   local function pack(op, x, lengths, sorted)
     local order, place, sizes, parts = {}, {}, {}, {}
     for i = 1, #lengths do order[i] = i end
@@ -54,6 +56,7 @@ return function(nn, shared)
   end
 
   --- Packs x (steps, n, …), n sequences that are padded after these lengths (a tensor or a list).
+  --- It raises if a length is above the one before, unless enforce_sorted is false.
   put(utils, [[nn.utils.pack_padded_sequence(x: T, lengths: T|int[], batch_first = false,
     enforce_sorted = true) -> PackedSequence]], function(x, lengths, batch_first, sorted)
     local op = "pack_padded_sequence"

@@ -15,14 +15,14 @@ return function(nn, shared)
     return x
   end
 
-  --- The list of a name, or nil.
+  -- The list of a name, or nil.
   local function list_of(module, name)
     local all = rawget(module, "parametrizations")
     return all and rawget(all, name) or nil
   end
 
-  --- Appends a parametrization. begin: if given, 'original' is set, by right_inverse of the earlier
-  --- ones, so that they give begin.
+  -- Appends a parametrization. begin: if given, 'original' is set, by right_inverse of the earlier
+  -- ones, so that they give begin.
   local function append(list, parametrization, begin)
     if begin then
       for i = #list, 1, -1 do
@@ -40,7 +40,8 @@ return function(nn, shared)
   --- From now on module[name] reads as parametrization(original), computed at each read; original
   --- is a parameter under module.parametrizations[name]. Several are applied in order. If the
   --- parametrization has a method right_inverse(weight), its result is the first value of original,
-  --- otherwise the weight is; with unsafe the result may have another shape or dtype.
+  --- otherwise the weight is. Unless unsafe is true, it raises if module[name] would then have
+  --- another shape or dtype.
   put(utils, [[nn.utils.register_parametrization(module: Module, name: str, parametrization: Module,
     *, unsafe = false) -> Module]], function(module, name, parametrization, unsafe)
     local op = "register_parametrization"

@@ -6,17 +6,15 @@ local flame = require "flame"
 return function(nn, shared)
   local fail, positive, class, call = shared.fail, shared.positive, shared.class, shared.call
 
-  --- A list of the layer and count - 1 copies of it, which begin with the same values.
+  -- A list of the layer and count - 1 copies of it (Module:clone).
   local function copies(name, layer, count)
     positive(name, "num_layers", count, shared.LAYERS)
-    if not layer.again then
+    if not layer.self_attn then
       fail("%s: need a transformer's layer, got a %s", name, getmetatable(layer).__name)
     end
     local list = { layer }
     for i = 2, count do
-      list[i] = layer.again()
-      list[i]:load_state_dict(layer:state_dict())
-      if not layer.training then list[i]:eval() end
+      list[i] = layer:clone()
     end
     return nn.ModuleList(list)
   end
