@@ -140,6 +140,8 @@ describe("options that do not exist", function()
     mistyped("CosineAnnealingLR", "eta_min", function(o)
       return optim.lr_scheduler.CosineAnnealingLR(opt, 3, o)
     end)
+    refused("chained: schedule 1 is sequential or reduce_on_plateau", optim.schedule.chained,
+      { optim.schedule.reduce_on_plateau(opt) })
     refused("chained: 2 arguments at most, got 3", optim.schedule.chained,
       { optim.schedule.step(opt, 2) }, opt, 3)
   end)

@@ -10,12 +10,12 @@ local axis_of = arguments.axis_of
 local function is_float(x) return x:is_floating_point() end
 local function unary(name, f) def(name .. "_?(x: T) -> T", f) end
 
---- x limited to low … high. As in PyTorch a float's gradient is 0 at the bounds too, but 1 at NaN.
+-- x limited to low … high. As in PyTorch a float's gradient is 0 at the bounds too, but 1 at NaN.
 local function inside(x, low, high)
   return is_float(x) and internal.piecewise("hardtanh", x, low, high) or x:clamp(low, high)
 end
---- alpha * (exp(x / scale) - 1) for x < 0, else x. At 0, as in PyTorch, the slope is alpha / scale,
---- and the second derivative is 0.
+-- alpha * (exp(x / scale) - 1) for x < 0, else x. At 0, as in PyTorch, the slope is alpha / scale,
+-- and the second derivative is 0.
 local function bent(x, alpha, scale)
   local below = x:lt(0)
   -- x > 0 is replaced, so that backward does not multiply 0 by an infinite exponential
@@ -28,7 +28,7 @@ local function number_type(op, x)
   if x.dtype == "bool" then fail(op, "dtype bool is not supported, need a number type") end
   return x
 end
---- x between 0 and 6.
+--- x limited to 0 … 6.
 unary("relu6", function(x) return inside(number_type("relu6", x), 0, 6) end)
 --- x tanh(softplus(x)).
 unary("mish", function(x) return x * x:softplus():tanh() end)
@@ -36,7 +36,7 @@ unary("mish", function(x) return x * x:softplus():tanh() end)
 unary("logsigmoid", function(x) return -((-x):softplus()) end)
 --- x / (1 + |x|).
 unary("softsign", function(x) return x / (x:abs() + 1) end)
---- (x + 3) / 6 between 0 and 1.
+--- (x + 3) / 6 limited to 0 … 1.
 unary("hardsigmoid", function(x)
   return is_float(x) and internal.piecewise("hardsigmoid", x) or (x + 3):clamp(0, 6) / 6
 end)
@@ -44,7 +44,7 @@ end)
 unary("hardswish", function(x)
   return is_float(x) and internal.piecewise("hardswish", x) or x * (x + 3):clamp(0, 6) / 6
 end)
---- Scaled elu with PyTorch's constants.
+--- 1.0507 elu(x, 1.6733): Klambauer et al. 2017.
 unary("selu", function(x) return bent(x, 1.6732632423543772, 1) * 1.0507009873554805 end)
 
 --- x above 0, else the slope (0.01) times x.
@@ -59,11 +59,11 @@ def("celu_?(x: T, alpha = 1) -> T", function(x, alpha)
   if alpha == 0 then fail("celu", "alpha is 0, need another number: x is divided by it") end
   return bent(x, alpha, alpha)
 end)
---- x between -1 and 1, or the bounds given.
+--- x limited to min_val … max_val.
 def("hardtanh_?(x: T, min_val = -1, max_val = 1) -> T", function(x, low, high)
   return inside(number_type("hardtanh", x), low, high)
 end)
---- softplus with parameters; called from C.
+--- softplus(beta x) / beta, and x itself where beta x is above the threshold. Called from C.
 function internal.softplus(x, beta, threshold)
   local z = x * beta
   return where(z:gt(threshold), x, where(z:gt(threshold), 0, z):softplus() / beta)
@@ -74,7 +74,7 @@ def("threshold_?(x: T, threshold: T|num, value: T|num) -> T",
 --- 0 where |x| <= lambd.
 def("hardshrink_?(x: T, lambd = 0.5) -> T",
   function(x, lambd) return where(x:abs():le(lambd), 0, x) end)
---- x moved towards 0 by lambd.
+--- x moved towards 0 by lambd; 0 where |x| <= lambd.
 def("softshrink_?(x: T, lambd = 0.5) -> T", function(x, l)
   if l < 0 then fail("softshrink", "lambd = %g is negative", l) end
   return where(x:gt(l), x - l, where(x:lt(-l), x + l, x * 0))
@@ -102,7 +102,8 @@ def("glu(x: T, dim: axis = -1) -> T", function(x, d)
   if n % 2 ~= 0 then fail("glu", "axis %d has %d elements, need an even number", d, n) end
   return x:narrow(d, 1, n // 2) * x:narrow(d, n // 2 + 1, n // 2):sigmoid()
 end)
---- leaky_relu with a slope between lower and upper: random when training, else the middle.
+--- leaky_relu with a slope between lower and upper: random for each element when training, else the
+--- middle.
 def("rrelu_?(x: T, lower = 0.125, upper = 0.3333333333333333, training = false) -> T",
   function(x, lower, upper, training)
     if lower > upper then fail("rrelu", "lower = %g is above upper = %g", lower, upper) end
@@ -110,6 +111,7 @@ def("rrelu_?(x: T, lower = 0.125, upper = 0.3333333333333333, training = false) 
       { dtype = x.dtype, device = x.device }) or (lower + upper) / 2
     return where(x:le(0), x * slope, x)
   end)
+-- 1 at the largest element along d, else 0.
 local function one_hot_of(y, d)
   local at = y:detach():argmax(d, { keepdim = true })
   return flame.zeros_like(y:detach()):scatter(d, at,

@@ -11,7 +11,7 @@ local function shape_text(x) return "(" .. table.concat(x.shape, ", ") .. ")" en
 
 local attention = "scaled_dot_product_attention"
 
---- How many heads of q share each head of x (keys or values); both are (…, heads, time, size).
+-- How many heads of q share each head of x (keys or values); both are (…, heads, time, size).
 local function heads_for_one(name, x, q)
   if q.ndim < 3 or x.ndim < 3 then
     fail(attention, "enable_gqa needs an axis of heads: q has shape %s and %s %s", shape_text(q),
@@ -25,8 +25,8 @@ local function heads_for_one(name, x, q)
   return most // heads
 end
 
---- Do several heads of q, of one row each, share a head of k and v (a step with a cache), and does
---- no option treat them differently? Then they can be rows of one head: k and v are not repeated.
+-- Do several heads of q, of one row each, share a head of k and v (a step with a cache), and does
+-- no option treat them differently? Then they can be rows of one head: k and v are not repeated.
 local function rows_for_heads(q, o)
   local mask = o.attn_mask
   local m = mask and mask.shape or {}
@@ -74,15 +74,15 @@ local takes = {
   cuda = { rows = 16, size = 256, even = true, f32 = true, f16 = true, bf16 = true },
 }
 
---- The shape of x, extended to four axes by ones at the front.
+-- The shape of x, extended to four axes by ones at the front.
 local function four(x)
   local shape = x.shape
   while #shape < 4 do table.insert(shape, 1, 1) end
   return shape
 end
 
---- Do q, k and v have the shapes (b, h, t, d), (b, hk, s, d) and (b, hk, s, d2), none empty, with
---- sizes that the device supports?
+-- Do q, k and v have the shapes (b, h, t, d), (b, hk, s, d) and (b, hk, s, d2), none empty, with
+-- sizes that the device supports?
 local function shapes_fit(q, k, v, can, o)
   for i = 1, 4 do if q[i] < 1 or k[i] < 1 or v[i] < 1 then return false end end
   if q[1] ~= k[1] or q[2] ~= k[2] * o.k_for or q[4] ~= k[4] then return false end
@@ -91,7 +91,7 @@ local function shapes_fit(q, k, v, can, o)
     and (not can.even or q[4] == v[4])
 end
 
---- Is the mask untracked, on q's device, bool or of q's dtype? Does it broadcast to (b, h, t, s)?
+-- Is the mask untracked, on q's device, bool or of q's dtype? Does it broadcast to (b, h, t, s)?
 local function mask_fits(mask, q, shape, keys)
   if mask.ndim > 4 or mask.device ~= q.device or recording.tracked(mask) then return false end
   if mask.dtype ~= "bool" and mask.dtype ~= q.dtype then return false end
@@ -101,7 +101,7 @@ local function mask_fits(mask, q, shape, keys)
   return true
 end
 
---- Can the op "attention", which stores no scores, compute this call? o: its options.
+-- Can the op "attention", which stores no scores, compute this call? o: its options.
 local function fits(q, k, v, o)
   local can, n = takes[q.device == "cpu" and "cpu" or "cuda"], q.ndim
   if o.dropout_p > 0 or n < 2 or n > 4 or k.ndim ~= n or v.ndim ~= n or not can[q.dtype] then
@@ -119,9 +119,9 @@ local function fits(q, k, v, o)
   return not o.attn_mask or mask_fits(o.attn_mask, q, shape, keys[3])
 end
 
---- scaled_dot_product_attention for h heads of queries, kv of keys and kv of values that are
---- adjacent in x (b, t, h + 2 kv, d): gives (b, t, h, d). nil if the op does not support it, or if
---- autocast would cast x. The gradient of x is one array.
+-- scaled_dot_product_attention for h heads of queries, kv of keys and kv of values that are
+-- adjacent in x (b, t, h + 2 kv, d): gives (b, t, h, d). nil if the op does not support it, or if
+-- autocast would cast x. The gradient of x is one array.
 local function of_rows(x, h, kv, causal)
   local shape, cast = x.shape, flame.autocast()
   local b, t, d = shape[1], shape[2], shape[4]
@@ -168,6 +168,7 @@ local function angles(t, d, base, offset, device)
   return at:reshape(-1, 1) * rate
 end
 
+-- x with -b, a in place of each pair of features a, b.
 local function turned(x, interleaved)
   local d = x.shape[x.ndim]
   if not interleaved then

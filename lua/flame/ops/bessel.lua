@@ -6,6 +6,7 @@ local where = flame.where
 -- ---- Bessel functions ---------------------------------------------------------------------------
 -- J, Y for x up to FAR: means over angles t (order 0: of cos(x sin t)), error below e^-(2 POINTS -
 -- x); above: Hankel's series. K up to 2: power series; above: integral (order 0: exp(-x cosh t)).
+-- TURNS: how many terms the weights in Y's sum have; EULER: Euler's constant.
 local FAR, POINTS, TURNS, EULER = 25, 28, 28, 0.57721566490153286
 local circle = {}                  -- by angle t: {sin t, weight in J's mean, weight in Y's sum}
 for j = 1, POINTS do
@@ -13,6 +14,8 @@ for j = 1, POINTS do
   for k = TURNS, 1, -1 do sum = sum + (k % 2 == 0 and 1 or -1) * math.cos(2 * k * t) / k end
   circle[j] = { math.sin(t), 1 / POINTS, sum / POINTS }
 end
+-- The sum over the circle of f(x sin t) times circle's weight (2 or 3, 'column') times
+-- sin(t)^power.
 local function angle(x, column, f, power)
   local total
   for _, c in ipairs(circle) do
@@ -31,7 +34,7 @@ local function near_y(x, order)
   if order == 0 then return (log * near_j(x, 0) - angle(x, 3, cos, 0) * 2) * (2 / math.pi) end
   return (log * near_j(x, 1) - near_j(x, 0) / x - angle(x, 3, sin, 1) * 2) * (2 / math.pi)
 end
---- J (part 1) or Y (part 2) for large x, by Hankel's series.
+-- J (part 1) or Y (part 2) for large x, by Hankel's series.
 local function far_bessel(x, order, part)
   local p, q, term, mu, r = 0.0, 0.0, 1.0, 4 * order * order, x:reciprocal()
   local power = flame.ones_like(x)
@@ -45,6 +48,7 @@ local function far_bessel(x, order, part)
   if order == 1 then a, b = b, -a end
   return (part == 1 and p * a - q * b or p * b + q * a) / (x * math.pi):sqrt()
 end
+-- J (part 1) or Y (part 2) of any x, by near(x, order) up to FAR and Hankel's series above.
 local function joined(near, order, part)
   return function(x)
     local v = part == 1 and x:abs() or x
@@ -57,7 +61,7 @@ local function joined(near, order, part)
     return where(v:eq(0), -math.huge, where(v:lt(0), 0 / 0, where(v:isinf(), 0, y)))
   end
 end
---- exp(x) K(x) of order 0 or 1.
+-- exp(x) K(x) of order 0 or 1.
 local function scaled_k(x, order)
   local small = x:le(2)
   local v, w = where(small, x, 1), where(small, 2, x)
@@ -81,7 +85,8 @@ local function scaled_k(x, order)
   local y = where(small, near * v:exp(), far * last * (1 / 32))
   return where(x:isinf(), 0, where(x:eq(0), math.huge, where(x:lt(0), 0 / 0, y)))
 end
---- Defines a function of flame.special that computes in f64 and returns x's dtype.
+-- Defines a function of flame.special that computes in f64 and returns x's dtype; f32 for
+-- integers.
 local function bessel(name, f)
   arguments.def("special." .. name .. "(x: T) -> T", function(x)
     return f(x:double()):to(x:is_floating_point() and x.dtype or "f32")
@@ -102,16 +107,16 @@ bessel("spherical_bessel_j0", function(x) return where(x:isinf(), 0, (x / math.p
 
 -- ---- orthogonal polynomials ---------------------------------------------------------------------
 local DEGREES = 10000              -- the highest degree; each step of the recurrence is 3 to 5 ops
---- The degree n as an integer, -1 for all n below 0; raises above DEGREES.
+-- The degree n as an integer, -1 for all n below 0; raises above DEGREES.
 local function degree(name, n)
   if n ~= n or n >= DEGREES + 1 then
     arguments.fail(name, "n = %s, need a number up to %d", n ~= n and "nan" or n, DEGREES)
   end
   return math.tointeger((math.modf(math.max(n, -1))))
 end
---- Defines special.name(x, n), by recurrence from P(0) = 1 and P(1) = first(x); step(k, x, P(k),
---- P(k - 1)) gives P(k + 1). n, a number or a tensor (whose largest value is read), is truncated to
---- integers; for those below 0 the result is 0.
+-- Defines special.name(x, n), by recurrence from P(0) = 1 and P(1) = first(x); step(k, x, P(k),
+-- P(k - 1)) gives P(k + 1). n, a number or a tensor (whose largest value is read), is truncated to
+-- integers; for those below 0 the result is 0.
 local function polynomials(name, first, step)
   local function series(x, most, see)
     local before, p = flame.ones_like(x), first(x)

@@ -29,7 +29,7 @@ end
 
 local function text(shape) return "(" .. table.concat(shape, ", ") .. ")" end
 
---- A copy of the list, extended to three elements at the front with 'fill'.
+-- A copy of the list, extended to three elements at the front with 'fill'.
 local function three(list, fill)
   local out, n = {}, #list
   for i = 1, 3 - n do out[i] = fill end
@@ -42,19 +42,19 @@ local function append(to, list)
   return to
 end
 
-
 -- ---- convolution: one sum, three derivatives ----------------------------------------------------
 --- The three ops as functions of operands a, b and s = {what = op's name, params, shapes x, w, y}.
 --- They are made at first use, since flame.func is defined in another file.
 local conv, conv_data, conv_weight
 
---- Is s a 1 x 1 convolution without stride, in half types on a GPU? Then a matrix product in x's
---- own order (channels first) moves the fewest bytes, since cuDNN's kernels need channels last.
---- s.pointwise: see is_one.
+-- Is s a 1 x 1 convolution without stride, in half types on a GPU? Then a matrix product in x's
+-- own order (channels first) moves the fewest bytes, since cuDNN's kernels need channels last.
+-- s.pointwise: see is_one.
 local function is_pointwise(a, s)
   return s.pointwise and a.device ~= "cpu" and (a.dtype == "f16" or a.dtype == "bf16")
 end
 
+-- Records op 'kind' of a and b with this result shape, or a product of matrices that equals it.
 local function record(kind, s, a, b, shape)
   if kind ~= "conv_weight" and is_pointwise(a, s) and a:numel() > 0 and b:numel() > 0 then
     local w = b:reshape(b.shape[1], b.shape[2])
@@ -64,7 +64,7 @@ local function record(kind, s, a, b, shape)
   return internal.call(kind, s.what, { a, b }, s.params, shape, a.dtype)
 end
 
---- Saves a and b for backward, tracked if they are, and which of their gradients are needed.
+-- Saves a and b for backward, tracked if they are, and which of their gradients are needed.
 local function keep(ctx, a, b, s)
   do
     local _ <close> = flame.enable_grad()
@@ -73,7 +73,7 @@ local function keep(ctx, a, b, s)
   ctx.s, ctx.first, ctx.second = s, a.requires_grad, b.requires_grad
 end
 
---- A product of a and b as an op: its result has the shape s[result]; d_a and d_b of (h, a, b, s)
+-- A product of a and b as an op: its result has the shape s[result]; d_a and d_b of (h, a, b, s)
 -- give the gradients for a cotangent h.
 local function product(name, result, d_a, d_b)
   return flame.func { name = name,
@@ -99,7 +99,7 @@ local function make_convs()
     function(h, g, _, s) return conv_data(g, h, s) end)
 end
 
---- Is k a 1 x 1 kernel without groups, stride and padding, with equal sizes of x (xs) and y (ys)?
+-- Is k a 1 x 1 kernel without groups, stride and padding, with equal sizes of x (xs) and y (ys)?
 local function is_one(groups, k, stride, before, xs, ys)
   local one = groups == 1
   for i = 1, #k do
@@ -108,8 +108,8 @@ local function is_one(groups, k, stride, before, xs, ys)
   return one
 end
 
---- The integer parameters of the ops: n c o groups, then in k out stride pad dilation for three
---- axes each, and whether sums may be added in any order.
+-- The integer parameters of the ops: n c o groups, then in k out stride pad dilation for three
+-- axes each, and whether sums may be added in any order.
 local function conv_params(n, c, o, groups, in_size, k, out, stride, before, dilation)
   local p = { n, c, o, groups }
   append(p, three(in_size, 1))
@@ -122,7 +122,7 @@ local function conv_params(n, c, o, groups, in_size, k, out, stride, before, dil
   return p
 end
 
---- The padding v as two lists, before and after each axis. k, dilation, stride: for "same".
+-- The padding v as two lists, before and after each axis. k, dilation, stride: for "same".
 local function paddings(op, v, n, k, dilation, stride)
   local before, after = {}, {}
   if v == "valid" then v = 0 end
@@ -147,7 +147,7 @@ local function paddings(op, v, n, k, dilation, stride)
   return before, after
 end
 
---- Pads x by what one side has more than the other, since cuDNN pads both sides equally.
+-- Pads x by what one side has more than the other, since cuDNN pads both sides equally.
 local function even(x, n, before, after)
   local uneven, pairs_of, less = false, {}, {}
   for i = 1, n do
@@ -161,7 +161,7 @@ end
 
 local function tail(shape, n) return table.move(shape, #shape - n + 1, #shape, 1, {}) end
 
---- Checks x, w and bias b; returns x and w in one dtype, x with a batch axis; whether x had one.
+-- Checks x, w and bias b; returns x and w in one dtype, x with a batch axis; whether x had one.
 local function operands(op, n, x, w, b)
   if w.ndim ~= n + 2 then fail(op, "weight has shape %s, need %d axes", text(w.shape), n + 2) end
   if x.ndim ~= n + 2 and x.ndim ~= n + 1 then
@@ -181,7 +181,7 @@ local function operands(op, n, x, w, b)
   return batched and x or x:unsqueeze(1), w, batched
 end
 
---- y + b, b along the channels; without the batch axis if x had none (batched = false).
+-- y + b, b along the channels; without the batch axis if x had none (batched = false).
 local function finish(op, y, b, channels, n, batched)
   if b ~= nil then
     if b.ndim ~= 1 or b.shape[1] ~= channels then
@@ -194,9 +194,8 @@ local function finish(op, y, b, channels, n, batched)
   return batched and y or y:squeeze(1):clone()
 end
 
-
---- For kernels of one element with a stride: x with only the elements that are read, and stride 1.
---- Libraries are faster without a stride, above all in the gradients.
+-- For kernels of one element with a stride: x with only the elements that are read, and stride 1.
+-- Libraries are faster without a stride, above all in the gradients.
 local function strip(x, k, stride, before, after)
   local index, steps, n = {}, false, #k
   for i = 1, n do
@@ -260,8 +259,9 @@ local function convolution(op, n)
   end)
 end
 
---- Sums of products of windows of x (n, c, l) or (c, l) with weight (o, c / groups, k). padding: a
---- number, "same", "valid", a list, or a list of pairs before and after.
+--- Sums of products of windows of x (n, c, l) or (c, l) with weight (o, c / groups, k), plus bias
+--- (o): (n, o, windows) or (o, windows). padding: a number, "same", "valid", a list, or a list of
+--- pairs before and after.
 convolution("conv1d", 1)
 --- The same as conv1d for x (n, c, h, w) and weight (o, c / groups, kh, kw).
 convolution("conv2d", 2)
@@ -311,7 +311,8 @@ local function transposed(op, n)
   end)
 end
 
---- The gradient of conv1d with respect to its input, as a function: weight (c, o / groups, k).
+--- The gradient of conv1d with respect to its input, as a function of x (n, c, l) or (c, l) and
+--- weight (c, o / groups, k), plus bias (o).
 transposed("conv_transpose1d", 1)
 --- The gradient of conv2d with respect to its input, as a function: weight (c, o / groups, kh, kw).
 transposed("conv_transpose2d", 2)

@@ -21,7 +21,8 @@ def("pdist(x: T, p = 2) -> T", function(x, p)
 end)
 --- p-norm of x - y.
 def("dist(x: T, y: T|num, p = 2) -> T", function(x, y, p) return (x - y):norm(p) end)
---- The sum of products divided by the product of the norms, along dim (2; of vectors 1).
+--- The sum of products divided by the product of the norms, along dim (2; of vectors 1); a norm
+--- counts as at least eps.
 def("cosine_similarity(x: T, y: T, dim?: axes, eps = 1e-8) -> T @single", function(x, y, d, eps)
   d = d or (x.ndim > 1 and 2 or 1)
   local keep = { keepdim = true }

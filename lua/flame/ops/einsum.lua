@@ -7,7 +7,7 @@ local fail, def, need_int = arguments.fail, arguments.def, arguments.need_int
 -- fewest multiplications. "..." becomes names of axes: the digits 1 to 8, aligned at the right.
 local DIGITS = "12345678"
 
---- The names of the axes of each tensor of xs and of the result, from the text spec ("ij,jk->ik").
+-- The names of the axes of each tensor of xs and of the result, from the text spec ("ij,jk->ik").
 local function parse_einsum(spec, xs)
   local n = #xs
   local bare = tostring(spec):gsub("%s", "")
@@ -17,7 +17,6 @@ local function parse_einsum(spec, xs)
   for term in (left .. ","):gmatch("([^,]*),") do terms[#terms + 1] = term end
   if #terms ~= n then fail("einsum", "'%s' names %d tensors, got %d", spec, #terms, n) end
   for i, term in ipairs(terms) do
-
     local letters, dots = term:gsub("%.%.%.", "")
     if letters:find("%A") or dots > 1 then
       fail("einsum", "'%s' is not like \"ij,jk->ik\"", spec)
@@ -49,7 +48,7 @@ local function parse_einsum(spec, xs)
   return terms, right
 end
 
---- Replaces axes of x with the same name (in 'have') by their diagonal; returns x and its names.
+-- Replaces axes of x with the same name (in 'have') by their diagonal; returns x and its names.
 local function take_diagonals(x, have)
   for i = 1, #have do
     local j = have:find(have:sub(i, i), i + 1, true)
@@ -64,7 +63,7 @@ local function take_diagonals(x, have)
   return x, have
 end
 
---- Name of an axis -> size, checked over all terms; xs with axes of size 1 are expanded to it.
+-- Name of an axis -> size, checked over all terms; xs with axes of size 1 are expanded to it.
 local function expand_dots(xs, terms)
   local sizes = {}
   for i, x in ipairs(xs) do
@@ -88,8 +87,8 @@ local function expand_dots(xs, terms)
   return sizes
 end
 
---- x, which has the axes 'have', with the axes 'want' (missing ones get size 1); the others are
---- summed.
+-- x, which has the axes 'have', with the axes 'want' (missing ones get size 1); the others are
+-- summed.
 local function arrange(x, have, want)
   local keep, gone, left = {}, {}, ""
   for i = 1, #have do
@@ -110,11 +109,14 @@ local function arrange(x, have, want)
   end
   return x:reshape(shape)
 end
+-- The product of sizes[first] … sizes[last].
 local function product_of(sizes, first, last)
   local p = 1
   for i = first, last do p = p * sizes[i] end
   return p
 end
+-- The product of a and b, whose axes are ta and tb, by one matmul; returns its axes too. want: the
+-- axes that are needed afterwards; others are summed.
 local function einsum_pair(a, ta, b, tb, want)
   local batch, m, n, k = "", "", "", ""
   for c in ta:gmatch(".") do
@@ -147,7 +149,7 @@ end
 -- Up to EXACT tensors every order is tried, which costs 3^n splits of sets for n tensors.
 local EXACT = 8
 
---- Terms and result as sets of names, and a function: set of names -> product of their sizes.
+-- Terms and result as sets of names, and a function: set of names -> product of their sizes.
 local function einsum_sets(terms, right, sizes)
   local bit, size, count, sets = {}, {}, 0, {}
   for c, n in pairs(sizes) do
@@ -174,8 +176,8 @@ local function einsum_sets(terms, right, sizes)
   return sets, set_of(right), products
 end
 
---- The cheapest order of all: the best split of each set of tensors, from small sets to large ones.
---- Of equally cheap ones, the order that takes the last tensor last, as written.
+-- The cheapest order of all: the best split of each set of tensors, from small sets to large ones.
+-- Of equally cheap ones, the order that takes the last tensor last, as written.
 local function best_order(sets, right, products)
   local n, cost, split, names = #sets, {}, {}, {}
   local all = (1 << n) - 1
@@ -204,7 +206,7 @@ local function best_order(sets, right, products)
   return split, all
 end
 
---- An order for many tensors: multiplies the pair with the fewest multiplications next.
+-- An order for many tensors: multiplies the pair with the fewest multiplications next.
 local function greedy_order(sets, right, products)
   local split, list = {}, {}
   for i, names in ipairs(sets) do list[i] = { set = 1 << (i - 1), names = names } end
@@ -230,7 +232,7 @@ local function greedy_order(sets, right, products)
   return split, list[1].set
 end
 
---- The plan for these terms and sizes.
+-- The plan for these terms and sizes.
 local function einsum_plan(terms, right, sizes)
   local sets, out, products = einsum_sets(terms, right, sizes)
   local split, all = (#terms <= EXACT and best_order or greedy_order)(sets, out, products)
@@ -246,7 +248,7 @@ local function einsum_plan(terms, right, sizes)
   return node(all)
 end
 
---- The product of the tensors of a plan, and the names of its axes.
+-- The product of the tensors of a plan, and the names of its axes.
 local function einsum_run(plan, xs, terms)
   if type(plan) == "number" then return xs[plan], terms[plan] end
   local a, ta = einsum_run(plan[1], xs, terms)
@@ -255,7 +257,7 @@ local function einsum_run(plan, xs, terms)
 end
 
 local einsum_plans, einsum_count = {}, 0
---- The plan for spec and the sizes, from a cache if there are three tensors or more.
+-- The plan for spec and the sizes, from a cache if there are three tensors or more.
 local function einsum_plan_for(spec, xs, terms, right, sizes)
   if #xs < 3 then return #xs == 1 and 1 or { 1, 2, want = right } end
   local key = { tostring(spec) }
@@ -268,7 +270,9 @@ local function einsum_plan_for(spec, xs, terms, right, sizes)
   return einsum_plans[key]
 end
 
---- Einstein summation: "ij,jk->ik" names the axes by letters.
+--- Einstein summation: "ij,jk->ik" names the axes by letters; "..." is for any further axes, which
+--- broadcast. Letters that are not on the right are summed. Without an arrow the result has "..."
+--- and, in alphabetical order, the letters that occur once.
 def(".einsum(spec: str, operands...: T) -> T @half", function(spec, ...)
   local xs = { ... }
   if #xs > 62 then fail("einsum", "%d tensors, at most 62", #xs) end
@@ -280,7 +284,8 @@ def(".einsum(spec: str, operands...: T) -> T @half", function(spec, ...)
 end)
 
 -- ---- rearrange ----------------------------------------------------------------------------------
---- Parses one side, as "b (h d) t": groups, each a list of names; the names in order; their set.
+--- Parses one side, as "b (h d) t 1": groups, each a list of names (1: an empty one); the names in
+--- order; their set.
 local function parse_side(text, whole)
   local groups, names, seen, at, open = {}, {}, {}, 1, nil
   while at <= #text do
@@ -308,7 +313,7 @@ local function parse_side(text, whole)
   return groups, names, seen
 end
 
---- Replaces '...' on both sides by names for its axes; rank: the number of axes of the tensor.
+-- Replaces '...' on both sides by names for its axes; rank: the number of axes of the tensor.
 local function without_dots(left, right, spec, rank)
   local plain, n = left:gsub("%.%.%.", " ")
   local _, again = right:gsub("%.%.%.", " ")
@@ -322,7 +327,7 @@ local function without_dots(left, right, spec, rank)
   return left:gsub("%.%.%.", names), right:gsub("%.%.%.", names)
 end
 
---- Name of an axis -> size, from x's shape and from the sizes that the script gave.
+-- Name of an axis -> size, from x's shape and from the sizes that the script gave.
 local function name_sizes(spec, groups, shape, given)
   local size = {}
   for k, v in pairs(given) do size[k] = need_int("rearrange", tostring(k), v) end
@@ -346,7 +351,7 @@ local function name_sizes(spec, groups, shape, given)
 end
 
 --- Reorders, splits and joins axes by name: x:rearrange("b (h d) t -> b h t d", {h = 8}), where {…}
---- gives sizes; '...' stands for axes without a name.
+--- gives sizes; '...' is for axes without a name, 1 for an axis of size 1.
 def("rearrange(x: T, spec: str, sizes?: table) -> T", function(x, spec, sizes)
   local left, right = spec:match("^(.-)%->(.*)$")
   if not left then fail("rearrange", "'%s' is not like \"b (h d) t -> b h t d\"", spec) end

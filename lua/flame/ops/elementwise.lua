@@ -14,6 +14,7 @@ local function unary(name, f) def(name .. "_?(x: T) -> T", f) end
 
 --- The positions where c holds, a tensor for each axis.
 function internal.where(c) return c:nonzero():unbind(2) end
+--- x rounded to this many decimals, which may be negative. Called from C.
 function internal.round(x, decimals)
   local scale = 10.0 ^ decimals
   return scale >= 1 and (x * scale):round() / scale or (x / (1 / scale)):round() * (1 / scale)
@@ -27,11 +28,11 @@ def("nan_to_num_?(x: T, nan = 0.0, posinf?: num, neginf?: num) -> T",
     y = where(x:eq(math.huge), posinf or largest, y)
     return where(x:eq(-math.huge), neginf or -largest, y)
   end)
---- x + w (y - x).
+--- x + weight (y - x).
 def("lerp_?(x: T, y: T|num, weight: T|num) -> T",
   function(x, y, weight) return x + weight * (y - x) end)
---- a and b, factors of a product that is added to x, in the dtype of x if that is a wider float, so
---- that the product is not rounded before the sum.
+-- a and b, factors of a product that is added to x, in the dtype of x if that is a wider float, so
+-- that the product is not rounded before the sum.
 local function as_wide(x, a, b)
   local function lift(v)
     if not is_tensor(v) or not is_float(x) or v.dtype == x.dtype then return v end
@@ -39,19 +40,19 @@ local function as_wide(x, a, b)
   end
   return lift(a), lift(b)
 end
---- x + value a b.
+--- x + value tensor1 tensor2.
 def("addcmul_?(x: T, tensor1: T|num, tensor2: T|num, value = 1) -> T", function(x, a, b, value)
   a, b = as_wide(x, a, b)
   return x + (value == 1 and a * b or a * b * value)
 end)
---- x + value a / b.
+--- x + value tensor1 / tensor2.
 def("addcdiv_?(x: T, tensor1: T|num, tensor2: T|num, value = 1) -> T", function(x, a, b, value)
   a, b = as_wide(x, a, b)
   return x + (value == 1 and a / b or a / b * value)
 end)
 local half = dtypes.half
---- log(exp(x) + exp(y)) without overflow, for a pair of functions exp and log (base e or 2). If the
---- larger of x and y is infinite, it is the result.
+-- log(exp(x) + exp(y)) without overflow, for a pair of functions exp and log (base e or 2). If the
+-- larger of x and y is infinite, it is the result.
 local function log_of_sum(x, y, exp, log)
   local whole = flame.maximum(x, y)
   local top = whole:detach()
@@ -117,7 +118,7 @@ end)
 unary("deg2rad", function(x) return x * (math.pi / 180) end)
 --- Radians as degrees.
 unary("rad2deg", function(x) return x * (180 / math.pi) end)
---- Is the sign bit set; -0.0 has it.
+--- Is the sign bit set? -0.0 has it.
 def("signbit(x: T) -> T", function(x)
   x = x:detach()
   if x.dtype == "bool" then return flame.zeros_like(x) end
@@ -128,9 +129,9 @@ unary("positive", function(x)
   if x.dtype == "bool" then fail("positive", "dtype bool is not supported, need a number type") end
   return x:clone()
 end)
---- Is x +Inf.
+--- Is x +Inf?
 def("isposinf(x: T) -> T", function(x) return x:detach():eq(math.huge) end)
---- Is x -Inf.
+--- Is x -Inf?
 def("isneginf(x: T) -> T", function(x) return x:detach():eq(-math.huge) end)
 --- |x - y| <= atol + rtol |y|, element by element.
 def("isclose(x: T, y: T, rtol = 1e-5, atol = 1e-8, equal_nan = false) -> T",

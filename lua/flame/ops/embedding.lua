@@ -7,7 +7,7 @@ local where = flame.where
 
 local function shape_text(x) return "(" .. table.concat(x.shape, ", ") .. ")" end
 
---- Scales rows of w in place so that none of those looked up is longer than max_norm.
+-- Scales rows of w in place so that none of those looked up is longer than max_norm.
 local function renorm_rows(w, ids, max_norm, p)
   flame.no_grad(function()
     local used = flame.unique(ids:reshape(-1)):long()
@@ -16,7 +16,7 @@ local function renorm_rows(w, ids, max_norm, p)
   end)
 end
 
---- For each id 1 / how often ids has it, in w's dtype and the shape of ids with a last axis of 1.
+-- For each id 1 / how often ids has it, in w's dtype and the shape of ids with a last axis of 1.
 local function by_frequency(ids, w)
   local flat = ids:reshape(-1):long()
   local count = flame.zeros({ w.shape[1] }, { dtype = "i64", device = w.device }):index_add(1, flat,
@@ -42,7 +42,7 @@ function internal.embedding(ids, w, k, max_norm, norm_type, scale_grad_by_freq)
   return where(ids:eq(k > 0 and k or n + 1 + k):unsqueeze(-1), y:detach(), y)
 end
 
---- The number of each id's bag, as a vector, without ids that are in no bag; the number of bags.
+-- The number of each id's bag, as a vector, without ids that are in no bag; the number of bags.
 local function bags_of(op, ids, w, offsets, include_last)
   if ids.ndim == 2 then
     if offsets then
@@ -86,9 +86,9 @@ local function check_weights(op, ids, by, mode)
   end
 end
 
---- Sums, means or maxima of bags of rows of weight. ids are (n, k), a bag per row, or one axis with
---- offsets, the positions in ids at which the bags begin.
---- The positions count from 1.
+--- Sums, means or maxima of bags of rows of weight: (bags, features); 0 for an empty bag. ids are
+--- (n, k), a bag per row, or one axis with offsets, the positions (from 1) in ids at which the bags
+--- begin; include_last_offset: the last one is where the last bag ends. sparse has no effect.
 def([[embedding_bag(ids: T, weight: T, offsets?: T, max_norm?: num, norm_type: num = 2,
     scale_grad_by_freq = false, mode: "mean"|"sum"|"max" = "mean", sparse = false,
     per_sample_weights?: T, include_last_offset = false, padding_idx?: int) -> T]],

@@ -12,6 +12,8 @@ local fail, need_int, def = arguments.fail, arguments.need_int, arguments.def
 -- ---- arguments -------------------------------------------------------------------------------
 local function shape_text(x) return "(" .. table.concat(x.shape, ", ") .. ")" end
 
+-- x as floats, and its number of axes, without the one of real and imaginary part if 'complex'.
+-- Raises for half types and other shapes.
 local function need_signal(op, x, complex)
   if x.dtype == "f16" or x.dtype == "bf16" then fail(op, "x is %s, need f32 or f64", x.dtype) end
   if not x:is_floating_point() then x = x:float() end
@@ -34,6 +36,7 @@ local function axis_of(op, d, rank)
   return d > 0 and d or d + rank + 1
 end
 
+-- what the op multiplies by: 0: 1, 1: 1 / n, 2: 1 / sqrt(n)
 local forward_norms = { backward = 0, forward = 1, ortho = 2 }
 local inverse_norms = { backward = 1, forward = 0, ortho = 2 }
 local function norm_of(name, inverse) return (inverse and inverse_norms or forward_norms)[name] end
@@ -61,7 +64,7 @@ local function run(x, t)
     { outer, size, inner, t.n, t.size, t.mode, t.inverse, t.norm, t.across or 0 }, shape, x.dtype)
 end
 
---- x, the half spectrum of n values along axis d, times f except at frequencies 0 and n / 2.
+-- x, the half spectrum of n values along axis d, times f except at frequencies 0 and n / 2.
 local function weighted(x, d, n, f)
   local size, along = x.shape[d], {}
   local k = flame.arange(0, size - 1, { dtype = x.dtype, device = x.device })
@@ -70,7 +73,7 @@ local function weighted(x, d, n, f)
 end
 
 local transform
---- Applies the adjoint of the transform t to g; size: of t's input along its axis.
+-- Applies the adjoint of the transform t to g; size: of t's input along its axis.
 local function adjoint(g, t, size)
   local back = { op = t.op, dim = t.dim, n = t.n, size = size, mode = COMPLEX,
     inverse = 1 - t.inverse, norm = t.norm, across = t.across }
@@ -156,8 +159,8 @@ local function several(op, s, dims, rank)
   return lengths, axes
 end
 
---- Transforms axes[first] … axes[last] one after the other, except that x's last two axes are one
---- transform if they follow each other in the list and have no lengths.
+-- Transforms axes[first] … axes[last] one after the other, except that x's last two axes are one
+-- transform if they follow each other in the list and have no lengths.
 local function over(op, x, lengths, axes, first, last, norm, inverse)
   local i = first
   while i <= last do
@@ -245,7 +248,9 @@ local function shifted(op, x, sign, dims, complex)
   end
   return x:roll(amounts, axes)
 end
---- The zero frequency to the middle, along all axes or those named.
+--- Rolls x so that the zero frequency is in the middle, along all axes or those named. complex: the
+--- last axis has real and imaginary part and is no axis of numbers; by default if it has 2
+--- elements.
 def("fftshift(x: T, dim?: axes, *, complex?: bool) -> T",
   function(x, dim, complex) return shifted("fftshift", x, 1, dim, complex) end)
 --- The inverse of fftshift.
@@ -261,10 +266,10 @@ local function frequencies(op, n, last, d, dtype, device)
     or flame.cat({ flame.arange(0, first, how), flame.arange(-(n // 2), -1, how) })
   return k * (1 / (n * d))
 end
---- Frequencies of the elements of fft's result.
+--- Frequencies of the n elements of fft's result, for samples at distances d.
 def(".fftfreq(n: int, d = 1.0, *, dtype?: dtype, device?: device) -> T",
   function(n, ...) return frequencies("fftfreq", n, false, ...) end)
---- Frequencies of the elements of rfft's result.
+--- Frequencies of the n // 2 + 1 elements of rfft's result, for n samples at distances d.
 def(".rfftfreq(n: int, d = 1.0, *, dtype?: dtype, device?: device) -> T",
   function(n, ...) return frequencies("rfftfreq", n, true, ...) end)
 
@@ -278,7 +283,7 @@ local function holds_complex(op, x, complex)
   if complex then need_signal(op, x, true) end
   return complex
 end
---- The complex conjugate of x, whose last axis has real and imaginary part.
+-- The complex conjugate of x, whose last axis has real and imaginary part.
 local function conjugate(x)
   if not x:is_floating_point() then x = x:float() end
   return x * flame.tensor({ 1, -1 }, { dtype = x.dtype, device = x.device })

@@ -42,15 +42,15 @@ local function products(x, d, idx, src, hit, own)
   return where(hit, own and x * made or made, x)
 end
 
---- A sort key: in its ascending order v's largest (amax) or smallest (amin) comes last, then NaN.
+-- A sort key: in its ascending order v's largest (amax) or smallest (amin) comes last, then NaN.
 local function rising(v, reduce)
   if reduce == "amax" then return v end
   if v:is_floating_point() then return -v end
   return v.dtype == "bool" and v:logical_not() or ~v
 end
 
---- scatter_reduce by "amax" or "amin": sources are written in order of size, so the last one, which
---- stays, is the result. Equal ones share the gradient.
+-- scatter_reduce by "amax" or "amin": sources are written in order of size, so the last one, which
+-- stays, is the result. Equal ones share the gradient.
 local function extremes(x, d, idx, src, hit, own, reduce)
   local v, base = src:detach(), x:detach()
   local order = rising(v, reduce):argsort(d)
@@ -70,7 +70,7 @@ local function extremes(x, d, idx, src, hit, own, reduce)
   return best + where(best:isfinite(), flow - flow:detach(), 0)
 end
 
---- scatter_reduce, also used by index_reduce.
+-- scatter_reduce, also used by index_reduce. own: include_self.
 local function scatter_reduce(op, x, d, idx, src, reduce, own)
   d = axis_of(op, x, d)
   same_dtype(op, x, src)
@@ -109,7 +109,8 @@ local function scatter_reduce(op, x, d, idx, src, reduce, own)
     or total:div(n, { rounding_mode = "floor" }):to(x.dtype)
 end
 
---- Combines every element of x with the elements of src that index maps to it.
+--- Combines every element of x with the elements of src that index maps to it. include_self =
+--- false: elements of x to which any are mapped do not take part.
 def([[scatter_reduce_?(x: T, dim: axis, index: T, src: T,
     reduce: "sum"|"prod"|"mean"|"amax"|"amin", *, include_self = true) -> T]],
   function(...) return scatter_reduce("scatter_reduce", ...) end)
@@ -132,6 +133,7 @@ function index_reduce(x, d, idx, src, reduce, own)
   return scatter_reduce(op, x, d, idx:reshape(column):expand(want), src, reduce, own)
 end
 --- Combines slices of x, at the positions index along dim, with slices of source. (index_add adds.)
+--- include_self as in scatter_reduce.
 def([[index_reduce_?(x: T, dim: axis, index: T, source: T, reduce: "prod"|"mean"|"amax"|"amin", *,
     include_self = true) -> T]], index_reduce)
 
@@ -208,7 +210,7 @@ def("masked_scatter_?(x: T, mask: T, src: T) -> T", function(x, mask, src)
   if n == 0 then return x:clone() end
   return where(hit, src:reshape(-1):take(at:clamp({ min = 1 })):reshape(x.shape), x)
 end)
---- A copy of x with the region x[key] set to src; raises if the shapes differ.
+-- A copy of x with the region x[key] set to src; raises if the shapes differ.
 local function with_region(op, x, key, src)
   local y, want = x:clone(), x[key].shape
   if table.concat(src.shape, ", ") ~= table.concat(want, ", ") then
@@ -246,8 +248,8 @@ def("diagonal_scatter(x: T, src: T, offset: int = 0, dim1: axis = 1, dim2: axis 
     end
     return x:reshape(-1):index_copy(1, at:reshape(-1), src:reshape(-1)):reshape(x.shape):clone()
   end)
---- The positions in x, from 1, row by row, of the elements of as_strided's result; 'first' is its
---- storage_offset.
+-- The positions in x, from 1, row by row, of the elements of as_strided's result; 'first' is its
+-- storage_offset.
 local function strided(op, x, size, stride, first)
   local last = first
   local y = flame.full({}, first + 1, { dtype = "i64", device = x.device })

@@ -6,7 +6,7 @@ local slips = require "flame.tools.slips"
 local fail, need_tensor, def = arguments.fail, arguments.need_tensor, arguments.def
 local where = flame.where
 
---- Reduces the losses y of all elements: "mean", "sum", or none.
+-- Reduces the losses y of all elements: "mean", "sum", or none.
 local function reduce(y, how)
   if how == "mean" then return y:mean() end
   if how == "sum" then return y:sum() end
@@ -19,7 +19,7 @@ local function need_same_shape(op, x, y)
     fail(op, "input has shape %s and target %s, need the same", shape_text(x), shape_text(y))
   end
 end
---- Raises unless all of the given tensors have the same number of axes.
+-- Raises unless all of the given tensors have the same number of axes.
 local function need_same_rank(op, ...)
   local first = (...)
   for i = 2, select("#", ...) do
@@ -29,7 +29,7 @@ local function need_same_rank(op, ...)
     end
   end
 end
---- Raises unless w is nil or has one weight for each class.
+-- Raises unless w is nil or has one weight for each class.
 local function need_class_weights(op, w, classes)
   if w and (need_tensor(op, "weight", w).ndim ~= 1 or #w ~= classes) then
     fail(op, "weight has shape %s, need (%d): one for each class", shape_text(w), classes)
@@ -63,7 +63,7 @@ def([[huber_loss(input: T, target: T, reduction: "mean"|"sum"|"none" = "mean",
     return reduce(value, reduction)
   end)
 
---- huber_loss over beta.
+--- huber_loss with delta = beta, divided by beta; for beta = 0 |input - target|.
 def([[smooth_l1_loss(input: T, target: T, reduction: "mean"|"sum"|"none" = "mean",
   beta = 1.0) -> T @single]],
   function(x, y, reduction, beta)
@@ -80,7 +80,8 @@ def([[hinge_loss(input: T, target: T, margin = 1.0,
     reduction: "mean"|"sum"|"none" = "mean") -> T @single]],
   function(x, y, margin, reduction) return reduce((margin - x * y):relu(), reduction) end)
 
---- The cross entropy of probabilities.
+--- The cross entropy of probabilities: -(target log input + (1 - target) log(1 - input)), times
+--- weight. Logarithms count as at least -100.
 def([[binary_cross_entropy(input: T, target: T, weight?: T|num,
     reduction: "mean"|"sum"|"none" = "mean") -> T @single]], function(x, y, weight, reduction)
   need_same_shape("binary_cross_entropy", x, y)
@@ -98,7 +99,8 @@ def([[binary_cross_entropy(input: T, target: T, weight?: T|num,
   return reduce(weight and e * weight or e, reduction)
 end)
 
---- The cross entropy of logits; pos_weight is the weight of targets that are 1.
+--- binary_cross_entropy of sigmoid(input), without overflow; pos_weight multiplies the part of
+--- targets that are 1.
 def([[binary_cross_entropy_with_logits(input: T, target: T, weight?: T|num, pos_weight?: T|num,
     reduction: "mean"|"sum"|"none" = "mean") -> T @single]],
 function(x, y, weight, pos_weight, reduction)
@@ -119,7 +121,8 @@ def([[kl_div(input: T, target: T, reduction: "mean"|"sum"|"none"|"batchmean" = "
   return reduce(e, reduction)
 end)
 
---- Minus input, log-probabilities (n, classes, …), at class ids target (n, …); weight: per class.
+--- Minus input, log-probabilities (n, classes, …) or (classes), at class ids target (n, …) or 0-d.
+--- weight: per class, also in the mean; targets equal to ignore_index do not count.
 def([[nll_loss(input: T, target: T, weight?: T, ignore_index: int = -100,
     reduction: "mean"|"sum"|"none" = "mean") -> T @single]],
 function(x, y, weight, ignore_index, reduction)
@@ -197,9 +200,11 @@ def([[multi_margin_loss(input: T, target: T, p: int = 1, margin = 1.0, weight?: 
   return reduce(single and e:reshape({}) or e, reduction)
 end)
 
---- Minus log-likelihood of target under a normal of mean input, variance var.
-def([[gaussian_nll_loss(input: T, target: T, var: T, full = false, eps = 1e-6,
+--- Minus log-likelihood of target under a normal of mean input and variance var, at least eps; its
+--- constant, log(2 pi) / 2, is added if full is true.
+def([[gaussian_nll_loss(input: T, target: T, var: T|num, full = false, eps = 1e-6,
     reduction: "mean"|"sum"|"none" = "mean") -> T]], function(x, y, var, full, eps, reduction)
+  if type(var) == "number" then var = flame.full_like(x:detach(), var) end
   if var.ndim == x.ndim - 1 then var = var:unsqueeze(-1) end
   local bad = var:detach():lt(0)
   -- var is raised to eps at least; as in PyTorch, its gradient passes this bound unchanged
@@ -283,8 +288,8 @@ local function join(list)
   return where(none, -math.huge, where(none, 1, sum):log() + top)
 end
 
---- The labels y as rows (n, longest), from such rows or from one vector with all labels; and the
---- length of the longest row. lengths: the number of labels of each row.
+-- The labels y as rows (n, longest), from such rows or from one vector with all labels; and the
+-- length of the longest row. lengths: the number of labels of each row.
 local function label_rows(op, y, n, lengths)
   local longest, total = 0, 0
   for _, l in ipairs(lengths) do longest, total = math.max(longest, l), total + l end
@@ -320,8 +325,8 @@ local function lengths_of(op, name, v, n, most)
   return list
 end
 
---- The losses (n): minus the log-probability of all paths that spell the labels (Graves et al.
---- 2006). The forward variable alpha has the states blank, label 1, blank, label 2, …, blank.
+-- The losses (n): minus the log-probability of all paths that spell the labels (Graves et al.
+-- 2006). The forward variable alpha has the states blank, label 1, blank, label 2, …, blank.
 local function ctc_losses(x, rows, longest, in_lengths, lengths, blank)
   local t, n, device = x.shape[1], x.shape[2], x.device
   local states = 2 * longest + 1
@@ -355,8 +360,9 @@ local function ctc_losses(x, rows, longest, in_lengths, lengths, blank)
   return -join({ final, label }):squeeze(2)
 end
 
---- input: log-probabilities (t, n, classes); target: ids (n, longest), or those of all sequences in
---- one vector; lengths as tensors or lists; blank: the class id of the blank (default: 1).
+--- input: log-probabilities (t, n, classes) or (t, classes); target: ids (n, longest), or those of
+--- all sequences in one vector; lengths as tensors or lists; blank: the class id of the blank.
+--- "mean" first divides each loss by its number of labels; zero_infinity: infinite losses are 0.
 def([[ctc_loss(input: T, target: T, input_lengths: T|int|int[], target_lengths: T|int|int[],
     blank: int = 1, reduction: "mean"|"sum"|"none" = "mean", zero_infinity = false) -> T]],
   function(x, y, input_lengths, target_lengths, blank, reduction, zero_infinity)

@@ -41,14 +41,14 @@ def("group_norm(x: T, num_groups: int, weight?: T, bias?: T, eps = 1e-5) -> T @s
 
 local function wide(t) return t and half[t.dtype] and t:float() or t end
 
---- t of shape (channels), reshaped to broadcast along axis 2 of x; nil for nil.
+-- t of shape (channels), reshaped to broadcast along axis 2 of x; nil for nil.
 local function by_channel(x, t)
   local channels = {}
   for d = 1, x.ndim do channels[d] = d == 2 and x.shape[2] or 1 end
   return t and t:reshape(channels)
 end
 
---- Normalises x by the given mean and var (channels), at least in f32; the result has x's dtype.
+-- Normalises x by the given mean and var (channels), at least in f32; the result has x's dtype.
 local function by_running(x, mean, var, w, b, eps)
   local y = (wide(x) - by_channel(x, wide(mean))) * (by_channel(x, wide(var)) + eps):rsqrt()
   if w then y = y * by_channel(x, wide(w)) end
@@ -56,13 +56,14 @@ local function by_running(x, mean, var, w, b, eps)
   return half[x.dtype] and y:to(x.dtype) or y
 end
 
---- Normalises x by its own mean and variance over 'axes'.
+-- Normalises x by its own mean and variance over 'axes'.
 local function by_own(op, x, axes, w, b, eps)
   local y = internal.normalise(op, x, axes, eps, by_channel(x, w), by_channel(x, b))
   return half[x.dtype] and y:to(x.dtype) or y
 end
 
---- Moves the running statistics towards those of x over 'axes'; read(m): one value per channel.
+-- Moves the running statistics towards those of x over 'axes', with n values per mean; read(m)
+-- gives one value per channel.
 local function move_running(x, axes, mean, var, momentum, n, read)
   if not mean and not var then return end
   flame.no_grad(function()
@@ -75,7 +76,7 @@ local function move_running(x, axes, mean, var, momentum, n, read)
   end)
 end
 
---- Checks that statistics and weights have a value for each channel.
+-- Checks that statistics and weights have a value for each channel.
 local function need_channels(op, x, given)
   for name, v in pairs(given) do
     if v:numel() ~= x.shape[2] then

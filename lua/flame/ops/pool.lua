@@ -12,7 +12,8 @@ local tracked = recording.tracked
 local per_axis, text, three, append, tail = w.per_axis, w.text, w.three, w.append, w.tail
 
 -- ---- pooling ------------------------------------------------------------------------------------
---- The ops, functions of tensors and s = {what = op's name, params, shapes x and y, dtype}.
+--- The ops, functions of tensors and s = {what = op's name, params, shapes x and y, gaps: see
+--- largest}.
 local max_pool, pool_take, pool_put, avg_pool, avg_pool_back
 
 local function make_pools()
@@ -55,7 +56,7 @@ local function make_pools()
     backward = function(ctx, h) return avg_pool(h, ctx.s) end }
 end
 
---- Reads x (n, c, sizes) or (c, sizes) as planes: their number, their sizes, the leading axes.
+-- Reads x (n, c, sizes) or (c, sizes) as planes: their number, their sizes, the leading axes.
 local function planes_of(op, n, x)
   if x.ndim ~= n + 1 and x.ndim ~= n + 2 then
     fail(op, "x has shape %s, need %d axes, or %d without a batch", text(x.shape), n + 2, n + 1)
@@ -83,8 +84,8 @@ local function pool_params(planes, size, k, out, stride, pad, dilation, adaptive
   return append(p, { adaptive and 1 or 0, include_pad and 1 or 0, divisor or 0 })
 end
 
---- Checks a pooling's options: returns kernel, stride (default: the kernel), padding, … as lists,
---- and the sizes of the result.
+-- Checks a pooling's options: returns kernel, stride (default: the kernel), padding, … as lists,
+-- and the sizes of the result.
 local function windows(op, n, size, k, stride, pad, dilation, ceil)
   k = per_axis(op, "kernel_size", k, n, 1)
   stride = stride and per_axis(op, "stride", stride, n, 1) or k
@@ -167,7 +168,7 @@ for n = 1, 3 do
     end)
 end
 
---- Sizes of an adaptive result; nil or false keeps the size of an axis.
+-- Sizes of an adaptive result; nil or false keeps the size of an axis.
 local function adaptive_sizes(op, n, size, v)
   local out = {}
   if type(v) == "table" and #v ~= n and #v ~= 1 then
@@ -182,7 +183,7 @@ local function adaptive_sizes(op, n, size, v)
   return out
 end
 
---- The arguments of an adaptive pooling's call.
+-- The arguments of an adaptive pooling's call.
 local function prepare(op, n, x, output_size)
   local planes, size, lead = planes_of(op, n, x)
   local out, one, zero = adaptive_sizes(op, n, size, output_size), {}, {}
@@ -191,7 +192,7 @@ local function prepare(op, n, x, output_size)
   return { what = op, x = x.shape, y = with(lead, out),
     params = pool_params(planes, size, one, out, one, zero, one, true) }
 end
---- Is there one window per plane? Then pooling is a reduction, which is faster.
+-- Is there one window per plane? Then pooling is a reduction, which is faster.
 local function whole(s, n)
   for i = 1, n do if s.y[#s.y - n + i] ~= 1 then return false end end
   return true
@@ -291,7 +292,7 @@ local function places(u, size, count, kernel)
   local i = flame.arange(0, count - 2, { dtype = u.dtype, device = u.device })
   return flame.cat({ ((i + u) * alpha):long() - (u * alpha):long(), last }, 3)
 end
---- Sizes of the windows and of the result.
+-- Sizes of the windows and of the result.
 local function fractional_sizes(op, x, n, kernel, output_size, ratio)
   local function each(v, i) if type(v) == "table" then return v[#v == 1 and 1 or i] end return v end
   local k, out = {}, {}
@@ -312,7 +313,7 @@ local function fractional_sizes(op, x, n, kernel, output_size, ratio)
   end
   return k, out
 end
---- Positions, from 0, in the planes of v of all elements of windows: (n, c, out…, k…).
+-- Positions, from 0, in the planes of v of all elements of windows: (n, c, out…, k…).
 local function windows_at(v, n, u, k, out)
   local at
   -- torch draws the random numbers of two axes in the order w, h
@@ -331,7 +332,8 @@ end
 for n = 2, 3 do
   local op = ("fractional_max_pool%dd"):format(n)
   --- The largest elements of windows of kernel_size at random places (Graham 2014); the result has
-  --- output_size, or output_ratio times the size of x.
+  --- output_size, or output_ratio times the size of x. _random_samples: the random numbers (n, c,
+  --- axes), from 0 to 1, that shift the windows.
   def(op .. ([[(x: T, kernel_size: dims(%d), output_size?: dims(%d), output_ratio?: num|num[],
       return_indices = false, _random_samples?: T) -> T, positions: T if return_indices]]):format(n,
     n), function(x, kernel, output_size, ratio, return_indices, samples)

@@ -18,9 +18,10 @@ def('.randperm(n: int, *, dtype: dtype = "i64", device?: device) -> T', function
   return dtype == "i64" and at or at:to(dtype)
 end)
 
---- Running sums of each row's weights, scaled to integers of at most 38 bits: the order of adding
---- does not matter, a row's sum is exact in a double. Without top a row with invalid weights ends
---- in -1 on the CPU; on CUDA it has the sums 1, 2, 3, …, and the error is reported later.
+-- Running sums of each row's weights, scaled to integers of at most 38 bits: the order of adding
+-- does not matter, a row's sum is exact in a double. top: each row's largest weight, if weights
+-- were checked, else nil. Without top a row with invalid weights ends in -1 on the CPU; on CUDA it
+-- has the sums 1, 2, 3, …, and the error is reported later.
 local function edges_of(rows, top)
   local count, classes = rows.shape[1], rows.shape[2]
   local bits = math.min(38, 52 - math.ceil(math.log(classes, 2)))
@@ -30,7 +31,7 @@ local function edges_of(rows, top)
   return (rows:double() / top:double() * 2.0 ^ bits):round():long():cumsum(2)
 end
 
---- Raises for invalid weights; returns the largest weight of each row (count, 1).
+-- Raises for invalid weights; returns the largest weight of each row (count, 1).
 local function checked(rows)
   local top = rows:amax(2)
   if rows:amin(2):ge(0):logical_and(top:gt(0)):logical_and(top:lt(math.huge)):all():item() then
@@ -49,9 +50,9 @@ local function checked(rows)
   end
 end
 
---- Draws n positions for each row of weights, and raises if they are invalid. On CUDA with at most
---- FEW classes nothing is read, and the next read raises; otherwise it reads values, so it
---- evaluates.
+-- Draws n positions for each row of weights, and raises if they are invalid. On CUDA with at most
+-- FEW classes nothing is read, and the next read raises; otherwise it reads values, so it
+-- evaluates.
 local function with_replacement(rows, n, shape)
   local count, classes = rows.shape[1], rows.shape[2]
   local few = classes <= FEW
@@ -67,8 +68,8 @@ local function with_replacement(rows, n, shape)
     { count, classes, n, 1, count == 1 and 1 or 0 }, shape, "i64")
 end
 
---- Draws n positions per row: those with the largest weight / e, for independent exponential
---- numbers e (half the sum of two squared normal numbers).
+-- Draws n positions per row: those with the largest weight / e, for independent exponential
+-- numbers e (half the sum of two squared normal numbers).
 local function without_replacement(rows, n, shape)
   local top, a, b = checked(rows), flame.randn(rows.shape, like(rows)),
     flame.randn(rows.shape, like(rows))
@@ -77,7 +78,8 @@ local function without_replacement(rows, n, shape)
   return at:reshape(shape):clone()
 end
 
---- n positions drawn from each row of probs, which may be any non-negative weights.
+--- n positions (i64) drawn from each row of probs, which may be any non-negative weights: (n), or
+--- (rows, n). Without replacement they differ.
 def("multinomial(probs: T, n: int, replacement = false) -> T", function(probs, n, replacement)
   if not probs:is_floating_point() then
     fail("multinomial", "probs is %s, need a float", probs.dtype)
@@ -115,9 +117,10 @@ function internal.normal(mean, std, dtype, device)
     * value(std) + value(mean)
 end
 
+-- ROUNDS: for a mean below 10, larger draws have a probability below 1e-30
 local where, ROUNDS <const> = flame.where, 72
---- Draws by inversion, for small means. none: the probability of 0; factor(k): the probability of k
---- divided by that of k - 1.
+-- Draws by inversion, for small means. none: the probability of 0; factor(k): the probability of k
+-- divided by that of k - 1.
 local function inverted(none, factor)
   local u = flame.rand(none.shape, like(none))
   local chance, below, k = none, none, flame.zeros_like(none)
@@ -128,9 +131,10 @@ local function inverted(none, factor)
   end
   return k
 end
---- Draws by transformed rejection (Hoermann 1993) for the elements where 'far' is true.
---- log_chance(k): the logarithm of the probability of k relative to that of the mode. It reads
---- values, so it evaluates.
+-- Draws by transformed rejection (Hoermann 1993) for the elements where 'far' is true.
+-- a, b, centre, squeeze and height are the paper's constants; log_chance(k) is the logarithm of
+-- the probability of k, up to a constant that is in height; most is the largest k. It reads
+-- values, so it evaluates.
 local function rejected(far, a, b, centre, squeeze, height, log_chance, most)
   local k, open = flame.zeros_like(a), far
   while open:any():item() do
@@ -148,6 +152,7 @@ local function rejected(far, a, b, centre, squeeze, height, log_chance, most)
   return k
 end
 
+-- x, untracked, in f64; raises unless it is a float and all its values are from least to most.
 local function need_rates(op, name, x, least, most)
   if not x:is_floating_point() then fail(op, "%s is %s, need a float", name, x.dtype) end
   local v = x:detach():double()
@@ -222,7 +227,7 @@ def(":bernoulli_(x: T, p: num|T = 0.5) -> T", function(x, p)
   end
   return x:copy_(flame.rand(x.shape, { device = x.device }):lt(p):to(x.dtype))
 end)
---- Replaces x by exponentially distributed numbers.
+--- Replaces x by exponentially distributed numbers of rate lambd (mean 1 / lambd).
 def(":exponential_(x: T, lambd = 1) -> T", function(x, rate)
   if not (rate > 0) then fail("exponential_", "lambd = %g, need lambd > 0", rate) end
   return x:copy_((1 - flame.rand(x.shape, { dtype = x.dtype, device = x.device })):log() / -rate)
@@ -236,7 +241,7 @@ def(":random_(x: T, high: int = 16777216) -> T",
     return x:copy_(flame.randint(x.shape, low, high, { device = x.device }):to(x.dtype))
   end)
 
---- Uniform numbers above 0 and below 1 for each element of x, in f64.
+-- Uniform numbers above 0 and below 1 for each element of x, in f64.
 local function open_uniform(x)
   return flame.uniform(x.shape, 2.0 ^ -54, 1, { dtype = "f64", device = x.device })
 end

@@ -4,7 +4,7 @@ local arguments = require "flame.base.arguments"
 local fail, def = arguments.fail, arguments.def
 local where = flame.where
 
---- f(x) with gradient 0 where x is 0: for roots, which have an infinite slope there.
+-- f(x) with gradient 0 where x is 0: for roots, which have an infinite slope there.
 local function flat_at_0(x, f)
   if not x.requires_grad then return f(x) end
   local zero = x:eq(0)
@@ -25,7 +25,7 @@ def("nanmean(x: T, dim?: axes, keepdim = false, *, dtype?: dtype) -> T",
     local there, o = x:detach():isnan():logical_not(), { keepdim = keepdim, dtype = dtype }
     return where(there, x, 0):sum(d, o) / there:sum(d, o)
   end)
---- std and mean, or var and mean.
+-- std and mean, or var and mean.
 local function spread_and_mean(name)
   local function unbiased(x, on, keepdim)
     local o = { unbiased = on, keepdim = keepdim }
@@ -50,7 +50,8 @@ def("aminmax(x: T, *, dim?: axes, keepdim = false) -> min: T, max: T", function(
 end)
 
 --- Reduces consecutive segments of x along axis 1. lengths: of the segments; or offsets: where each
---- begins, and where the last ends.
+--- begins, and where the last ends. Each begins with 'initial'; without it an empty one gives 0
+--- (sum), NaN (mean), 1 (prod), -inf (max) or inf (min). unsafe has no effect.
 def([[segment_reduce(x: T, reduce: "sum"|"mean"|"prod"|"max"|"min", *, lengths?: T, offsets?: T,
     axis: axis = 1, unsafe = false, initial?: num) -> T]],
 function(x, reduce, lengths, offsets, axis, _, initial)

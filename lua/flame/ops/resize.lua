@@ -17,14 +17,14 @@ local text = windows.text
 local function single(v) return (string.unpack("<f", string.pack("<f", v))) end
 local function exactly(v) return v end
 
---- The step between input positions of neighbouring outputs, for n inputs and 'out' outputs; r:
---- rounds as PyTorch does. scale: the script's scale factor, or nil.
+-- The step between input positions of neighbouring outputs, for n inputs and 'out' outputs; r:
+-- rounds as PyTorch does. scale: the script's scale factor, or nil.
 local function ratio(r, n, out, scale, align)
   if align then return out > 1 and r(r(n - 1) / r(out - 1)) or 0.0 end
   return scale and r(1 / scale) or r(r(n) / r(out))
 end
 
---- The input position (1-based) of each output, for the nearest modes.
+-- The input position (1-based) of each output, for the nearest modes.
 local function nearest_positions(x, n, out, scale, mode)
   local r, at = x.dtype == "f64" and exactly or single, {}
   local step = ratio(r, n, out, scale, false)
@@ -37,7 +37,7 @@ local function nearest_positions(x, n, out, scale, mode)
   return at
 end
 
---- The input positions and weights of the two neighbours of each output.
+-- The input positions and weights of the two neighbours of each output.
 local function linear_taps(r, n, out, scale, align)
   local step, taps = ratio(r, n, out, scale, align), { { at = {}, w = {} }, { at = {}, w = {} } }
   for i = 0, out - 1 do
@@ -52,10 +52,11 @@ local function linear_taps(r, n, out, scale, align)
 end
 
 local A = -0.75                          -- parameter of the cubic kernel
+-- The kernel at a distance t of up to 1, and of 1 to 2.
 local function near(r, t) return r(r(r(r(r(A + 2) * t) - r(A + 3)) * t) * t + 1) end
 local function far(r, t) return r(r(r(r(r(r(A * t) - 5 * A) * t) + 8 * A) * t) - 4 * A) end
 
---- The input positions, clamped to the edge, and weights of the four neighbours of each output.
+-- The input positions, clamped to the edge, and weights of the four neighbours of each output.
 local function cubic_taps(r, n, out, scale, align)
   local step, taps = ratio(r, n, out, scale, align), {}
   for k = 1, 4 do taps[k] = { at = {}, w = {} } end
@@ -80,8 +81,8 @@ local filters = {
     return t < 2 and ((-0.5 * t + 2.5) * t - 4) * t + 2 or 0
   end },
 }
---- The input positions and weights of all neighbours of each output under a filter. Outputs with
---- fewer neighbours than others repeat the last one and divide its weight.
+-- The input positions and weights of all neighbours of each output under a filter. Outputs with
+-- fewer neighbours than others repeat the last one and divide its weight.
 local function smooth_taps(filter)
   return function(r, n, out, scale, align)
     local step, rows, most = ratio(r, n, out, scale, align), {}, 0
@@ -113,7 +114,8 @@ end
 
 -- ---- sums along an axis -------------------------------------------------------------------------
 --- A sparse matrix by rows. taps[k].at[i] is the column (1-based) of row i's k-th term and
---- taps[k].w[i] its weight; 'back' gives the transposed matrix, which has 'rows' rows.
+--- taps[k].w[i] its weight; 'back' gives the transposed matrix. It has 'rows' rows and is returned
+--- as {n = rows, where each row begins, columns from 0, weights}.
 local function by_rows(taps, rows, back, x)
   local start, at, w, n = {}, {}, {}, #taps[1].at
   for r = 1, rows + 1 do start[r] = 0 end
@@ -178,8 +180,8 @@ local function matrices(key, x, make)
   return entry
 end
 
---- The weighted sums of neighbours along axis d. make() returns their positions and weights; 'key'
---- finds the matrix made of them in the cache.
+-- The weighted sums of neighbours along axis d. make() returns their positions and weights; 'key'
+-- finds the matrix made of them in the cache.
 local function weigh(x, d, key, make)
   local entry = matrices(("%s %s %s %d"):format(key, x.dtype, x.device, x.shape[d]), x, make)
   if not recording.tracked(x) then return multiply(x, d, entry.forth) end
@@ -193,6 +195,8 @@ local axes_of_mode = { linear = 1, bilinear = 2, bicubic = 2, trilinear = 3 }
 -- most elements of a result, and of one axis (positions along an axis are computed in Lua)
 local MOST <const>, LONGEST <const> = 1 << 40, 1 << 24
 
+-- The sizes of the result along the last n axes, and the factors from which positions are computed
+-- (empty: from the sizes). f: scale_factor.
 local function output_sizes(op, x, n, size, f, recompute)
   local out, scale = {}, {}
   if size and f then fail(op, "\1give size or scale_factor, not both") end
@@ -228,7 +232,7 @@ local function output_sizes(op, x, n, size, f, recompute)
   return out, scale
 end
 
---- How many outputs each input element gives along an axis, if all give equally many; else nil.
+-- How many outputs each input element gives along an axis, if all give equally many; else nil.
 local function whole_factor(x, n, out, scale, mode)
   if out % n ~= 0 or scale and scale ~= out // n then return nil end
   local factor = out // n
@@ -239,8 +243,8 @@ local function whole_factor(x, n, out, scale, mode)
   return factor
 end
 
---- x with each element repeated along its last #out axes, in one pass; nil if along an axis
---- some are repeated more often than others.
+-- x with each element repeated along its last #out axes, in one pass; nil if along an axis
+-- some are repeated more often than others.
 local function repeated(x, out, scale, mode)
   local n, shape, wide = #out, {}, {}
   for i = 1, 2 do shape[i], wide[i] = x.shape[i], x.shape[i] end
@@ -253,7 +257,7 @@ local function repeated(x, out, scale, mode)
   return x:reshape(shape):expand(wide):reshape(x.shape[1], x.shape[2], table.unpack(out)):clone()
 end
 
---- x resized by the nearest modes along its last n axes: its elements are copied.
+-- x resized by the nearest modes along its last n axes: its elements are copied.
 local function nearest(x, n, out, scale, mode)
   local y, direct = x, x.dtype == "f32" or x.dtype == "f64"
   -- for f32 and f64 on the CPU weigh() is faster
@@ -278,7 +282,9 @@ end
 local ARGUMENTS <const> = [[(x: T, size?: int|int[], scale_factor?: num|num[],
     mode: "nearest"|"nearest-exact"|"linear"|"bilinear"|"bicubic"|"trilinear"|"area" = "nearest",
     align_corners = false, recompute_scale_factor = false, antialias = false) -> T]]
---- Resamples x (n, c, …) to another size, or by scale_factor.
+--- Resamples x (n, c, …) to another size, or by scale_factor; recompute_scale_factor: by the
+--- quotient of the sizes instead. align_corners: first and last elements stay first and last;
+--- antialias: the filter is as wide as the distance of the outputs.
 def("interpolate" .. ARGUMENTS,
 function(x, size, factor, mode, align_corners, recompute, antialias)
   local op, n = "interpolate", x.ndim - 2
@@ -326,12 +332,12 @@ local function pixels(g, size, align)
   return ((g + 1) * size - 1) / 2
 end
 
---- Positions v limited to 0 … size - 1; the gradient outside is 0.
+-- Positions v limited to 0 … size - 1; the gradient outside is 0.
 local function clip(v, size)
   return flame.where(v:gt(0):logical_and(v:lt(size - 1)), v, v:detach():clamp(0, size - 1))
 end
 
---- Positions v mirrored at the borders low / 2 and high / 2 (given doubled, as integers).
+-- Positions v mirrored at the borders low / 2 and high / 2 (given doubled, as integers).
 local function reflect(v, low, high)
   if low == high then return v * 0 end
   local least, span = low / 2, (high - low) / 2
@@ -350,7 +356,7 @@ local function bordered(v, size, padding, align)
   return v
 end
 
---- The values of x at whole pixels (ix, iy: (n, h, w), 0-based floats); 0 outside of the plane.
+-- The values of x at whole pixels (ix, iy: (n, h, w), 0-based floats); 0 outside of the plane.
 local function values_at(x, flat, ix, iy)
   local s, out = x.shape, ix.shape
   local h, w = s[3], s[4]
@@ -361,12 +367,15 @@ local function values_at(x, flat, ix, iy)
   return flame.where(inside:reshape(n, 1, count), v, 0)
 end
 
+-- The weights of the four neighbours of a point at the fraction t between the middle two.
 local function cubic(t)
   local function close(v) return ((A + 2) * v - (A + 3)) * v * v + 1 end
   local function away(v) return ((A * v - 5 * A) * v + 8 * A) * v - 4 * A end
   return { away(t + 1), close(t), close(1 - t), away(2 - t) }
 end
 
+-- samplers[mode](x, flat, px, py, padding, align, wide): flat is x with each plane as one axis, px
+-- and py (n, h, w) are the points; wide(w) gives weights w the shape of values_at's result.
 local samplers = {}
 function samplers.nearest(x, flat, px, py, padding, align)
   px, py = bordered(px, x.shape[4], padding, align), bordered(py, x.shape[3], padding, align)
@@ -398,8 +407,8 @@ function samplers.bicubic(x, flat, px, py, padding, align, wide)
   return y
 end
 
---- The values (n, c, points) of x (n, c, d, h, w) at voxels; at[1], at[2], at[3], each (n, points),
---- are their coordinates along w, h, d. 0 outside of the volume.
+-- The values (n, c, points) of x (n, c, d, h, w) at voxels; at[1], at[2], at[3], each (n, points),
+-- are their coordinates along w, h, d. 0 outside of the volume.
 local function voxels_at(x, flat, at)
   local s, inside, place, stride = x.shape, nil, nil, 1
   for k, v in ipairs(at) do
@@ -414,8 +423,8 @@ local function voxels_at(x, flat, at)
   return flame.where(inside:reshape(n, 1, count), v, 0)
 end
 
---- x (n, c, d, h, w) at the points p[1] (along w), p[2], p[3] (n, points): interpolated from eight
---- neighbours, or the nearest one.
+-- x (n, c, d, h, w) at the points p[1] (along w), p[2], p[3] (n, points): interpolated from eight
+-- neighbours, or the nearest one.
 local function sample_volume(x, p, mode, padding, align)
   local s, flat = x.shape, x:flatten(3)
   for k = 1, 3 do p[k] = bordered(p[k], s[#s + 1 - k], padding, align) end
@@ -476,8 +485,8 @@ function(x, grid, mode, padding_mode, align_corners)
   return y:reshape(table.move(g, 2, #g - 1, 3, shape)):clone()
 end)
 
---- The grid of an affine map: theta (n, 2, 3), size {n, c, h, w}; or theta
---- (n, 3, 4), size {n, c, d, h, w}.
+--- The grid, for grid_sample, of affine maps: (n, h, w, 2) for theta (n, 2, 3) and size {n, c, h,
+--- w}; (n, d, h, w, 3) for theta (n, 3, 4) and size {n, c, d, h, w}.
 def("affine_grid(theta: T, size: int[], align_corners = false) -> T",
 function(theta, size, align_corners)
   local op, axes = "affine_grid", #size - 2

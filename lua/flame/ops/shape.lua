@@ -28,7 +28,7 @@ def("movedim(x: T, source: axes, destination: axes) -> T", function(x, a, b)
   return x.ndim == 0 and x:reshape({}) or x:permute(order)
 end)
 
---- Copies side by side along each axis.
+--- x repeated dims[d] times along each axis; the last number is for the last axis.
 def("tile(x: T, dims...: int) -> T", function(x, ...)
   local reps = { ... }
   local shape, n = x.shape, math.max(x.ndim, #reps)
@@ -52,7 +52,7 @@ def("tile(x: T, dims...: int) -> T", function(x, ...)
   end
   return y
 end)
---- x with each slice along axis d repeated counts[i] times; counts is a list of numbers.
+-- x with each slice along axis d repeated counts[i] times; counts is a list of numbers.
 local function by_counts(x, counts, d)
   local ends, total = {}, 0
   if #counts ~= x.shape[d] then
@@ -99,7 +99,8 @@ local function roll_one(x, n, d)
   if n == 0 then return x:clone() end
   return flame.cat({ x:narrow(d, size - n + 1, n), x:narrow(d, 1, size - n) }, d)
 end
---- Shifts elements along axes; those pushed past the end come back at the beginning.
+--- Shifts elements along axes; those pushed past the end come back at the beginning. Without dims
+--- it shifts x as one row of elements.
 def("roll(x: T, shifts: int|int[], dims?: axes) -> T", function(x, n, d)
   if d == nil then
     if type(n) == "table" then fail("roll", "several shifts need as many dims") end
@@ -180,9 +181,9 @@ local function stacked(name, lift, d)
 end
 --- Joins tensors side by side: along the second axis, or the first for vectors.
 stacked("hstack", at_least(1), function(x) return x and x.ndim > 1 and 2 or 1 end)
---- One above the other.
+--- Joins tensors along the first axis; vectors count as rows.
 stacked("vstack", at_least(2), 1)
---- One above the other.
+--- The same as vstack.
 stacked("row_stack", at_least(2), 1)
 --- Joins tensors along the third axis.
 stacked("dstack", at_least(3), 3)
@@ -237,7 +238,7 @@ def("tensor_split(x: T, n: int|int[]|T, dim: axis = 1) -> T[]", function(x, n, d
 end)
 --- A matrix of zeros with the given matrices as blocks along its diagonal.
 def(".block_diag(tensors...: T) -> T", function(...)
-  local list, rows, columns = { ... }, 0, 0
+  local list, before, columns = { ... }, 0, 0
   for k, x in ipairs(list) do
     if x.ndim > 2 then
       fail("block_diag", "tensor %d has %d axes, need 2 at most", k, x.ndim)
@@ -246,8 +247,8 @@ def(".block_diag(tensors...: T) -> T", function(...)
     columns = columns + list[k].shape[2]
   end
   for k, x in ipairs(list) do
-    list[k] = x:pad({ rows, columns - rows - x.shape[2] })
-    rows = rows + x.shape[2]
+    list[k] = x:pad({ before, columns - before - x.shape[2] })
+    before = before + x.shape[2]
   end
   return #list > 0 and flame.cat(list, 1) or flame.zeros(1, 0)
 end)
@@ -307,7 +308,7 @@ end
 --- n values from base^first to base^last with equally spaced exponents.
 def(".logspace(first: num, last: num, n: int, base = 10.0, *factory) -> T",
   function(first, last, n, base, dtype, device, requires_grad)
-    dtype = dtype or "f32"
+    dtype = dtype or flame.default_dtype()
     -- integers, as in linspace
     if not dtype:find("f", 1, true) then first, last = whole(first), whole(last) end
     local y = flame.linspace(first, last, n, { dtype = "f64", device = device })
@@ -329,7 +330,7 @@ def("reshape_as(x: T, y: T) -> T", function(x, y) return x:reshape(y.shape) end)
 --- x in y's dtype.
 def("type_as(x: T, y: T) -> T", function(x, y) return x:to(y.dtype) end)
 
---- The options of a new tensor; dtype and device are x's if they are not given.
+-- The options of a new tensor; dtype and device are x's if they are not given.
 local function like(x, dtype, device, requires_grad)
   return { dtype = dtype or x.dtype, device = device or x.device, requires_grad = requires_grad }
 end

@@ -11,7 +11,7 @@ local conjugate = fft.conjugate
 
 -- ---- Hermitian signals --------------------------------------------------------------------------
 local other_norm = { backward = "forward", forward = "backward", ortho = "ortho" }
---- Defines a transform as f(x, o); o: its options, with the norm that the inverse transform has.
+-- Defines a transform as f(x, o); o: its options, with the norm that the inverse transform has.
 local function hermitian(name, takes, f)
   local size = takes == "one" and "n" or "s"
   def(name .. fft.arguments[takes], function(x, n, dim, norm)
@@ -51,7 +51,8 @@ end
 
 --- Transforms of windows of n_fft elements of x (time) or (batch, time), hop_length apart: (…,
 --- frequencies, frames, 2), the last axis being real and imaginary part. Defaults: hop_length n_fft
---- // 4, win_length n_fft, a window of ones.
+--- // 4, win_length n_fft, a window of ones. center: x is first padded by n_fft // 2 on both sides;
+--- normalized: the result is divided by sqrt(n_fft). return_complex has no effect.
 def([[stft(x: T, n_fft: int, hop_length?: int, win_length?: int, window?: T, center = true,
     pad_mode = "reflect", normalized = false, onesided = true, return_complex = true) -> T]],
 function(x, n_fft, hop, win_length, window, center, pad_mode, normalized, onesided)
@@ -110,8 +111,9 @@ function(x, n_fft, hop, win_length, window, center, normalized, onesided, length
 end)
 
 -- ---- convolution --------------------------------------------------------------------------------
---- The convolution of signals along their last axis; the other axes must be equal. "full": all n +
---- m - 1 sums, "same": the middle n of them, "valid": those over the whole shorter signal.
+--- The convolution of signals along their last axis, with n and m elements; the other axes are
+--- equal. "full": all n + m - 1 sums, "same": the middle n of them, "valid": those over the whole
+--- shorter one.
 def('convolve(x: T, y: T, mode: "full"|"same"|"valid" = "full") -> T', function(x, y, mode)
   local n, m, lead = rawget(x.shape, x.ndim) or 0, rawget(y.shape, y.ndim) or 0, x.shape
   if n == 0 or m == 0 or shape_text(x:narrow(-1, 1, 1)) ~= shape_text(y:narrow(-1, 1, 1)) then

@@ -24,7 +24,7 @@ end
 
 -- In this file a 0-d tensor counts as a tensor with one axis of size 1.
 
---- Products of the sizes of x's axes before d, the size of d, those after d; x's shape.
+-- Products of the sizes of x's axes before d, the size of d, those after d; x's shape.
 local function around(x, d)
   local outer, inner, shape = 1, 1, x.shape
   for k = 1, d - 1 do outer = outer * shape[k] end
@@ -32,7 +32,7 @@ local function around(x, d)
   return outer, shape[d] or 1, inner, shape
 end
 
---- x, untracked, with axis d moved to the end; the number and the length of rows along d.
+-- x, untracked, with axis d moved to the end; the number and the length of rows along d.
 local function rows_of(x, d)
   local rows = x:detach()
   if d < x.ndim then rows = rows:movedim(d, -1) end
@@ -41,8 +41,8 @@ local function rows_of(x, d)
   return rows, outer * inner, n
 end
 
---- The positions (i64) that op 'kind' gives for rows_of(x, d), k per row, with axis d moved back to
---- its place.
+-- The positions (i64) that op 'kind' gives for rows_of(x, d), k per row, with axis d moved back to
+-- its place.
 local function back(kind, op, x, d, k, params, rows)
   local shape = rows.shape
   if x.ndim > 0 then shape[x.ndim] = k end
@@ -80,8 +80,7 @@ local arranged = flame.func {
   end,
 }
 
-
---- Sorted values and their positions from a single op: a GPU sorts both together in less time
+-- Sorted values and their positions from a single op: a GPU sorts both together in less time
 -- than it takes to gather the values by positions.
 local function sorted_together(op, x, d, descending)
   local rows, count, n = rows_of(x, d)
@@ -127,7 +126,7 @@ def([[topk(x: T, k: int, dim: axis = -1, largest = true,
   return gather(x, d, at), at
 end)
 
---- x at positions 'at', one along d per row, and 'at', in x's shape without d (keepdim: d is 1).
+-- x at positions 'at', one along d per row, and 'at', in x's shape without d (keepdim: d is 1).
 local function picked(x, d, at, keepdim)
   if x.ndim == 0 then return x:clone(), at end
   local shape = x.shape
@@ -139,7 +138,7 @@ local function picked(x, d, at, keepdim)
   return v:reshape(shape):clone(), at:reshape(shape):clone()
 end
 
---- One position per row of x along d: of the k-th smallest, or with 'nan' of a NaN if it has one.
+-- One position per row of x along d: of the k-th smallest, or with 'nan' of a NaN if it has one.
 local function kth(op, x, d, k, nan)
   local rows, count, n = rows_of(x, d)
   return call("kth", op, { rows }, { count, n, k, nan and 1 or 0 }, { count }, "i64")
@@ -173,6 +172,7 @@ local shared = flame.func {
   end,
 }
 
+-- The median of all of no elements, NaN; raises for integers, or if it is along an axis d.
 local function nothing(op, x, d)
   if d or not is_float(x) then fail(op, "axis %d has no elements", d or 1) end
   return flame.full({}, 0 / 0, like(x))
@@ -217,8 +217,8 @@ local function scanned(name, op, x, d, reverse)
   return along("scan", name, x, d, not is_float(x) and "i64" or nil, nil, op, reverse and 1 or 0)
 end
 
---- x shifted by one place along d: next_of has x[k + 1] at place k and v at the end, last_of has
---- x[k - 1] at place k and v at the beginning.
+-- x shifted by one place along d: next_of has x[k + 1] at place k and v at the end, last_of has
+-- x[k - 1] at place k and v at the beginning.
 local function next_of(x, d, v)
   local n = x.shape[d]
   return flame.cat({ x:narrow(d, 2, n - 1), flame.full_like(x:narrow(d, 1, 1):detach(), v) }, d)
@@ -263,7 +263,7 @@ for _, reverse in ipairs { false, true } do
   }
 end
 
---- The forward function of a scan, whose backward reads x and the result.
+-- The forward function of a scan, whose backward reads x and the result.
 local function saving(name, kind)
   return function(ctx, x, d)
     local y = scanned(name, kind, x, d)
@@ -302,14 +302,14 @@ local logs = flame.func {
   end,
 }
 
---- f(x, d) for an f that needs an axis, also for 0-d x.
+-- f(x, d) for an f that needs an axis, also for 0-d x.
 local function with_axis(f, x, d)
   if x.ndim > 0 then return (f(x, d)) end
   return f(x:reshape(1), 1):reshape({}):clone()
 end
 
---- Defines the scan 'name'; f: its op for tracked x, op: the scan's kind for others. Integers are
---- summed in i64; with the option dtype x is cast first.
+-- Defines the scan 'name'; f: its op for tracked x, op: the scan's kind for others. Integers are
+-- summed in i64; with the option dtype x is cast first.
 local function running(name, op, f)
   def(name .. "(x: T, dim: axis, *, dtype?: dtype) -> T @single", function(x, d, dtype)
     if dtype then x = x:to(dtype) end
@@ -340,8 +340,8 @@ def("logcumsumexp(x: T, dim: axis) -> T", function(x, d)
   return with_axis(logs, x, d)
 end)
 
---- Defines running maxima or minima (least), with positions; a NaN stays. If x is untracked, a GPU
---- scans x again for the values, and the CPU reads them at the positions, instead of a gather.
+-- Defines running maxima or minima (least), with positions; a NaN stays. If x is untracked, a GPU
+-- scans x again for the values, and the CPU reads them at the positions, instead of a gather.
 local function extremes(name, least)
   def(name .. "(x: T, dim: axis) -> values: T, positions: T", function(x, d)
     local at = along("extreme", name, x, d, "i64", nil, least, 0)
@@ -375,8 +375,8 @@ def("nonzero(x: T, as_tuple = false) -> T|T[]", function(x, as_tuple)
   return list
 end)
 
---- For rows (n, …) of which equal ones are neighbours, a list: the distinct rows; as o asks for
---- them, the number of each row's run, the runs' lengths. order: the rows' original places, or nil.
+-- For rows (n, …) of which equal ones are neighbours, a list: the distinct rows; as o asks for
+-- them, the number of each row's run, the runs' lengths. order: the rows' original places, or nil.
 local function runs(rows, order, o)
   local n = rows.shape[1]
   local first = flame.ones({ n }, like(rows, "bool"))
@@ -399,7 +399,7 @@ local function runs(rows, order, o)
   return out
 end
 
---- The order that sorts the rows of x (n, m) lexicographically: stable sorts, last column first.
+-- The order that sorts the rows of x (n, m) lexicographically: stable sorts, last column first.
 local function row_order(x)
   local n, m = x.shape[1], x.shape[2]
   local order = flame.arange(1, n, like(x, "i64"))
@@ -407,6 +407,7 @@ local function row_order(x)
   return order
 end
 
+-- What unique and unique_consecutive return for an x without elements.
 local function empty_set(op, x, o)
   if o.dim and x:numel() == 0 and x.shape[axis_of(op, x, o.dim)] ~= 0 then
     fail(op, "x of shape (%s) has no elements, but its axis %d does", table.concat(x.shape, ", "),
@@ -418,7 +419,7 @@ local function empty_set(op, x, o)
   return table.unpack(out)
 end
 
---- unique by counting, not sorting; nil for floats, bools and wide ranges of integers.
+-- unique by counting, not sorting; nil for floats, bools and wide ranges of integers.
 local function counted(op, flat, o)
   if is_float(flat) or flat.dtype == "bool" then return nil end
   local n, ids = flat:numel(), flat:long()
@@ -434,7 +435,7 @@ local function counted(op, flat, o)
   return out
 end
 
---- Computes unique (sort = true) and unique_consecutive (false), with options o.
+-- Computes unique (sort = true) and unique_consecutive (false), with options o.
 local function set_of(op, x, o, sort)
   local given = x
   x = x:detach()

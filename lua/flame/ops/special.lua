@@ -13,14 +13,14 @@ local where, is_tensor = flame.where, flame.is_tensor
 local function unary(name, f)
   def(name .. "_?(x: T) -> T", function(x) return smooth(x, f) end)
 end
---- Defines a function that would lose digits in f32: it computes in f64, and returns x's dtype.
+-- Defines a function that would lose digits in f32: it computes in f64, and returns x's dtype.
 local function careful(name, f)
   def(name .. "_?(x: T) -> T", function(x)
     local dtype = x:is_floating_point() and x.dtype or "f32"
     return f(x:double()):to(dtype)
   end)
 end
---- c[1] + c[2] z + c[3] z² + …
+-- c[1] + c[2] z + c[3] z² + …
 local function polynomial(z, c)
   local y = c[#c]
   for k = #c - 1, 1, -1 do y = y * z + c[k] end
@@ -42,7 +42,7 @@ do
     c, d = c * odd / (8 * (k + 1)), d * (odd - 4) / (8 * (k + 1))
   end
 end
---- exp(-|x|) I(x) of order 0 or 1.
+-- exp(-|x|) I(x) of order 0 or 1.
 local function scaled_bessel(x, order)
   local size = x:abs()
   local far = size:gt(FAR)
@@ -216,6 +216,7 @@ do
     TEMME[k + 1] = row
   end
 end
+-- The lower and the upper function by Temme's expansion.
 local function temme(a, x)
   local mu = (x - a) / a
   local half_square = (mu - mu:log1p()):clamp({ min = 0 })
@@ -229,6 +230,7 @@ local function temme(a, x)
   local side = eta * (a * 0.5):sqrt()
   return (-side):erfc() * 0.5 - rest, side:erfc() * 0.5 + rest
 end
+-- The lower and the upper function, for positive finite a and x.
 local function lower_and_upper(a, x)
   local middle = a:gt(LARGE):logical_and((x - a):abs():lt(a * NEAR))
   local lower, upper = temme(where(middle, a, LARGE), where(middle, x, LARGE))
@@ -257,11 +259,12 @@ local function lower_and_upper(a, x)
   return where(middle, lower, where(series, low, 1 - high)),
     where(middle, upper, where(series, 1 - low, high))
 end
---- A mask of the elements where a and x are in the domain; a and x with 1 in place of other values.
+-- A mask of the elements where a and x are in the domain; a and x with 1 in place of other values.
 local function inside(a, x)
   local good = a:gt(0):logical_and(x:gt(0)):logical_and(x:isfinite()):logical_and(a:isfinite())
   return good, where(good, a, 1), where(good, x, 1)
 end
+-- Defines the lower (which = 1) or upper (2) function, also at the ends of the domain: 'ends'.
 local function gamma_share(name, which)
   local share = flame.func {
     name = name,
@@ -367,7 +370,7 @@ local function two_to(op, x, n)
   x, n = integers(op, x, n)
   return x, flame.full({}, 2, { dtype = n.dtype, device = n.device }):to((x + n * 0).dtype) ^ n
 end
---- x times 2^y.
+--- x times 2^y, wrapped to the dtype; 0 if y is negative.
 def("bitwise_left_shift_?(x: T|int, y: T|int) -> T", function(x, n)
   local v, factor = two_to("bitwise_left_shift", x, n)
   return v * factor
@@ -388,12 +391,12 @@ local function need_float(op, x)
   if not x:is_floating_point() then fail(op, "x is %s, need a float", x.dtype) end
   return x
 end
---- x 2^n in two steps, so that 2^n is neither infinite nor 0.
+-- x 2^n in two steps, so that 2^n is neither infinite nor 0.
 local function scaled(x, n)
   local half = (n * 0.5):floor()
   return x * half:exp2() * (n - half):exp2()
 end
---- Mantissa, 0.5 <= |m| < 1, and exponent (f64): x = m 2^e.
+-- Mantissa, 0.5 <= |m| < 1, and exponent (f64): x = m 2^e.
 local function parts_of(x)
   local v = x:detach():double()
   local ok = v:isfinite():logical_and(v:ne(0))

@@ -29,7 +29,7 @@ def("diff(x: T, n: int = 1, dim: axis = -1, prepend?: T, append?: T) -> T",
     end
     return n == 0 and y:clone() or y
   end)
---- The trapezia between neighbours of y along d, and d from 1; x: positions or distance (nil: dx).
+-- The trapezia between neighbours of y along d, and d from 1; x: positions or distance (nil: dx).
 local function trapezes(op, y, x, d, dx)
   d = axis_of(op, y, d)
   x = x or dx
@@ -55,7 +55,7 @@ def("cumulative_trapezoid(y: T, x?: T|num, dim: axis = -1, *, dx = 1) -> T",
     local parts, axis = trapezes("cumulative_trapezoid", y, x, d, dx)
     return parts:cumsum(axis)
   end)
---- The weights of 'count' columns: the product of fweights and aweights, or the given one, or nil.
+-- The weights of 'count' columns: the product of fweights and aweights, or the given one, or nil.
 local function column_weights(count, dtype, fweights, aweights)
   local w
   for name, given in pairs { fweights = fweights, aweights = aweights } do
@@ -103,7 +103,7 @@ def("isin(x: T|num, y: T|num, *, assume_unique = false, invert = false) -> T",
     return invert and there:logical_not() or there
   end)
 --- Interpolation between two neighbours in sorted order: the upper one's weight at the fraction w
---- (0 to 1) between them; low: the position of the lower one.
+--- (0 to 1) between them; low: the position, from 0, of the lower one.
 local upper_weight = {
   linear = function(w) return w end,
   lower = function() return 0 end,
@@ -206,8 +206,8 @@ function(x, q, d, keepdim, interpolation)
   for k, share in ipairs(list) do list[k] = one(share, tracked and tracked[k]) end
   return flame.stack(list, 1)
 end)
---- The edges of bins: bins itself if it is a tensor of edges; else those of 'bins' equal bins in
---- the range (default: the extremes of 'flat').
+-- The edges of bins: bins itself if it is a tensor of edges; else those of 'bins' equal bins in
+-- the range (default: the extremes of 'flat').
 local function edges_for(op, flat, bins, range)
   local edges = bins
   if not flame.is_tensor(bins) then
@@ -227,13 +227,13 @@ local function edges_for(op, flat, bins, range)
   end
   return edges
 end
---- The bin of each value, 1 to n, and whether it lies in one.
+-- The bin of each value, 1 to n, and whether it lies in one.
 local function bins_of(flat, edges)
   local n = edges:numel() - 1
   local bin = where(flat:eq(edges[-1]), n, flame.searchsorted(edges, flat, { right = true }) - 1)
   return bin:clamp(1, n), bin:ge(1):logical_and(bin:le(n)):logical_and(flat:isnan():logical_not())
 end
---- The weights, one for each value; they must have x's shape without its last 'axes' axes.
+-- The weights, one for each value; they must have x's shape without its last 'axes' axes.
 local function weights_of(op, x, weight, axes)
   if not x:is_floating_point() then fail(op, "x is %s, need a float", x.dtype) end
   local lead = table.move(x.shape, 1, x.ndim - axes, 1, {})
@@ -248,7 +248,7 @@ local function weights_of(op, x, weight, axes)
 end
 --- Counts in bins, or sums of weights, and the edges of the bins. bins: the number of equal bins
 --- between the extremes of x or in range = {low, high}, or a tensor of edges. The last bin includes
---- both its edges.
+--- both its edges. density: the sums are divided so that their integral over x is 1.
 def([[histogram(x: T, bins: int|T, *, range?: num[], weight?: T,
     density = false) -> sums: T, edges: T]], function(x, bins, range, weight, density)
   local w = weights_of("histogram", x, weight, 0)

@@ -11,7 +11,7 @@ local per_axis, text = windows.per_axis, windows.text
 local function need_positive(op, name, n)
   if n < 1 then fail(op, "%s = %d, need at least 1", name, n) end
 end
---- The leading axes of x and the last three: channels, height, width.
+-- The leading axes of x and the last three: channels, height, width.
 local function split_shape(op, x, factor, name)
   need_positive(op, name, factor)
   local s = x.shape
@@ -25,7 +25,7 @@ local function with(lead, ...)
   return out
 end
 
---- A permutation for x:permute: axes 1 … n unchanged, then n + each number of 'order'.
+-- A permutation for x:permute: axes 1 … n unchanged, then n + each number of 'order'.
 local function order_after(n, order)
   local p = {}
   for i = 1, n do p[i] = i end
@@ -33,7 +33,7 @@ local function order_after(n, order)
   return p
 end
 
---- (…, c r r, h, w) to (…, c, h r, w r).
+--- (…, c r r, h, w) to (…, c, h r, w r), where r is upscale_factor.
 def("pixel_shuffle(x: T, upscale_factor: int) -> T", function(x, r)
   local lead, c, h, w = split_shape("pixel_shuffle", x, r, "upscale_factor")
   if r > c or c % (r * r) ~= 0 then
@@ -44,7 +44,7 @@ def("pixel_shuffle(x: T, upscale_factor: int) -> T", function(x, r)
     :reshape(with(lead, c // (r * r), h * r, w * r)):clone()
 end)
 
---- (…, c, h r, w r) to (…, c r r, h, w).
+--- (…, c, h r, w r) to (…, c r r, h, w), where r is downscale_factor.
 def("pixel_unshuffle(x: T, downscale_factor: int) -> T", function(x, r)
   local lead, c, h, w = split_shape("pixel_unshuffle", x, r, "downscale_factor")
   if h % r ~= 0 or w % r ~= 0 then

@@ -5,14 +5,14 @@ local flame = require "flame"
 local arguments = require "flame.base.arguments"
 local fail, def = arguments.fail, arguments.def
 
---- The length of the symmetric window whose first n values are computed: n, or n + 1 if periodic.
+-- The length of the symmetric window whose first n values are computed: n, or n + 1 if periodic.
 local function length_of(op, n, periodic, sym)
   if n < 0 then fail(op, "n = %d, need at least 0", n) end
   if sym == false and not periodic then fail(op, "periodic = false and sym = false contradict") end
   if sym ~= nil then periodic = not sym end
   return periodic and n + 1 or n
 end
---- The n values f(at, length, …) at positions at = 0, 1, … (f64), converted to dtype.
+-- The n values f(at, length, …) at positions at = 0, 1, … (f64), converted to dtype.
 local function values(n, length, dtype, device, f, ...)
   local how = { dtype = "f64", device = device or flame.default_device() }
   dtype = dtype or flame.default_dtype()
@@ -21,8 +21,8 @@ local function values(n, length, dtype, device, f, ...)
 end
 local MADE = ", *, sym?: bool, dtype?: dtype, device?: device) -> T"
 
---- Defines op(n[, periodic, own …]) with the values f(at, length, own …). own: the declarations of
---- the window's own parameters, each after a comma.
+-- Defines op(n[, periodic, own …]) with the values f(at, length, own …). own: the declarations of
+-- the window's own parameters, each after a comma.
 local function window(op, own, f)
   local _, count = own:gsub(",", "")
   def("." .. op .. "(n: int, periodic = true" .. own .. MADE, function(n, periodic, ...)
@@ -31,7 +31,7 @@ local function window(op, own, f)
   end)
 end
 
---- The sum of (-1)^(k - 1) a[k] cos((k - 1) phase); the phase makes one period over the window.
+-- The sum of (-1)^(k - 1) a[k] cos((k - 1) phase); the phase makes one period over the window.
 local function cosines(at, length, a)
   local phase = at * (2 * math.pi / (length - 1))
   local y = 0
@@ -44,20 +44,20 @@ end
 local function of_cosines(op, a)
   window(op, "", function(at, length) return cosines(at, length, a) end)
 end
---- (1 - cos(phase)) / 2, which is 0 at the ends.
+--- Hann's window: (1 - cos(p)) / 2, where p goes from 0 to 2 pi over the window.
 of_cosines("hann_window", { 0.5, 0.5 })
 --- The Blackman window.
 of_cosines("blackman_window", { 0.42, 0.5, 0.08 })
 --- Nuttall's minimal window of four cosines.
 of_cosines("nuttall_window", { 0.3635819, 0.4891775, 0.1365995, 0.0106411 })
---- The Hamming window, alpha - beta cos(phase).
+--- The Hamming window, alpha - beta cos(p), where p goes from 0 to 2 pi over the window.
 window("hamming_window", ", alpha = 0.54, beta = 0.46",
   function(at, length, alpha, beta) return cosines(at, length, { alpha, beta }) end)
---- alpha - (1 - alpha) cos(phase).
+--- alpha - (1 - alpha) cos(p), where p goes from 0 to 2 pi over the window.
 window("general_hamming_window", ", alpha = 0.54",
   function(at, length, alpha) return cosines(at, length, { alpha, 1 - alpha }) end)
 
---- The sum of (-1)^(k - 1) a[k] cos((k - 1) phase).
+--- The sum of (-1)^(k - 1) a[k] cos((k - 1) p), where p goes from 0 to 2 pi over the window.
 def(".general_cosine_window(n: int, a: num[]|T, periodic = true" .. MADE,
   function(n, a, periodic, sym, dtype, device)
     local op = "general_cosine_window"
@@ -73,7 +73,7 @@ def(".general_cosine_window(n: int, a: num[]|T, periodic = true" .. MADE,
 window("bartlett_window", "", function(at, length)
   return 1 - (at * (2 / (length - 1)) - 1):abs()
 end)
---- Half a sine.
+--- Half a period of a sine.
 window("cosine_window", "", function(at, length)
   return ((at + 0.5) * (math.pi / length)):sin()
 end)
