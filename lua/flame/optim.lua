@@ -17,7 +17,7 @@ local slips = require "flame.tools.slips"
 
 local optim = {}
 
---- Raises "op: message" at the line of the script, however deep in the library it is called.
+-- Raises "op: message" at the line of the script, however deep in the library it is called.
 local function fail(message, ...) internal.fail("", message:format(...)) end
 
 local pin, unpin = recording.pin, recording.unpin
@@ -32,7 +32,7 @@ objects.classes.Optimizer = Optimizer
 
 internal.moves = internal.moves or 0             -- how often modules moved their parameters
 
---- Adds a function to the table t; text declares its name and arguments (src/lua/declare.h).
+-- Adds a function to the table t; text declares its name and arguments (src/lua/declare.h).
 local function put(t, text, f) t[text:match("([%w_]+)%(")] = internal.declare(text, "", f) end
 
 local function number(what, name, value, low)
@@ -48,7 +48,7 @@ end
 -- "differentiable" and similar options choose an implementation in torch, and have no effect here.
 -- capturable has one in Adam and AdamW: the number of the step is a tensor.
 local without_effect = { foreach = true, fused = true, differentiable = true }
--- Fields whose values are known when the checks of the last step were read, as they are kept.
+-- Fields that are known only when the last step's checks have been read -> names of what is kept.
 local settled = { steps = "made", state = "states" }
 local PLAIN = "foreach?: bool, fused?: bool, capturable = false, differentiable = false"
 
@@ -109,8 +109,8 @@ put(Optimizer, "Optimizer:add_param_group(group: table)", function(self, given)
   add_group(self, self.read(given.params, merged))
 end)
 
---- A function that reads the arguments of an optimiser's constructor, or of a group, as declared by
---- 'text'; it returns params, and the options by name.
+-- A function that reads the arguments of an optimiser's constructor, or of a group, as declared by
+-- 'text'; it returns params, and the options by name.
 local function reader(class, text)
   return function(params, ...)
     local values = {}
@@ -132,6 +132,8 @@ local function reader(class, text)
   end
 end
 
+-- states: parameter -> its state; made: number of steps; known: set of parameters; moves: that of
+-- internal at the last step; unsure: a step whose checks are not read (refused.watch), or false.
 local function new(class, params, values)
   local self = setmetatable({ groups = {}, states = {}, made = 0, what = class.what, known = {},
     moves = internal.moves, defaults = {}, options = class.options, read = class.read,
@@ -145,12 +147,11 @@ local function new(class, params, values)
   return self
 end
 
---- Makes the class of an optimiser from its declaration, in which OPTIONS and PLAIN are options of
---- many. update(group, p, g, state) records one step of one parameter, or of a 1-d part of
---- it; check(opt) checks a new optimiser. whole: a text if update needs whole parameters, not
---- parts; it says what to do instead. run(group, first, …) or nil: an update in C
---- (src/lua/update.c) of the group's parameters from 'first' on. Returns the class; class.step
---- may be replaced.
+-- Makes the class of an optimiser from its declaration, in which OPTIONS and PLAIN are options of
+-- many. update(group, p, g, state) records one step of one parameter, or of a 1-d part of it;
+-- check(opt) checks a new optimiser. whole: a text if update needs whole parameters, not parts; it
+-- says what to do instead. run(group, first, …) or nil: an update in C (src/lua/update.c) of the
+-- group's parameters from 'first' on. Returns the class; class.step may be replaced.
 local function make_class(text, update, check, whole, run)
   text = text:gsub("OPTIONS", "*, maximize = false, " .. PLAIN):gsub("PLAIN", "*, " .. PLAIN)
   local name = text:match("%.(%w+)%(")
@@ -179,7 +180,7 @@ local function make_class(text, update, check, whole, run)
       fail("%s: param_groups can not be assigned\1: use add_param_group, or change its groups",
         name)
     end
-    if settled[key] then                   -- a step that failed is not taken off "value" later
+    if settled[key] then             -- first, so that taking back a failed step does not change it
       return rawset(refused.settle(self), settled[key], value)
     end
     if key ~= "lr" then return set(self, key, value) end
@@ -231,7 +232,7 @@ local function state_of(self, p)
   end
   return state
 end
---- The state of a parameter for this rule, made at its first step.
+--- The table with the state of a parameter for this rule: {step = 0} if it has had no step.
 put(Optimizer, "Optimizer:state_of(parameter: T) -> table",
   function(self, p) return state_of(refused.settle(self), p) end)
 
@@ -246,7 +247,7 @@ local function follow(self)
   for p, state in pairs(self.states) do self.states[p] = state_for(p, state) end
 end
 
---- Updates one parameter; returns whether backward added to a gradient that an earlier step used.
+-- Updates one parameter; returns whether backward added to a gradient that an earlier step used.
 local function update_one(self, group, p, taken, shared_out)
   local x, g, part = parts.take(p)
   if not g then return false end
@@ -271,7 +272,7 @@ local function update_one(self, group, p, taken, shared_out)
   return added
 end
 
---- Updates all parameters. Returns the list of changed ones that processes divide (parts.of).
+-- Updates all parameters. Returns the list of changed ones that processes divide (parts.of).
 local function update_all(self, taken)
   local changed, shared_out, added = taken.changed, {}, false
   follow(self)
@@ -315,7 +316,7 @@ local function shallow(t)
   return copy
 end
 
---- Called before tables of an optimiser change: a rehearsal (flame.warmup) saves their fields.
+-- Called before tables of an optimiser change: a rehearsal (flame.warmup) saves their fields.
 local function before_change(...)
   local rehearsal = rawget(internal, "rehearsal")
   for i = 1, rehearsal and select("#", ...) or 0 do
@@ -511,7 +512,7 @@ make_class([[optim.AdamW(params: T|T[]|table[], lr = 1e-3, betas = {0.9, 0.999},
 
 local function list_of(params) return flame.is_tensor(params) and { params } or params end
 
---- The sum of |g|^p over g's elements, for p = inf their largest magnitude; half types in f32.
+-- The sum of |g|^p over g's elements, for p = inf their largest magnitude; half types in f32.
 local function power_sum(g, p)
   if dtypes.half[g.dtype] then g = g:to("f32") end
   if p == 2 then return (g * g):sum() end
@@ -525,7 +526,7 @@ local function joined(total, one, p)
   return p == math.huge and total:maximum(one) or total + one
 end
 
---- The p-norm of all gradients together, for p = inf the largest magnitude; nil if there are none.
+-- The p-norm of all gradients together, for p = inf the largest magnitude; nil if there are none.
 local function joint_norm(params, p)
   local of_parts, of_all
   local squares = p == 2 and next(parts.of) == nil and internal.square_sum(params)
@@ -543,7 +544,7 @@ local function joint_norm(params, p)
   return p == 2 and total:sqrt() or total ^ (1 / p)
 end
 
---- Writes y into g, in such a way that g still counts as a new gradient for the next step.
+-- Writes y into g, in such a way that g still counts as a new gradient for the next step.
 local function rescale(g, y)
   local mark = internal.gradient_mark(g)
   g:copy_(y)
@@ -590,8 +591,7 @@ put(optim, "optim.clip_grad_value(parameters: T|T[], clip_value: num, *, foreach
 end)
 
 local shared = { set = set, make_class = make_class, follow = follow, fail = fail, number = number,
-  put = put, copy_of = copy_of, before_change = before_change,
-  before_step = before_step }
+  put = put, copy_of = copy_of, before_change = before_change, before_step = before_step }
 require "flame.optim.rules"(optim, shared)
 require "flame.optim.lbfgs"(optim, shared)
 require "flame.optim.scaler"(optim, shared)

@@ -71,6 +71,7 @@ return function(_, shared)
   end
 
   -- A step by the strong Wolfe conditions, else the best tried (Nocedal and Wright, 3.5 and 3.6).
+  -- It ends if no parameter would move by 'tolerance'; reach: the largest element of the direction.
   local function search(try, start, t, reach, tolerance)
     local ends, tries = bracket(try, start, t)
     if #ends == 1 then return ends[1] end

@@ -16,6 +16,8 @@ return function(optim, shared)
 
   local SCALER = [[init_scale = 65536, growth_factor = 2, backoff_factor = 0.5,
     growth_interval: int = 2000, enabled = true) -> GradScaler]]
+  -- Its fields: now is the scale, tracker the number of good iterations since it changed, and seen
+  -- maps an optimiser to {bad = gradients with NaN or Inf, stepped} since the last update.
   local function scaler(init_scale, growth, backoff, interval, enabled)
     if not (growth > 1) then
       fail("GradScaler: growth_factor is %g, need more than 1", growth)
@@ -44,7 +46,7 @@ return function(optim, shared)
     return out
   end)
 
-  --- The gradients of opt's parameters, and the parameters that have one, as two lists.
+  -- The gradients of opt's parameters, and the parameters that have one, as two lists.
   local function each_gradient(opt)
     local list, params = {}, {}
     for _, group in ipairs(opt.groups) do
@@ -65,7 +67,7 @@ return function(optim, shared)
     return parts.total("GradScaler", params, flame.stack(bad):sum(), "sum"):item()
   end
 
-  --- Saves the state for flame.warmup.
+  -- Saves the state for flame.warmup.
   local function before_change(self)
     shared.before_change(self, self.seen)
     for _, seen in pairs(self.seen) do shared.before_change(seen) end

@@ -15,12 +15,15 @@ return function(optim, shared)
   ---@class flame.Schedule
   local Schedule = { __name = "Schedule" }
   objects.classes.Schedule = Schedule
+  -- at: count of steps; base: initial rates of the groups; rate(at, base, group's number): the
+  -- rule; also(at, group): sets more than the rate, or nil; schedules: of sequential; o, more:
+  -- options and state of reduce_on_plateau.
   local fields = { opt = true, at = true, base = true, rate = true, also = true, more = true,
     schedules = true, o = true }
   Schedule.__index, Schedule.__newindex = objects.closed("a schedule", Schedule, fields)
 
-  --- Called before this schedule's state changes, so that flame.warmup can restore it; inner
-  --- schedules call it themselves.
+  -- Called before this schedule's state changes, so that flame.warmup can restore it; inner
+  -- schedules call it themselves.
   local function before_change(self)
     shared.before_step(self.opt)
     shared.before_change(self)
@@ -70,7 +73,7 @@ return function(optim, shared)
     if self.rate then self:apply() end
   end)
 
-  --- Checks numbers, given as name, value, …, which must be at least 'low'.
+  -- Checks numbers, given as name, value, …, which must be at least 'low'.
   local function check(what, low, ...)
     for i = 1, select("#", ...), 2 do number(what, select(i, ...), (select(i + 1, ...)), low) end
   end
@@ -314,10 +317,16 @@ return function(optim, shared)
     return self
   end)
 
-  --- Applies all schedules at once: the rate is the base times the factor of each.
+  --- Applies all schedules at once: the rate is the base times the factor of each. It raises for
+  --- sequential and reduce_on_plateau, which have none.
   put(schedule, "optim.schedule.chained(schedules: Schedule[], opt?: Optimizer) -> Schedule",
     function(list, opt)
     if #list == 0 then fail("chained: need a list of schedules") end
+    for i, s in ipairs(list) do
+      if type(s.rate) ~= "function" then
+        fail("chained: schedule %d is sequential or reduce_on_plateau, which has no factor", i)
+      end
+    end
     return start(opt or list[1].opt, function(at, base, i)
       local lr = base
       for _, s in ipairs(list) do lr = lr * (base == 0 and 1 or s.rate(at, base, i) / base) end
