@@ -11,7 +11,7 @@ local data = {}
 
 local function fail(op, message, ...) internal.fail(op, message:format(...)) end
 
---- Adds to table t what 'text' declares (src/lua/declare.h); '...': a function per signature.
+-- Adds to table t what 'text' declares (src/lua/declare.h); '...': a function per signature.
 local function put(t, text, ...) t[text:match("([%w_]+)%(")] = internal.declare(text, "", ...) end
 
 -- ---- random numbers, apart from the script's ----------------------------------------------------
@@ -178,9 +178,9 @@ local function check_size(op, size)
   if size > LARGEST then fail(op, "size is %d, need at most %d", size, LARGEST) end
 end
 
---- {k, n} for an option 'shard', and the seed. shard = true means this rank of the distributed
---- group: raises if the ranks have other seeds (without a given one all use rank 1's), numbers of
---- items, sizes or positions, since they would not share out one order then.
+-- {k, n} for an option 'shard', and the seed. shard = true means this rank of the distributed
+-- group: raises if the ranks have other seeds (without a given one all use rank 1's), numbers of
+-- items, sizes or positions, since they would not share out one order then.
 local function shard_of(op, shard, s, given, count, size, shuffle)
   if not shard then return { 1, 1 }, s.seed end
   if shard == true then
@@ -204,8 +204,8 @@ local function shard_of(op, shard, s, given, count, size, shuffle)
   return { k, n }, s.seed
 end
 
---- Batch b (from 1 on) of this rank: the position of its first item in the order of the epoch, and
---- its number of items; nil if the epoch has no batch b.
+-- Batch b (from 1 on) of this rank: the position of its first item in the order of the epoch, and
+-- its number of items; nil if the epoch has no batch b.
 local function span(self, b)
   local k, n = self.shard[1], self.shard[2]
   local start = (b - 1) * self.size
@@ -214,21 +214,21 @@ local function span(self, b)
   return start * n + (k - 1) * count + 1, count
 end
 
---- The number of batches of an epoch.
+-- The number of batches of an epoch.
 local function batches_of(self)
   local n = self.n // self.shard[2]
   return self.drop_last and n // self.size or (n + self.size - 1) // self.size
 end
 
---- The loader's position as a table to be saved. For a shard it has 'each', the number of items
---- that a step takes on all ranks, so that another number of ranks can continue from it.
+-- The loader's position as a table to be saved. For a shard it has 'each', the number of items
+-- that a step takes on all ranks, so that another number of ranks can continue from it.
 local function state_of(self)
   local n = self.shard[2]
   return { seed = self.seed, epoch = self.epoch, at = self.at,
     each = n > 1 and n * self.size or nil }
 end
 
---- How many batches of 'each' items (on all ranks) are before position s; raises if s is in one.
+-- How many batches of 'each' items (on all ranks) are before position s; raises if s is in one.
 local function position(op, s, each)
   local done = s.at * (s.each or each)
   if done % each ~= 0 then

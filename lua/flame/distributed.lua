@@ -10,12 +10,12 @@ local distributed = {}
 
 local function fail(op, message, ...) internal.fail(op, message:format(...)) end
 
---- Adds a function to the table t; text declares its name and arguments (src/lua/declare.h).
+-- Adds a function to the table t; text declares its name and arguments (src/lua/declare.h).
 local function put(t, text, ...) t[text:match("([%w_]+)%(")] = internal.declare(text, "", ...) end
 
 -- ---- the group ----------------------------------------------------------------------------------
 
---- rank, size, local rank of this process.
+-- rank, size, local rank of this process.
 local function here(op)
   local rank, size, place, by = internal.group_here()
   if not rank then fail(op, "there is no group\1: call distributed.init() first") end
@@ -68,9 +68,9 @@ local reduces = { sum = 0, mean = 1, max = 2, min = 3 }
 
 local function shape_text(x) return "(" .. table.concat(x.shape, ", ") .. ")" end
 
---- Records a collective, c = {op =, what = ALL_REDUCE …, x = operand or nil, like = tensor (nil: x)
---- whose shape must agree on all ranks, shape = of the result, reduce =, peer = rank, joins =
---- another follows before the result is read, tracked = has a gradient, note = must agree too}.
+-- Records a collective, c = {op =, what = ALL_REDUCE …, x = operand or nil, like = tensor (nil: x)
+-- whose shape must agree on all ranks, shape = of the result, reduce =, peer = rank, joins =
+-- another follows before the result is read, tracked = has a gradient, note = must agree too}.
 local function record(c)
   local _, size = here(c.op)
   local slow = internal.group_slow()
@@ -83,11 +83,11 @@ local function record(c)
     like and like.dtype or "u8")
 end
 
---- Will ops recorded now on x have a gradient?
+-- Will ops recorded now on x have a gradient?
 local function is_tracked(x) return x.requires_grad and flame.is_grad_enabled() end
 
---- A function f(x, how) that records run(x, how, tracked), a collective, and has the gradient
---- back(g, how, x, y). Ranks check that all or none of them track it.
+-- A function f(x, how) that records run(x, how, tracked), a collective, and has the gradient
+-- back(g, how, x, y). Ranks check that all or none of them track it.
 local function differentiable(name, run, back)
   local f = flame.func {
     name = name,
@@ -129,14 +129,14 @@ end
 
 local all_reduce, all_gather, reduce_scatter, broadcast, all_to_all
 
---- The gradient's factors for an extremum y: 1 / (ranks that have y) where x is y, else 0.
+-- The gradient's factors for an extremum y: 1 / (ranks that have y) where x is y, else 0.
 local function share(op, x, y)
   local mask = x:eq(y):to(x.dtype)
   return mask / all_reduce(mask, { op = op, reduce = "sum" })
 end
 
---- The code of the reduction to record. A mean of half types is recorded as a sum (NCCL would round
---- each part of the mean): the second result, if any, is the number of ranks to divide it by.
+-- The code of the reduction to record. A mean of half types is recorded as a sum (NCCL would round
+-- each part of the mean): the second result, if any, is the number of ranks to divide it by.
 local function reduce_of(x, how)
   if how.reduce == "mean" and x:element_size() < 4 then return 0, distributed.size() end
   return reduces[how.reduce]
@@ -152,7 +152,7 @@ end, function(g, how, x, y)
   return all_reduce(g, { op = how.op, reduce = "sum" }) * share(how.op, x, y)
 end)
 
---- The options 'how' of a reduction; keep: its gradient reads the operand x and the result y.
+-- The options 'how' of a reduction; keep: its gradient reads the operand x and the result y.
 local function how_of(op, reduce)
   return { op = op, reduce = reduce, keep = reduce == "max" or reduce == "min" }
 end
@@ -169,8 +169,8 @@ put(distributed, "distributed.all_reduce(x: T, reduce: " .. REDUCE .. ") -> T",
 
 -- ---- parts of the first axis --------------------------------------------------------------------
 
---- Checks 'sizes', the number of rows of each rank. Returns the largest, their sum, and a hash of
---- the list, which ranks compare: it differs if their lists do.
+-- Checks 'sizes', the number of rows of each rank. Returns the largest, their sum, and a hash of
+-- the list, which ranks compare: it differs if their lists do.
 local function check_sizes(op, sizes)
   local _, size = here(op)
   if #sizes ~= size then fail(op, "%d sizes for %d ranks", #sizes, size) end
@@ -188,7 +188,7 @@ local function rows_of(x, count)
   return shape
 end
 
---- x with rows of zeros appended, so that it has 'count' rows.
+-- x with rows of zeros appended, so that it has 'count' rows.
 local function filled(x, count)
   if x:size(1) == count then return x end
   return flame.cat({ x, flame.zeros(rows_of(x, count - x:size(1)),
@@ -330,14 +330,14 @@ put(distributed, "distributed.barrier()", function()
   flame.eval(record { op = "barrier", what = BARRIER, shape = { 0 } })
 end)
 
---- Records a barrier that fails on all ranks if they do not pass the same number.
+-- Records a barrier that fails on all ranks if they do not pass the same number.
 local function agree(op, note)
   record { op = op, what = BARRIER, shape = { 0 }, note = note }
 end
 
 internal.same_on_ranks = agree
 
---- A hash of the text, 47 bits.
+-- A hash of the text, 47 bits.
 local function hash_of(text)
   local hash = 7
   for k = 1, #text do hash = (hash * 31 + text:byte(k)) & 0x7fffffffffff end

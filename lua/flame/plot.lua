@@ -15,7 +15,7 @@ local fail = data.fail
 
 local plot = {}
 local Plot, Grid = { __name = "Plot" }, { __name = "Grid" }
---- method adds a function to the class Plot or Grid, def to the module; text declares it.
+-- method adds a function to the class Plot or Grid, def to the module; text declares it.
 local function method(text, f)
   local class, name = text:match("^(%w+):([%w_]+)%(")
   local into = class == "Plot" and Plot or Grid
@@ -55,6 +55,7 @@ local function need_limits(op, name, v, log)
   end
 end
 
+-- set can remove the first seven
 local OPTIONS = { "title", "xlabel", "ylabel", "xscale", "yscale", "xlim", "ylim", "legend", "grid",
   "axes", "width", "height" }
 
@@ -115,7 +116,7 @@ local function add(self, op, layer, o)
   return self
 end
 
---- Defines a kind of layer: a method, and a function that makes a plot with it.
+-- Defines a kind of layer: a method, and a function that makes a plot with it.
 local function kind(text, f)
   method("Plot:" .. text, f)
   def("plot." .. text, function(...) return f(plot.new(), ...) end)
@@ -129,6 +130,8 @@ local function check_drawn(op, o)
 end
 
 -- ---- kinds --------------------------------------------------------------------------------------
+-- A layer: {kind, x and y = its points, …}. reach: further values that the x axis shows; zero: the
+-- y axis shows 0; tight: the axes have no margins; flipped: the y axis goes down.
 
 --- Adds a line through points. Without x the positions are 1, 2, … A colour is "#0072B2", 0x0072B2
 --- or a position in the palette.
@@ -391,7 +394,7 @@ end)
 
 -- ---- output ------------------------------------------------------------------------------------
 
---- Defines a method of plots and of grids.
+-- Defines a method of plots and of grids.
 local function shown(text, f)
   method("Plot:" .. text, f)
   method("Grid:" .. text, f)

@@ -14,6 +14,7 @@ local plain_print = print
 
 -- ---- kept locals --------------------------------------------------------------------------------
 
+-- Sets the local 'name' of entries. While some of them are nil, they hide globals of the same name.
 local function keep(_, name, v)
   rawset(env, name, v)
   empty[name] = v == nil or nil

@@ -5,11 +5,12 @@ local objects = require "flame.base.objects"
 
 local script = {}
 
---- Adds a function to the table t; text declares its name and arguments (src/lua/declare.h).
+-- Adds a function to the table t; text declares its name and arguments (src/lua/declare.h).
 local function put(t, text, f) t[text:match("([%w_]+)%(")] = internal.declare(text, "", f) end
 
 -- ---- options ---------------------------------------------------------------------------------
 
+-- The edit distance of two words.
 local function distance(a, b)
   local row = {}
   for j = 0, #b do row[j] = j end
@@ -97,6 +98,9 @@ end)
 
 -- ---- progress -----------------------------------------------------------------------------------
 
+-- Its fields: done and last are the last step and its time; mark and marked those of the last line
+-- that was printed, from which rates are computed; drawn is when the line was drawn, 0: there is
+-- none; read is the step whose loss was read last; keep: losses are read without a terminal too.
 local Progress = { __name = "Progress" }
 objects.classes.Progress = Progress
 Progress.__index = Progress

@@ -7,7 +7,7 @@ local objects = require "flame.base.objects"
 
 local tokenizers = {}
 
---- Raises "op: message" at the line of the script, however deep in the library it is called.
+-- Raises "op: message" at the line of the script, however deep in the library it is called.
 local function fail(op, message, ...) internal.fail(op, message:format(...)) end
 local function declare(text, f)
   tokenizers[text:match("^([%w_]+)")] = internal.declare(text, "", f)
@@ -22,7 +22,7 @@ local Tokenizer = { __name = "Tokenizer" }
 local TokenStream = { __name = "TokenStream" }
 tokenizers.Tokenizer, tokenizers.TokenStream = Tokenizer, TokenStream
 objects.classes.Tokenizer, objects.classes.TokenStream = Tokenizer, TokenStream
---- Adds a method to a class; text declares its name and arguments (src/lua/declare.h).
+-- Adds a method to a class; text declares its name and arguments (src/lua/declare.h).
 local function put(class, text, f)
   class[text:match(":([%w_]+)%(")] = internal.declare(text, "", f)
 end
@@ -55,7 +55,7 @@ declare("from_string(text: str) -> Tokenizer", open)
 
 -- ---- texts to ids -------------------------------------------------------------------------------
 
---- ids and types as strings of i64.
+-- ids and types as strings of i64.
 local function encode(self, text, pair, o)
   if o.max_length and o.max_length < 1 then
     fail("encode", "max_length is %d, need a positive integer", o.max_length)
@@ -83,7 +83,7 @@ put(Tokenizer, [[Tokenizer:encode(text: str, pair?: str, *, special = true, spec
     return device and x:to(device) or x
   end)
 
---- The id that fills short rows.
+-- The id that fills short rows; if none is given or known, raises if it is needed, else 0.
 local function pad_of(self, pad, needed)
   if type(pad) == "string" then
     local id = internal.tok_id(self.core, pad)
@@ -98,8 +98,8 @@ local function pad_of(self, pad, needed)
   return pad or 0
 end
 
---- The rows (strings of i64) padded with 'pad' to equal length, as one string, and a string of
---- bytes: 1 at ids, 0 at padding.
+-- The rows (strings of i64) padded with 'pad' to equal length, as one string, and a string of
+-- bytes: 1 at ids, 0 at padding.
 local function fill(rows, length, pad, left)
   local ids, mask, unit = {}, {}, string.pack("i8", pad)
   for i, row in ipairs(rows) do
@@ -153,7 +153,7 @@ local function need_integers(op, ids)
   end
 end
 
---- Ids as a string of i64: a tensor, an integer or a list of them.
+-- Ids as a string of i64: a tensor, an integer or a list of them.
 local function bytes_of(op, ids)
   if flame.is_tensor(ids) then
     need_integers(op, ids)
@@ -188,7 +188,8 @@ put(Tokenizer, "Tokenizer:decode_batch(ids: T|table, *, skip_special = true) -> 
 
 -- A token's text may end within a character, and may depend on the token before (a space at the
 -- very beginning is dropped). So a stream decodes the last ids with and without the new id, and
--- returns the difference, without an incomplete character at its end.
+-- returns the difference, without an incomplete character at its end. A stream's 'ids' are the last
+-- ids; 'shown' is the text, already returned, of the first 'read' of them.
 
 --- A decoder for ids that come one after another: stream:put(id) returns the text that is certain
 --- so far, stream:finish() the rest.
@@ -256,7 +257,7 @@ local function quote(text)
   return '"' .. text:gsub('[%c"\\]', function(c) return ("\\u%04x"):format(c:byte()) end) .. '"'
 end
 
---- The text of a tokenizer.json for a byte-level BPE, with the given model part.
+-- The text of a tokenizer.json for a byte-level BPE, with the given model part.
 local function file_of(model, specials, pattern, prefix)
   local added = {}
   for i, token in ipairs(specials) do
@@ -276,7 +277,7 @@ local function file_of(model, specials, pattern, prefix)
     :format(table.concat(added, ","), cut, level:format(true, true), model)
 end
 
---- Checks that each special token occurs once, since its place in the list is its id.
+-- Checks that each special token occurs once, since its place in the list is its id.
 local function check_specials(op, specials)
   local seen = {}
   for i, token in ipairs(specials) do
@@ -289,6 +290,7 @@ end
 --- Learns a byte-level BPE of at most vocab_size tokens from texts: a list, or a function giving
 --- one text after another and then nil. Pairs that occur fewer than min_frequency times are not
 --- merged. Special tokens get the first ids. pattern cuts texts into words, by default GPT-2's.
+--- Tokens of three or more characters have fewer than max_token_length.
 declare([[train_bpe(texts: any, vocab_size: int = 30000, *, min_frequency: int = 2,
   special_tokens?: str[], pattern?: str, add_prefix_space = false, max_token_length?: int)
   -> Tokenizer]],

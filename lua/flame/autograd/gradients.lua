@@ -82,7 +82,7 @@ function(y, xs, create_graph, retain_graph, allow_unused, seed)
       strict = not allow_unused }), allow_unused)
 end)
 
---- v as a list of tensors: a tensor becomes a list of one; an empty list raises.
+-- v as a list of tensors: a tensor becomes a list of one; an empty list raises.
 local function tensors_of(name, v)
   if is_tensor(v) then return { v } end
   if #v == 0 then
@@ -150,15 +150,15 @@ local Running = { __close = function(r)
   end
 end }
 local function nested() return next(active) ~= nil and flame.is_grad_enabled() end
---- Runs f with the tensors xs in 'active' and returns f's results.
+-- Runs f with the tensors xs in 'active' and returns f's results.
 local function inside(xs, f, ...)
   local running <close> = setmetatable({}, Running)
   for i, x in ipairs(xs) do running[i], active[x] = x, (active[x] or 0) + 1 end
   return f(...)
 end
---- The tensor that f gets for its argument x: a tracked copy of an untracked x, x itself if it is a
---- leaf that is not active, else an alias. If f reaches x otherwise, as an upvalue, that x counts
---- as constant, unless it is the leaf itself.
+-- The tensor that f gets for its argument x: a tracked copy of an untracked x, x itself if it is a
+-- leaf that is not active, else an alias. If f reaches x otherwise, as an upvalue, that x counts
+-- as constant, unless it is the leaf itself.
 local function stand_in(x)
   if not x.requires_grad then return x:detach():requires_grad_(true) end
   return x.is_leaf and not active[x] and x or x:reshape(x.shape)
@@ -225,9 +225,9 @@ end)
 -- or a nested table of tensors with names, f's only argument. Grad mode is on while f runs. In an f
 -- that is being differentiated itself, their results keep the graph.
 
---- Runs f on x with each floating-point tensor replaced by a tracked stand-in: it detached or, with
---- 'keep' and where it is tracked, itself or a view of it, so that results stay on its graph.
---- Returns the list of stand-ins, and f's results as table.pack has them. op: the name in messages.
+-- Runs f on x with each floating-point tensor replaced by a tracked stand-in: it detached or, with
+-- 'keep' and where it is tracked, itself or a view of it, so that results stay on its graph.
+-- Returns the list of stand-ins, and f's results as table.pack has them. op: the name in messages.
 local function apply(op, f, x, keep)
   local single, xs = is_tensor(x), {}
   local function track(t)
@@ -247,7 +247,7 @@ local function apply(op, f, x, keep)
   if #xs == 0 then fail(op, "x has no float tensor") end
   return xs, results
 end
---- The tensors in v as a list, checked against the shapes of the list 'like'; ones if v is nil.
+-- The tensors in v as a list, checked against the shapes of the list 'like'; ones if v is nil.
 local function directions(op, v, like, of, keep)
   local list = v == nil and {} or collect(v, {})
   if v ~= nil and #list ~= #like then fail(op, "v has %d tensors, %s %d", #list, of, #like) end
@@ -261,15 +261,15 @@ local function directions(op, v, like, of, keep)
   end
   return list
 end
---- The only element of a list of n = 1, else the list.
+-- The only element of a list of n = 1, else the list.
 local function joined(list, n) if n == 1 then return list[1] end return list end
 local function values_of(results, keep)
   local out = {}
   for i = 1, results.n do out[i] = keep and results[i] or results[i]:detach() end
   return joined(out, results.n)
 end
---- A copy of x, a tensor or nested table, in which the tensors of the list replace the float
---- tensors, in order, and zeros replace the other tensors.
+-- A copy of x, a tensor or nested table, in which the tensors of the list replace the float
+-- tensors, in order, and zeros replace the other tensors.
 local function like_x(x, list)
   local k = 0
   return rebuild(x, function(t)
@@ -278,7 +278,7 @@ local function like_x(x, list)
     return list[k]
   end)
 end
---- For each of xs the gradient of the tracked ys, weighted by seeds; false if no y depends on it.
+-- For each of xs the gradient of the tracked ys, weighted by seeds; false if no y depends on it.
 local function pull(ys, seeds, xs, how)
   local y, seed = {}, {}
   for i = 1, #ys do
@@ -349,12 +349,12 @@ def(".hvp(f: fn, x: T|table, v?: T|table) -> value: T, products: T|table", funct
 end)
 flame.vhp = flame.hvp
 
---- stack, which also takes no rows.
+-- stack, which also takes no rows.
 local function stack_all(rows, like)
   if #rows > 0 then return flame.stack(rows) end
   return flame.zeros({ 0 }, { dtype = like.dtype, device = like.device })
 end
---- The derivative of y with respect to each x of xs, as a list; its axes are those of y, then of x.
+-- The derivative of y with respect to each x of xs, as a list; its axes are those of y, then of x.
 local function jacobians(y, xs, create)
   local n, rows, out = y:numel(), {}, {}
   for k = 1, #xs do rows[k] = {} end

@@ -12,7 +12,7 @@ local objects = { classes = {} }               -- classes that no table holds, b
 local is_chapter = {}
 for _, name in ipairs(internal.chapters) do is_chapter[name] = true end
 
---- The field of one of the library's tables, or nil; raises nothing.
+-- The field of one of the library's tables, or nil; raises nothing.
 local function found(t, name)
   local v = rawget(t, name)
   if v == nil and t == flame then
@@ -34,8 +34,8 @@ arguments.def(".has(name: str) -> bool", function(name)
   return t ~= nil and name:find("^[%w_]") ~= nil
 end)
 
---- The end of a message for an unknown name: where it is ("write nn.Linear", for flame.Linear), or
---- what replaces it, for PyTorch's name of a function that has another name here; nil: neither.
+-- The end of a message for an unknown name: where it is ("write nn.Linear", for flame.Linear), or
+-- what replaces it, for PyTorch's name of a function that has another name here; nil: neither.
 local function elsewhere(what, name)
   local torch, places = require "flame.tools.elsewhere", { what, "flame", "nn", "optim", "data" }
   for _, place in ipairs(places) do
@@ -47,7 +47,7 @@ local function elsewhere(what, name)
   end
 end
 
---- A hint with the shortest known name that begins with 'name': CrossEntropyLoss for CrossEntropy.
+-- A hint with the shortest known name that begins with 'name': CrossEntropyLoss for CrossEntropy.
 local function longer(name, known)
   local best
   for key in pairs(known) do
@@ -70,7 +70,7 @@ function internal.unknown_name(t, name, what)
   fail("", "%s has no '%s'%s", what, name, say ~= "" and say or longer(name, known))
 end
 
---- Is it a plain table of functions, such as linalg or nn.init, and neither a class nor a module?
+-- Is it a plain table of functions, such as linalg or nn.init, and neither a class nor a module?
 local function is_group(t)
   if type(t) ~= "table" or getmetatable(t) ~= nil or rawget(t, "__index") then return false end
   for name, f in next, t do

@@ -21,7 +21,7 @@ local flame = require "flame"
 local internal = flame.internal
 
 local constants = setmetatable({}, { __mode = "k" })    -- list -> device and dtype -> tensor
---- A list of numbers as a tensor, made once for each device and dtype.
+-- A list of numbers as a tensor, made once for each device and dtype.
 local function constant(list, dtype, device)
   local made = constants[list] or {}
   constants[list] = made
@@ -31,8 +31,8 @@ local function constant(list, dtype, device)
   return made[key]
 end
 
---- The roles (operands, result) other than 'role': all, those that are multiplied first (factors),
---- and the last factor or nil. This is a shared operand, or else the last role if there are three.
+-- The roles (operands, result) other than 'role': all, those that are multiplied first (factors),
+-- and the last factor or nil. This is a shared operand, or else the last role if there are three.
 local function others_of(form, role)
   local shared, others = form.shared or {}, {}
   for _, q in ipairs(form.order) do if q ~= role then others[#others + 1] = q end end
@@ -44,8 +44,8 @@ local function others_of(form, role)
   return others, factors, last
 end
 
---- By component of 'role': a list of groups { at = a component of 'last', terms = those with it },
---- for the sum over all terms. Groups and terms of coefficient 1 come before those of -1.
+-- By component of 'role': a list of groups { at = a component of 'last', terms = those with it },
+-- for the sum over all terms. Groups and terms of coefficient 1 come before those of -1.
 local function sums_of(form, role, last)
   local sums, groups = {}, {}
   for i = 1, form.size[role] do sums[i], groups[i] = {}, {} end
@@ -64,8 +64,8 @@ local function sums_of(form, role, last)
   return sums
 end
 
---- The sums as a string of 16-bit integers that src/tensor/form.h reads; components from 0, -1:
---- none. A group has the sign of its first term; its terms have signs relative to that.
+-- The sums as a string of 16-bit integers that src/tensor/form.h reads; components from 0, -1:
+-- none. A group has the sign of its first term; its terms have signs relative to that.
 local function code_of(sums, factors, last)
   local head, body = { #factors, last and 1 or 0, #sums }, {}
   local function put(v) body[#body + 1] = v end
@@ -93,7 +93,7 @@ local READS = 80              -- most components of operands that one sum reads 
 local MOST = 16               -- terms of a sum in one op, if all its terms read more than READS
 local WIDEST = 128            -- components per op
 
---- Does each sum read at most READS components of operands, so that one op can compute it?
+-- Does each sum read at most READS components of operands, so that one op can compute it?
 local function is_short(sums, others)
   for _, sum in ipairs(sums) do
     local seen, n = {}, 0
@@ -110,7 +110,7 @@ local function is_short(sums, others)
   return true
 end
 
---- Splits sums if one is too long for an op: their first MOST terms; the rest; is there a rest?
+-- Splits sums if one is too long for an op: their first MOST terms; the rest; is there a rest?
 local function split(sums, others)
   local now, later, more = {}, {}, false
   if is_short(sums, others) then return sums, later, more end
@@ -129,9 +129,9 @@ local function split(sums, others)
   return now, later, more
 end
 
---- How to compute a role. codes: per range of WIDEST components a list of strings of code_of, one
---- per op, whose results are added; inputs: the operands of each op, as positions in 'others';
---- batch: the role is shared, so its values are sums over the axes in between.
+-- How to compute a role. codes: per range of WIDEST components a list of strings of code_of, one
+-- per op, whose results are added; inputs: the operands of each op, as positions in 'others';
+-- batch: the role is shared, so its values are sums over the axes in between.
 local function plan_of(form, role)
   local others, factors, last = others_of(form, role)
   local plan = { others = others, inputs = {}, codes = {}, shared = form.shared or {},
@@ -153,7 +153,7 @@ local function plan_of(form, role)
   return plan
 end
 
---- Computes the result, or an operand's gradient, by its plan. xs: the tensors of plan.others.
+-- Computes the result, or an operand's gradient, by its plan. xs: the tensors of plan.others.
 local function run(name, plan, xs)
   local rank, dtype, list = 0, xs[1].dtype, {}
   for _, x in ipairs(xs) do rank = math.max(rank, x.ndim) end
@@ -178,8 +178,8 @@ end
 
 local made = setmetatable({}, { __mode = "k" })         -- form -> role -> function
 
---- The function that computes a role ("r": the form; else that operand's gradient) from the tensors
---- of the other roles, in the form's 'order', "r" last. Tensors of one dtype; shapes agree.
+-- The function that computes a role ("r": the form; else that operand's gradient) from the tensors
+-- of the other roles, in the form's 'order', "r" last. Tensors of one dtype; shapes agree.
 local function contract(form, role)
   made[form] = made[form] or {}
   if made[form][role] then return made[form][role] end

@@ -27,7 +27,7 @@ return function(data, shared)
     fail(op, "column '%s' must be a tensor or a list, got %s", name, arguments.word(v))
   end
 
-  --- The recipe of the dataset {name = tensor or list, …}: item i is {name = element i, …}.
+  -- The recipe of the dataset {name = tensor or list, …}: item i is {name = element i, …}.
   local function columns_recipe(op, t)
     local first, n
     local names = {}
@@ -55,7 +55,7 @@ return function(data, shared)
     return recipe
   end
 
-  --- The dataset d that the script gave to op; a plain table t means data.dataset(t).
+  -- The dataset d that the script gave to op; a plain table t means data.dataset(t).
   local function need_dataset(op, d)
     if getmetatable(d) == Dataset then return d end
     if getmetatable(d) ~= nil then fail(op, "dataset must be a dataset or a plain table") end
@@ -158,7 +158,7 @@ data.dataset(items: table) -> Dataset]], function(n, item, given)
       or why.why)
   end
 
-  --- The numbers of the items of batch k (both from 1 on), as a list; nil if there is no batch k.
+  -- The numbers of the items of batch k (both from 1 on), as a list; nil if there is no batch k.
   local function items_of(self, k)
     local first, count = shared.span(self, k)
     if not first then return nil end
@@ -170,7 +170,7 @@ data.dataset(items: table) -> Dataset]], function(n, item, given)
     return at
   end
 
-  --- All tensors of v on the device.
+  -- All tensors of v on the device.
   local function moved(v, device)
     if flame.is_tensor(v) then return v:to(device) end
     if type(v) ~= "table" or getmetatable(v) ~= nil then return v end
@@ -190,13 +190,13 @@ data.dataset(items: table) -> Dataset]], function(n, item, given)
     self.crew = internal.crew_open(self.workers, setup)
   end
 
-  --- Drops all requests that were made.
+  -- Drops all requests that were made.
   local function forget(self)
     self.asked, self.tickets = self.at, {}
     if self.crew then internal.crew_forget(self.crew, self.ticket + 1) end
   end
 
-  --- Sends requests to the workers until 'prefetch' batches per worker are requested ahead.
+  -- Sends requests to the workers until 'prefetch' batches per worker are requested ahead.
   local function ask(self)
     if not self.crew then start(self) end
     while self.asked < self.at + self.workers * self.prefetch do
@@ -209,7 +209,7 @@ data.dataset(items: table) -> Dataset]], function(n, item, given)
     end
   end
 
-  --- Waits for batch k from the workers and returns it; raises what items.batch raised there.
+  -- Waits for batch k from the workers and returns it; raises what items.batch raised there.
   local function taken(self, k)
     local answer, why
     repeat answer, why = internal.crew_take(self.crew, self.tickets[k]) until answer ~= true
@@ -278,7 +278,7 @@ data.dataset(items: table) -> Dataset]], function(n, item, given)
   end)
   function Loader:__close() self:close() end
 
-  --- A loader of options o at position s; absent fields are false, since reading nil raises.
+  -- A loader of options o at position s; absent fields are false, since reading nil raises.
   local function new_loader(o, s)
     local at = shared.position("loader", s, o.size * o.shard[2])
     o.n, o.seed, o.epoch, o.at, o.asked = o.recipe.n, s.seed, s.epoch, at, at

@@ -7,7 +7,7 @@ local fail = arguments.fail
 
 -- ---- configurations -----------------------------------------------------------------------------
 
---- A copy of a kernel's configuration, which the caller may change without changing the kernel.
+-- A copy of a kernel's configuration, which the caller may change without changing the kernel.
 local function copy(k)
   local config = {}
   for name, v in pairs(internal.kernel_info(k).config) do config[name] = v end
@@ -42,7 +42,7 @@ local function volume(block)
   return n
 end
 
---- Bytes of dynamic shared memory for a block of this many threads.
+-- Bytes of dynamic shared memory for a block of this many threads.
 local function bytes_of(info, threads)
   local shared = info.config.shared
   if math.type(shared) or shared == nil then return shared or 0 end
@@ -53,14 +53,14 @@ local function bytes_of(info, threads)
   return n
 end
 
---- A copy of a list of numbers or of lists, so that later changes of the list change no kernel.
+-- A copy of a list of numbers or of lists, so that later changes of the list change no kernel.
 local function copied(list)
   local own = {}
   for i, v in ipairs(list) do own[i] = type(v) == "table" and copied(v) or v end
   return own
 end
 
---- The kernel with this configuration.
+-- The kernel with this configuration.
 local function configured(k, config)
   if type(config.shape) == "table" and not (getmetatable(config.shape) or {}).__call then
     config.shape = copied(config.shape)
@@ -92,8 +92,8 @@ end
 local SIZES <const> = { 256, 128, 64, 32 }
 local MOST_SHARED <const> = 227 * 1024
 
---- A block {nx, ny, nz} of about this many threads, 32 along x if more than one axis is free. axes,
---- by axis: a fixed size, 0 if it is free (internal.kernel_blocks).
+-- A block {nx, ny, nz} of about this many threads, 32 along x if more than one axis is free. axes,
+-- by axis: a fixed size, 0 if it is free (internal.kernel_blocks).
 local function shaped(axes, threads)
   local block, open = {}, 0
   for i = 1, 3 do
@@ -111,7 +111,7 @@ local function shaped(axes, threads)
   return block
 end
 
---- The list of blocks from which block = "auto" chooses, the preferred one first.
+-- The list of blocks from which block = "auto" chooses, the preferred one first.
 local function blocks_of(axes, most)
   local list, met = {}, {}
   for _, n in ipairs(SIZES) do
@@ -179,7 +179,7 @@ local function need_list(what, list, such)
     type(list) == "table" and "none" or arguments.word(list))
 end
 
---- The choices that tune tries, a list of {block =, template =}; and as a text, for key_of.
+-- The choices that tune tries, a list of {block =, template =}; and as a text, for key_of.
 local function choices_of(list)
   local named = type(list) == "table" and (list.block ~= nil or list.template ~= nil)
   for key in pairs(named and list or {}) do
@@ -205,7 +205,7 @@ local function choices_of(list)
   return out, table.concat(texts, " ")
 end
 
---- The kernel with one of the choices.
+-- The kernel with one of the choices.
 local function made(k, choice)
   local config = copy(k)
   config.block = choice.block or config.block
@@ -216,8 +216,8 @@ local function made(k, choice)
   return configured(other, config)
 end
 
---- The key under which tune stores its choice: the kernel's text and entry, the list of choices,
---- types and shapes of the arguments. Second result: the device of the arguments.
+-- The key under which tune stores its choice: the kernel's text and entry, the list of choices,
+-- types and shapes of the arguments. Second result: the device of the arguments.
 local function key_of(k, texts, ...)
   local parts, device = { "tune 1", internal.kernel_info(k).digest, texts }, flame.default_device()
   for i = 1, select("#", ...) do
@@ -239,8 +239,8 @@ local function seconds(k, ...)
   return clock()
 end
 
---- Position of the kernel with the least median of five runs; a later one is taken only if it needs
---- less than 97 % of the time.
+-- Position of the kernel with the least median of five runs; a later one is taken only if it needs
+-- less than 97 % of the time.
 local function fastest(list, ...)
   local _ <close> = flame.no_grad()
   local medians = {}
@@ -260,7 +260,7 @@ local function fastest(list, ...)
   return best
 end
 
---- See Kernel:tune.
+-- See Kernel:tune.
 local function tuned(k, list, ...)
   local choices, texts = choices_of(list)
   local key, device = key_of(k, texts, ...)

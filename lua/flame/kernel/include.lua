@@ -3,7 +3,7 @@ local internal = require("flame").internal
 
 local MOST_FILES <const>, MOST_BYTES <const> = 256, 1 << 22
 
---- A path without "." and "..", as far as its words tell.
+-- A path without "." and "..", as far as its words tell.
 local function plain(path)
   local parts = {}
   for part in path:gmatch("[^/]+") do
@@ -24,8 +24,8 @@ local function is_inside(path, folders)
   return false
 end
 
---- The path and the text of a file that a file of folder 'near' (nil: the kernel's text) includes
---- as 'name': near it first, then in the folders. nil: it is in none of them.
+-- The path and the text of a file that a file of folder 'near' (nil: the kernel's text) includes
+-- as 'name': near it first, then in the folders. nil: it is in none of them.
 local function find(texts, name, near, folders)
   local tries = { near and near .. name }
   for _, folder in ipairs(folders) do
@@ -43,10 +43,10 @@ local function find(texts, name, near, folders)
   end
 end
 
---- The files that 'source' and what it includes may include, whatever their #ifs say, as a list of
---- {number of the including file (0: the source), name, number of the file, its text} for
---- kernel_new. Headers of the toolkit are left out. nil: the script names no folders, or there are
---- more than MOST_FILES or MOST_BYTES; a GPU's compiler finds them by itself.
+-- The files that 'source' and what it includes may include, whatever their #ifs say, as a list of
+-- {number of the including file (0: the source), name, number of the file, its text} for
+-- kernel_new. Headers of the toolkit are left out. nil: the script names no folders, or there are
+-- more than MOST_FILES or MOST_BYTES; a GPU's compiler finds them by itself.
 local function files_of(source, include)
   local folders, texts, numbers = {}, {}, {}
   for i, folder in ipairs(include or {}) do folders[i] = plain(folder) end

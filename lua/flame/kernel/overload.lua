@@ -17,15 +17,15 @@ local function state_of(self)
     arguments.word(self))
 end
 
---- The type T and the name of a formal "torch::PackedTensorAccessor32<T, 2, …> x", or nil.
+-- The type T and the name of a formal "torch::PackedTensorAccessor32<T, 2, …> x", or nil.
 local function accessed(formal)
   return formal:match("Accessor%w*%s*<%s*([%w_]+)%s*,.*>%s*([%a_][%w_]*)%s*$")
 end
 
---- How each type parameter T of a template is found from a call: T -> list of the formals "T *x"
---- and accessors of T, as {name =, place = the position among all formals, given = that among the
---- arguments of a call, nil for an output}, inputs first. written: the accessors that are outputs,
---- a set of names.
+-- How each type parameter T of a template is found from a call: T -> list of the formals "T *x"
+-- and accessors of T, as {name =, place = the position among all formals, given = that among the
+-- arguments of a call, nil for an output}, inputs first. written: the accessors that are outputs,
+-- a set of names.
 local function places(template, inout, written)
   local list, outputs, named, given = {}, {}, {}, 0
   for _, name in ipairs(type(inout) == "table" and inout or {}) do named[name] = true end
@@ -46,7 +46,7 @@ local function places(template, inout, written)
   return list
 end
 
---- The instance for these C types of type parameters, {T = "float"}; made once for each.
+-- The instance for these C types of type parameters, {T = "float"}; made once for each.
 local function instance(state, types)
   local list = {}
   for i, p in ipairs(state.template.parameters) do
@@ -64,8 +64,8 @@ local function instance(state, types)
   return k
 end
 
---- state.places. Only a text that is read says which accessors it writes: that of the instance of
---- floats; where that can not be read, all count as inputs.
+-- state.places. Only a text that is read says which accessors it writes: that of the instance of
+-- floats; where that can not be read, all count as inputs.
 local function places_of(state)
   if state.places then return state.places end
   local types, written = {}, {}
@@ -78,8 +78,8 @@ local function places_of(state)
   return state.places
 end
 
---- The instance for the dtypes of the tensors '...', of which number 'first' is the first argument;
---- where: "place" or "given", see 'places'.
+-- The instance for the dtypes of the tensors '...', of which number 'first' is the first argument;
+-- where: "place" or "given", see 'places'.
 local function chosen(self, where, first, ...)
   local state, types = state_of(self), {}
   for _, p in ipairs(state.template.parameters) do
@@ -172,7 +172,7 @@ put("KernelTemplate:tune(list: table, ...) -> Kernel", function(self, list, ...)
   return chosen(self, "given", 1, ...):tune(list, ...)
 end)
 
---- Does a call determine each template parameter that has no default?
+-- Does a call determine each template parameter that has no default?
 local function is_known(template, inout)
   local list = places(template, inout, {})
   for _, p in ipairs(template.parameters) do

@@ -14,9 +14,9 @@ local function list_set(list)
   return set
 end
 
---- The arguments of a call by the position of their parameter; tensors as snapshots of their
---- current values. n: the number of elements, in place of an omitted count; memory: the values that
---- k:constant has set.
+-- The arguments of a call by the position of their parameter; tensors as snapshots of their
+-- current values. n: the number of elements, in place of an omitted count; memory: the values that
+-- k:constant has set.
 local function values_of(params, args, n, memory)
   local values, at = {}, 0
   for i, q in ipairs(params) do
@@ -43,8 +43,8 @@ local function active_of(params, values, config)
   return active, inputs
 end
 
---- The gradients with respect to the active parameters, by the script's vjp, if output 'which' has
---- the gradient g and the other outputs (results at out_params) have zeros.
+-- The gradients with respect to the active parameters, by the script's vjp, if output 'which' has
+-- the gradient g and the other outputs (results at out_params) have zeros.
 local function gradient(p, values, active, result, g, out_params, which)
   local seeds = {}
   for k, i in ipairs(out_params) do
@@ -90,7 +90,7 @@ local function gradient(p, values, active, result, g, out_params, which)
   return config.vjp_kernel(p, plain, at, seeds, active, values)
 end
 
---- The tensors of a call as a list for the graph to keep, since a Lua function that holds them
+-- The tensors of a call as a list for the graph to keep, since a Lua function that holds them
 -- would keep them until it is collected; and a function that rebuilds the call from such a list.
 local function handed_over(call)
   local kept, place, rest = {}, {}, { values = {}, results = {} }
@@ -111,7 +111,7 @@ local function handed_over(call)
   end
 end
 
---- A call's outputs by position of their parameter, as snapshots; and the list of these positions.
+-- A call's outputs by position of their parameter, as snapshots; and the list of these positions.
 local function outputs_of(params, results)
   local by_param, order = {}, {}
   for i, q in ipairs(params) do
@@ -204,8 +204,8 @@ local function bind_vjp(p, params, args, values)
   return kinds, vals, made, count
 end
 
---- The vjp function for a gradient written in CUDA: a kernel whose outputs are named d<input>,
---- grad_<input>, d_<input> or <input>_grad.
+-- The vjp function for a gradient written in CUDA: a kernel whose outputs are named d<input>,
+-- grad_<input>, d_<input> or <input>_grad.
 local function from_source(source)
   local k = flame.kernel(source)
   local params = internal.kernel_info(k).params

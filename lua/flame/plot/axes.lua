@@ -85,7 +85,7 @@ local function apart(axis, t, room, width, gap)
 end
 
 --- Ticks for an axis of length 'room' (pixels or cells), with labels of width(text) that are at
---- least 'gap' apart.
+--- least 'gap' apart, and at most about 'most' of them.
 function axes.ticks(axis, room, width, gap, most)
   if axis.names then
     local k = 1

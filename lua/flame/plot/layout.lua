@@ -19,9 +19,11 @@ local layout = {}
 local SMALL, LARGE, BOLD = 12, 14, 1.15      -- sizes of text in pixels; how much wider bold text is
 -- in pixels: empty border, length of ticks, width of a colour bar, length of a line in the legend
 local PAD, TICK, BAR, SAMPLE = 8, 4, 14, 22
+-- most lines of a legend; most marks of a layer that are blended one by one
 local MOST_LEGEND, MOST_APART = 20, 5000
 local floor = math.floor
 
+-- The middle of a pixel, where a line of width 1 is sharp.
 local function crisp(v) return floor(v) + 0.5 end
 local function put(out, item) out[#out + 1] = item end
 local function text(out, x, y, s, o)
@@ -62,7 +64,7 @@ local function segment_within(x0, y0, x1, y1, b)
   return x0 + t0 * dx, y0 + t0 * dy, x0 + t1 * dx, y0 + t1 * dy
 end
 
---- The pieces of a line {x, y, x, y, …} that are inside the box, extended by 'border'.
+-- The pieces of a line {x, y, x, y, …} that are inside the box, extended by 'border'.
 local function pieces_within(points, box, border)
   local b = { x = box.x - border, y = box.y - border, w = box.w + 2 * border,
     h = box.h + 2 * border }
@@ -113,6 +115,8 @@ local function runs_of(layer, x, y, place_x, place_y)
   return some
 end
 
+-- draw[kind](out, layer, box, x, y, place_x, place_y) adds the parts of a layer to 'out'. box: that
+-- of the axes x and y; place_x and place_y: from values to pixels.
 local draw = {}
 
 function draw.line(out, layer, box, x, y, place_x, place_y)
@@ -216,6 +220,7 @@ end
 
 -- ---- beside the axes ----------------------------------------------------------------------------
 
+-- The text s, or the longest beginning of it with "…" that fits the room.
 local function cut(s, size, room)
   if font.room(s, size) <= room then return s end
   local ends = {}

@@ -3,7 +3,6 @@
 -- without colours. Without colours the second line is dashed, the third dotted, and so on; a key
 -- below the axes names them.
 local axes = require "flame.plot.axes"
-local colour = require "flame.plot.colour"
 local scale = require "flame.plot.scale"
 local terminal = {}
 
@@ -19,7 +18,7 @@ local function centred(s, n) return (" "):rep((n - width(s)) // 2) .. s end
 
 -- ---- a canvas of characters ---------------------------------------------------------------------
 
--- Dots of Braille by row and column.
+-- The bits of Braille's dots by row and column.
 local dots = { [0] = { [0] = 1, 8 }, { [0] = 2, 16 }, { [0] = 4, 32 }, { [0] = 64, 128 } }
 
 local function new_canvas(w, h)
@@ -68,7 +67,8 @@ end
 local patterns = { [0] = { 1, 0 }, { 4, 3 }, { 1, 2 }, { 7, 2 } }
 local samples = { [0] = "⠤⠤⠤", "⠤ ⠤", "⠄⠄⠄", "⠤⠤⠄" }
 
--- Sets the dots from (x0, y0) to (x1, y1); dots outside of the canvas are left out.
+-- Sets the dots from (x0, y0) to (x1, y1); dots outside of the canvas are left out. at: how many
+-- dots of the line came before, for the pattern of dashes; returned with those of this stroke.
 local function stroke(c, x0, y0, x1, y1, layer, pattern, at)
   local lo, hi = -4, 4 * max(c.w, c.h) + 4
   x0, x1, y0, y1 = max(lo, min(hi, x0)), max(lo, min(hi, x1)), max(lo, min(hi, y0)),
@@ -232,6 +232,7 @@ local function x_lines(x, columns)
   return table.concat(line), table.concat(labels), t
 end
 
+-- The entries of the key: for each layer with a label a sample and the label.
 local function key_of(p, coloured)
   local out, lines = {}, 0
   for _, layer in ipairs(p.layers) do
@@ -316,5 +317,4 @@ function terminal.text(p, columns, rows, coloured)
   return table.concat(out, "\n")
 end
 
-terminal.colour = colour.ink
 return terminal

@@ -3,7 +3,7 @@
 
 local SCRIPT, MODULE, FILE = 0, 1, 2
 
---- The position after the string, comment or long bracket at i; nil: none begins there.
+-- The position after the string, comment or long bracket at i; nil: none begins there.
 local function after_text(s, i)
   local comment = s:match("^%-%-()", i)
   local equals = s:match("^%[(=*)%[", comment or i)
@@ -23,8 +23,8 @@ local function after_text(s, i)
   return k
 end
 
---- Names of modules that a text requires by a literal: name -> line; the line is negative if the
---- module may be missing (pcall(require, "x")).
+-- Names of modules that a text requires by a literal: name -> line; the line is negative if the
+-- module may be missing (pcall(require, "x")).
 local function required(s)
   local names, i = {}, 1
   while i <= #s do
@@ -45,7 +45,7 @@ end
 
 local function short(path) return (path:gsub("^%./", "")) end
 
---- Adds the modules that the file at 'path' requires, and those that they require.
+-- Adds the modules that the file at 'path' requires, and those that they require.
 local function follow(b, path)
   for name, line in pairs(required(b.read(path))) do
     local own = package.loaded[name] or package.preload[name] or name:find "^flame%."
@@ -66,6 +66,7 @@ local function follow(b, path)
   end
 end
 
+-- --bundle: write(out, names, paths, kinds) writes the bundle, read(path) gives a file's text.
 local function make(write, read, out, script, ...)
   local names, paths, kinds, taken = {}, {}, {}, {}
   if not script then error("bundle: need flame-lua --bundle OUT script.lua [files]", 0) end
@@ -88,6 +89,7 @@ local function make(write, read, out, script, ...)
   write(out, names, paths, kinds)
 end
 
+-- --bundle-check: list(path) gives the parts of a bundle, {name, bytes, is it as it was bundled?}.
 local function check(list, _, path, more)
   if not path or more then error("bundle: need flame-lua --bundle-check FILE", 0) end
   local bad

@@ -16,7 +16,7 @@ local function port_name(what, name)
   return name
 end
 
---- The results of f as a list, and their names: the keys if f returned a table, or out1, out2, …
+-- The results of f as a list, and their names: the keys if f returned a table, or out1, out2, …
 local function results_of(...)
   local out, list, names = { ... }, {}, {}
   if #out == 1 and type(out[1]) == "table" and not is_tensor(out[1]) then
@@ -45,7 +45,7 @@ end
 local closer = { __close = function(t) t.f(t.x) end }
 local function closing(f, x) return setmetatable({ f = f, x = x }, closer) end
 
---- Traces a call of f: the program's text; nil if f wrote to tensors not known as state before.
+-- Traces a call of f: the program's text; nil if f wrote to tensors not known as state before.
 local function trace(e, inputs)
   local _ <close> = closing(internal.export_cancel, e.x)
   local list, names = results_of(e.f(table.unpack(internal.export_begin(e.x, inputs))))
@@ -58,7 +58,7 @@ local function lines_of(text)
   return list
 end
 
---- Line i of the texts one and two, for a message, with the script's line that recorded it.
+-- Line i of the texts one and two, for a message, with the script's line that recorded it.
 local function both(e, i, one, two)
   local place = internal.export_place(e.x, i)
   return ("%s'%s' and '%s'"):format(place ~= "" and place .. ": " or "",
@@ -72,7 +72,7 @@ local function first_difference(e, a, b)
   end
 end
 
---- Traces f until two calls in a row give the same text, and returns it; raises after four.
+-- Traces f until two calls in a row give the same text, and returns it; raises after four.
 local function steady(e, inputs)
   local last, text
   for _ = 1, 4 do
@@ -86,7 +86,7 @@ end
 
 -- ---- sizes --------------------------------------------------------------------------------------
 
---- The input x in another shape; its elements are repeated, so that indices in it stay in range.
+-- The input x in another shape; its elements are repeated, so that indices in it stay in range.
 local function resize(name, x, shape)
   if #shape ~= x.ndim then
     fail("export", "a size of %s has %d axes, the example %d", name, #shape, x.ndim)
@@ -117,7 +117,7 @@ local function with_shapes(e, shapes)
   return list
 end
 
---- The example inputs with n elements along all axes in 'vary'.
+-- The example inputs with n elements along all axes in 'vary'.
 local function with_size(e, vary, n)
   local shapes = {}
   for name, axes in pairs(vary) do
@@ -128,7 +128,7 @@ local function with_size(e, vary, n)
   return with_shapes(e, shapes)
 end
 
---- The size that all varying axes have in the examples.
+-- The size that all varying axes have in the examples.
 local function size_of(e, vary)
   local size
   for name, axes in pairs(vary) do
@@ -152,8 +152,8 @@ local function size_of(e, vary)
   return size or 1
 end
 
---- Merges a word w[1], w[2], w[3] of the texts made with sizes n[1], n[2], n[3]: the word itself if
---- equal, or an expression linear in the size; nil: neither fits.
+-- Merges a word w[1], w[2], w[3] of the texts made with sizes n[1], n[2], n[3]: the word itself if
+-- equal, or an expression linear in the size; nil: neither fits.
 local function merge_word(w, n)
   if w[1] == w[2] and w[1] == w[3] then return w[1] end
   local mark, divisor, v = nil, nil, {}
@@ -167,6 +167,7 @@ local function merge_word(w, n)
   return ("%s%d%+dn%s"):format(mark, v[1] - b * n[1], b, divisor)
 end
 
+-- Merges the texts made with sizes n[1], n[2], n[3] word by word; raises where they do not fit.
 local function merge(e, texts, n)
   local lines, out = {}, {}
   for i = 1, 3 do lines[i] = lines_of(texts[i]) end
@@ -189,8 +190,8 @@ local function merge(e, texts, n)
   return table.concat(out, "\n") .. "\n"
 end
 
---- A size far from 'first', at which a wrong rounding in a merged text shows. Inputs of this size
---- are used for recording only, and take at most 64 MB unless 2 first + 7 elements take more.
+-- A size far from 'first', at which a wrong rounding in a merged text shows. Inputs of this size
+-- are used for recording only, and take at most 64 MB unless 2 first + 7 elements take more.
 local function far_size(e, vary, first)
   local bytes = 0
   for name in pairs(vary) do
@@ -200,20 +201,21 @@ local function far_size(e, vary, first)
   return math.max(2 * first + 7, math.min(2 * first + 1031, (64 << 20) // bytes))
 end
 
+-- A merged text with its expressions a+bn computed.
 local function at_size(text, n)
   return (text:gsub("(%-?%d+)([+-]%d+)n", function(a, b)
     return ("%d"):format(math.tointeger(tonumber(a)) + math.tointeger(tonumber(b)) * n)
   end))
 end
 
---- Replaces numbers of blocks with plain integers.
+-- Replaces numbers of blocks, elements/threads, with plain integers.
 local function plain(text)
   return (text:gsub("(%d+)/(%d+)", function(a, b) return ("%d"):format((a + b - 1) // b) end))
 end
 
---- The program for every size, from the texts of three sizes; that of a fourth must agree. Numbers
---- of blocks are read as elements divided by threads if the fourth text agrees with that, otherwise
---- as plain integers.
+-- The program for every size, from the texts of three sizes; that of a fourth must agree. Numbers
+-- of blocks are read as elements divided by threads if the fourth text agrees with that, otherwise
+-- as plain integers.
 local function varying(e, vary)
   local first, texts = size_of(e, vary), {}
   local n = { first + 1, first + 2, first + 4, far_size(e, vary, first) }
@@ -245,6 +247,8 @@ local function input_names(f, given, n)
   return names
 end
 
+-- The state of an export: f; inputs, the examples; names of inputs, and at: name -> number;
+-- checks, the lists of inputs with which the file is compared; x, the C part's handle.
 local function prepare(f, given)
   local known = { sizes = true, vary = true, names = true }
   local e = { f = f, inputs = {}, at = {}, checks = {}, x = internal.export_new() }
@@ -266,7 +270,7 @@ local function prepare(f, given)
   return e
 end
 
---- Loads what was written and compares it with f, call by call.
+-- Loads what was written and compares it with f, call by call.
 local function check(e, path)
   local p = internal.program_load(path)
   local _ <close> = closing(internal.program_close, p)

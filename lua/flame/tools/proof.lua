@@ -10,12 +10,14 @@ local fail = arguments.fail
 local is_tensor = flame.is_tensor
 
 local ROUNDS = 3                        -- two of them must fail for an error
+-- the relative error of one rounding; the relative difference of tangent and gradient that is
+-- allowed (CLOSE)
 local PRECISION = { f64 = 2.3e-16, f32 = 1.2e-7, f16 = 1e-3, bf16 = 8e-3 }
 -- step of differences, relative to the argument's size; half types are too coarse for them
 local STEP = { f64 = 2.0 ^ -17, f32 = 2.0 ^ -9 }
 local CLOSE = { f64 = 1e-7, f32 = 1e-3, f16 = 4e-2, bf16 = 0.2 }
 
---- A direction in x's shape: f64 numbers in [-1.5, -0.5] and [0.5, 1.5] that depend on the seed.
+-- A direction in x's shape: f64 numbers in [-1.5, -0.5] and [0.5, 1.5] that depend on the seed.
 local function direction(x, seed)
   local at = flame.arange(1, math.max(x:numel(), 1), { dtype = "f64", device = x.device })
     :narrow(1, 1, x:numel())
@@ -103,7 +105,7 @@ local function one_round(f, i, seed)
   end
 end
 
---- Tests the gradients of f: {name, what, results = tensors, active = {{x, name}}, forward(i, x) ->
+-- Tests the gradients of f: {name, what, results = tensors, active = {{x, name}}, forward(i, x) ->
 -- results, backward(seeds) -> gradients by position in active, tangent(i, u) -> tangents by result,
 -- or nil, coarse = it computes in half types}. Raises if a gradient is wrong in two rounds.
 local function prove(f)
@@ -119,9 +121,9 @@ local function prove(f)
   end
 end
 
---- Runs prove(f()) unless 'key' is in 'keys', the set of what was tested for a kernel or function;
---- called before a backward. The test runs the kernel or function again, which may draw random
---- numbers, so the generator is restored.
+-- Runs prove(f()) unless 'key' is in 'keys', the set of what was tested for a kernel or function;
+-- called before a backward. The test runs the kernel or function again, which may draw random
+-- numbers, so the generator is restored.
 local function once(keys, key, f)
   if keys[key] then return end
   keys[key] = true                       -- set first, since f computes gradients too
@@ -131,7 +133,6 @@ local function once(keys, key, f)
   if not ok then error(e, 0) end
 end
 
-
 -- ---- kernels ------------------------------------------------------------------------------------
 --- Does the kernel's text use half types? They are too coarse for finite differences.
 local function rounds_to_halves(text)
@@ -140,7 +141,7 @@ local function rounds_to_halves(text)
   end
 end
 
---- The argument of 'prove' for a kernel's call, from its gradient rule; backward: see 'prove'.
+-- The argument of 'prove' for a kernel's call, from its gradient rule; backward: see 'prove'.
 local function of_kernel(rule, what, backward)
   local name, text, names, active, results = internal.kernel_facts(rule)
   local f = { name = name, what = what, results = results, active = {}, backward = backward,
@@ -164,7 +165,7 @@ function internal.kernel_prove(rule)
   end)
 end
 
---- Tests a vjp that the script gives; floats: which of its results are floating-point.
+-- Tests a vjp that the script gives; floats: which of its results are floating-point.
 local function of_given(config, active, rule, floats, given)
   config.proven = config.proven or {}
   once(config.proven, table.concat(active, ","), function()
@@ -192,7 +193,7 @@ local function snapshots(args)
   return now, inputs, elements
 end
 
---- Gives a function that makes prove's argument for a call of flame.func; nil: > 65,536 elements.
+-- Gives a function that makes prove's argument for a call of flame.func; nil: > 65,536 elements.
 local function of_func(name, spec, ctx, args, values)
   local now, inputs, elements = snapshots(args)
   if elements > 65536 then return nil end

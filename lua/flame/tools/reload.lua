@@ -12,7 +12,7 @@ local fail = arguments.fail
 
 -- ---- pairs --------------------------------------------------------------------------------------
 
---- Is t a table of functions: a class, or a module's table?
+-- Is t a table of functions: a class, or a module's table?
 local function is_class(t)
   if type(t) ~= "table" then return false end
   local meta = getmetatable(t)
@@ -23,7 +23,7 @@ local function is_class(t)
   return false
 end
 
---- Is f a function of a file outside of the library?
+-- Is f a function of a file outside of the library?
 local function is_lua(f)
   if type(f) ~= "function" then return false end
   local info = debug.getinfo(f, "S")
@@ -32,8 +32,8 @@ end
 
 local pair
 
---- Pairs classes in locals (upvalues) of the same name of the functions old and new, and,
---- recursively, of functions in such locals.
+-- Pairs classes in locals (upvalues) of the same name of the functions old and new, and,
+-- recursively, of functions in such locals.
 local function pair_locals(r, old, new)
   if old == new or r.met[new] or not is_lua(old) or not is_lua(new) then return end
   r.met[new] = true
@@ -97,7 +97,7 @@ end
 
 local plain = { number = true, string = true, boolean = true, ["function"] = true }
 
---- Copies functions and plain values into the old table, removes other functions.
+-- Copies functions and plain values into the old table, removes other functions.
 local function put(r, old, new)
   for key, v in next, new do
     local have = rawget(old, key)
@@ -110,7 +110,7 @@ local function put(r, old, new)
   end
 end
 
---- The set of tables and functions that the load did not make: the library, globals, other modules.
+-- The set of tables and functions that the load did not make: the library, globals, other modules.
 local function others(name)
   local own = { [_G] = true, [package.loaded] = true }
   for key, v in pairs(package.loaded) do
@@ -121,6 +121,8 @@ local function others(name)
   return own
 end
 
+-- r: old: new table -> its old one; list: those new tables in order; live: the set of those old
+-- ones; met and seen: what pair and renew have visited; own: what the load did not make.
 local function take_over(name, old, new)
   local r = { old = {}, list = {}, met = {}, seen = {}, live = {}, own = others(name) }
   pair(r, old, new)
@@ -142,8 +144,8 @@ local function path_of(name)
   return package.searchpath(name, package.path)
 end
 
---- A value for a <close> variable: if the file raises, it restores the values of flame.keep and the
---- entry of package.loaded.
+-- A value for a <close> variable: if the file raises, it restores the values of flame.keep and the
+-- entry of package.loaded.
 local function undo(name)
   local before, old = {}, package.loaded[name]
   for file, list in next, kept do
@@ -155,7 +157,7 @@ local function undo(name)
   end })
 end
 
---- Runs the module's file again; if it raises, nothing has changed.
+-- Runs the module's file again; if it raises, nothing has changed.
 local function reload(name, path)
   stamps[path] = internal.io_stamp(path)
   local ok, load, where = pcall(package.searchers[2], name)
@@ -238,7 +240,7 @@ end)
 
 local last
 
---- At the end of an optimiser's step: from time to time looks for changed files and reloads them.
+-- At the end of an optimiser's step: from time to time looks for changed files and reloads them.
 local function look()
   local now = internal.io_now()
   if last and now - last < 0.2 then return end

@@ -34,9 +34,10 @@ end
 
 --- A separate state for scripts that you have not read, with limits and without the rights of this
 -- program: no files, no processes, no threads, and no modules except flame's. memory and
--- device_memory in bytes, time (of a call) and total_time in seconds, steps in instructions, output
--- in bytes written; 0 is no limit. allow is a list of "read", "write" (files beneath folder),
--- "kernels", "code" (load), "devices", "libraries", "clock", and, where all limits are 0,
+-- device_memory in bytes, nodes in recorded values that are needed, time (of a call) and total_time
+-- in seconds, steps in instructions, kernel_steps in those of kernels (once for all threads of a
+-- block), output in bytes written; 0 is no limit. allow is a list of "read", "write" (files beneath
+-- folder), "kernels", "code" (load), "devices", "libraries", "clock", and, where all limits are 0,
 -- "workers". print gets what scripts print; by default that goes to this program's output. Limits
 -- of this state apply inside too. See docs/security.md.
 arguments.def(".sandbox(*, memory = 268435456, device_memory: int = 1073741824, nodes = 1000000, "
