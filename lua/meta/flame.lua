@@ -1354,7 +1354,8 @@ function Module:named_parameters() end
 --- Groups for an optimiser: {{"norm", lr = 1e-3}, {"bias$", "^embed", weight_decay = 0},
 --- {lr = 1e-4}}, each with patterns of Lua and options. A parameter belongs to the first group
 --- with a pattern that matches its name. A group without patterns takes the remaining ones; if
---- there is no such group, they make another one. Frozen parameters are left out.
+--- there is no such group, they make another one. Frozen parameters are left out, and so are
+--- groups that then have none.
 ---@param groups table[]
 ---@overload fun(options: flame.options.Module:parameter_groups): table[]
 ---@return table[]
@@ -1486,7 +1487,7 @@ function Module:zero_grad(set_to_none) end
 ---@class flame.options.ModuleList:append
 ---@field module? flame.Module
 
---- One more at the end.
+--- Appends a module.
 ---@param module flame.Module
 ---@overload fun(options: flame.options.ModuleList:append): any
 ---@return any
@@ -1594,7 +1595,7 @@ function Optimizer:state_dict() end
 ---@class flame.options.Optimizer:state_of
 ---@field parameter? flame.Tensor
 
---- The state of a parameter for this rule, made at its first step.
+--- The table with the state of a parameter for this rule: {step = 0} if it has had no step.
 ---@param parameter flame.Tensor
 ---@overload fun(options: flame.options.Optimizer:state_of): table
 ---@return table
@@ -1621,7 +1622,7 @@ function Optimizer:zero_grad(set_to_none) end
 ---@class flame.options.ParameterList:append
 ---@field parameter? flame.Tensor
 
---- One more at the end.
+--- Appends a parameter.
 ---@param parameter flame.Tensor
 ---@overload fun(options: flame.options.ParameterList:append): any
 ---@return any
@@ -1912,7 +1913,7 @@ function Schedule:step() end
 ---@class flame.options.Sequential:append
 ---@field module? flame.Module|function
 
---- One more at the end.
+--- Appends a module.
 ---@param module flame.Module|function
 ---@overload fun(options: flame.options.Sequential:append): any
 ---@return any
@@ -2217,7 +2218,7 @@ flame.addbmm_ = flame.addbmm
 ---@field tensor2? flame.Tensor|number
 ---@field value? number  1
 
---- x + value a / b.
+--- x + value tensor1 / tensor2.
 ---@param x flame.Tensor
 ---@param tensor1 flame.Tensor|number
 ---@param tensor2 flame.Tensor|number
@@ -2233,7 +2234,7 @@ flame.addcdiv_ = flame.addcdiv
 ---@field tensor2? flame.Tensor|number
 ---@field value? number  1
 
---- x + value a b.
+--- x + value tensor1 tensor2.
 ---@param x flame.Tensor
 ---@param tensor1 flame.Tensor|number
 ---@param tensor2 flame.Tensor|number
@@ -2302,8 +2303,8 @@ Tensor.adjoint = flame.adjoint
 ---@field size? integer[]
 ---@field align_corners? boolean  false
 
---- The grid of an affine map: theta (n, 2, 3), size {n, c, h, w}; or theta
---- (n, 3, 4), size {n, c, d, h, w}.
+--- The grid, for grid_sample, of affine maps: (n, h, w, 2) for theta (n, 2, 3) and size {n, c, h,
+--- w}; (n, d, h, w, 3) for theta (n, 3, 4) and size {n, c, d, h, w}.
 ---@param theta flame.Tensor
 ---@param size integer[]
 ---@param align_corners? boolean|flame.options.affine_grid  false
@@ -2424,7 +2425,7 @@ function Tensor:apply_(f) end
 ---@field device? string
 ---@field requires_grad? boolean
 
---- first, first + step, … up to last; arange(n) is 1 to n; i64 of integers, f32 where one is a float
+--- first, first + step, … up to last; arange(n) is 1 to n; i64 of integers, default_dtype() where one is a float
 ---@param n number
 ---@return flame.Tensor
 function flame.arange(n) end
@@ -2671,6 +2672,7 @@ function flame.autograd.anomaly(on) end
 ---@field allow_unused? boolean  false
 
 --- The gradients of outputs (a tensor or a list) with respect to inputs, as a list in their order.
+--- An input on which no output depends raises; with allow_unused it has nil in the list.
 ---@param outputs flame.Tensor|flame.Tensor[]
 ---@param inputs flame.Tensor|flame.Tensor[]
 ---@param grad_outputs? flame.Tensor|flame.Tensor[]|flame.options.autograd.grad
@@ -2882,7 +2884,8 @@ Tensor.bilinear = flame.bilinear
 ---@field weight? flame.Tensor|number
 ---@field reduction? "mean"|"sum"|"none"  "mean"
 
---- The cross entropy of probabilities.
+--- The cross entropy of probabilities: -(target log input + (1 - target) log(1 - input)), times
+--- weight. Logarithms count as at least -100.
 ---@param input flame.Tensor
 ---@param target flame.Tensor
 ---@param weight? flame.Tensor|number|flame.options.binary_cross_entropy
@@ -2897,7 +2900,8 @@ Tensor.binary_cross_entropy = flame.binary_cross_entropy
 ---@field pos_weight? flame.Tensor|number
 ---@field reduction? "mean"|"sum"|"none"  "mean"
 
---- The cross entropy of logits; pos_weight is the weight of targets that are 1.
+--- binary_cross_entropy of sigmoid(input), without overflow; pos_weight multiplies the part of
+--- targets that are 1.
 ---@param input flame.Tensor
 ---@param target flame.Tensor
 ---@param weight? flame.Tensor|number|flame.options.binary_cross_entropy_with_logits
@@ -2966,7 +2970,7 @@ flame.bitwise_and_ = flame.bitwise_and
 ---@class flame.options.bitwise_left_shift
 ---@field y? flame.Tensor|integer
 
---- x times 2^y.
+--- x times 2^y, wrapped to the dtype; 0 if y is negative.
 ---@param x flame.Tensor|integer
 ---@param y flame.Tensor|integer
 ---@return flame.Tensor
@@ -3106,7 +3110,7 @@ Tensor.bucketize = flame.bucketize
 ---@return flame.Tensor
 function Tensor:byte() end
 
---- all elements, row-major, as they stand in memory
+--- all elements, row-major, in the machine's byte order
 ---@return string
 function Tensor:bytes() end
 
@@ -3264,7 +3268,7 @@ Tensor.cholesky_solve = flame.cholesky_solve
 ---@field n? integer
 ---@field dim? integer  1
 
---- n parts of equal size
+--- parts of equal size, at most n; the last may be smaller
 ---@param x flame.Tensor
 ---@param n integer
 ---@param dim? integer|flame.options.chunk  1
@@ -3560,8 +3564,9 @@ function Tensor:contiguous() end
 ---@field dilation? integer|integer[]  1
 ---@field groups? integer  1
 
---- Sums of products of windows of x (n, c, l) or (c, l) with weight (o, c / groups, k). padding: a
---- number, "same", "valid", a list, or a list of pairs before and after.
+--- Sums of products of windows of x (n, c, l) or (c, l) with weight (o, c / groups, k), plus bias
+--- (o): (n, o, windows) or (o, windows). padding: a number, "same", "valid", a list, or a list of
+--- pairs before and after.
 ---@param x flame.Tensor
 ---@param weight flame.Tensor
 ---@param bias? flame.Tensor|flame.options.conv1d
@@ -3622,7 +3627,8 @@ Tensor.conv3d = flame.conv3d
 ---@field groups? integer  1
 ---@field dilation? integer|integer[]  1
 
---- The gradient of conv1d with respect to its input, as a function: weight (c, o / groups, k).
+--- The gradient of conv1d with respect to its input, as a function of x (n, c, l) or (c, l) and
+--- weight (c, o / groups, k), plus bias (o).
 ---@param x flame.Tensor
 ---@param weight flame.Tensor
 ---@param bias? flame.Tensor|flame.options.conv_transpose1d
@@ -3683,8 +3689,9 @@ Tensor.conv_transpose3d = flame.conv_transpose3d
 ---@field y? flame.Tensor
 ---@field mode? "full"|"same"|"valid"  "full"
 
---- The convolution of signals along their last axis; the other axes must be equal. "full": all n +
---- m - 1 sums, "same": the middle n of them, "valid": those over the whole shorter signal.
+--- The convolution of signals along their last axis, with n and m elements; the other axes are
+--- equal. "full": all n + m - 1 sums, "same": the middle n of them, "valid": those over the whole
+--- shorter one.
 ---@param x flame.Tensor
 ---@param y flame.Tensor
 ---@param mode? "full"|"same"|"valid"|flame.options.convolve  "full"
@@ -3755,7 +3762,8 @@ Tensor.cosine_embedding_loss = flame.cosine_embedding_loss
 ---@field dim? integer|integer[]
 ---@field eps? number  1e-8
 
---- The sum of products divided by the product of the norms, along dim (2; of vectors 1).
+--- The sum of products divided by the product of the norms, along dim (2; of vectors 1); a norm
+--- counts as at least eps.
 ---@param x flame.Tensor
 ---@param y flame.Tensor
 ---@param dim? integer|integer[]|flame.options.cosine_similarity
@@ -3770,7 +3778,7 @@ Tensor.cosine_similarity = flame.cosine_similarity
 ---@field dtype? string
 ---@field device? string
 
---- Half a sine.
+--- Half a period of a sine.
 ---@param n integer
 ---@param periodic? boolean|flame.options.cosine_window  true
 ---@return flame.Tensor
@@ -3838,8 +3846,9 @@ Tensor.cross_entropy = flame.cross_entropy
 ---@field reduction? "mean"|"sum"|"none"  "mean"
 ---@field zero_infinity? boolean  false
 
---- input: log-probabilities (t, n, classes); target: ids (n, longest), or those of all sequences in
---- one vector; lengths as tensors or lists; blank: the class id of the blank (default: 1).
+--- input: log-probabilities (t, n, classes) or (t, classes); target: ids (n, longest), or those of
+--- all sequences in one vector; lengths as tensors or lists; blank: the class id of the blank.
+--- "mean" first divides each loss by its number of labels; zero_infinity: infinite losses are 0.
 ---@param input flame.Tensor
 ---@param target flame.Tensor
 ---@param input_lengths flame.Tensor|integer|integer[]
@@ -3854,7 +3863,7 @@ Tensor.ctc_loss = flame.ctc_loss
 ---@class flame.options.cuda
 ---@field ordinal? integer
 
---- on a GPU
+--- on the GPU with this number, from 0
 ---@param ordinal? integer|flame.options.cuda
 ---@return flame.Tensor
 function Tensor:cuda(ordinal) end
@@ -4028,7 +4037,7 @@ function data.drawn_digits(n) end
 ---@class flame.options.data.find
 ---@field name? string
 
---- Path of 'name' or 'name.gz' in a folder.
+--- Path of 'name' or 'name.gz' in a folder; raises if it has neither.
 ---@param folder string
 ---@param name string
 ---@return string
@@ -4186,7 +4195,7 @@ function flame.default_device(device) end
 ---@class flame.options.default_dtype
 ---@field dtype? string
 
---- the dtype of new tensors that name none, "f32", or sets it
+--- the dtype of new float tensors that name none, "f32" at first, or sets it
 ---@param dtype? string|flame.options.default_dtype
 ---@overload fun(options: flame.options.default_dtype): string
 ---@return string
@@ -4600,7 +4609,7 @@ function distributed.send(x, to) end
 ---@return flame.Optimizer
 function distributed.shard_state(opt) end
 
---- Processes in the group.
+--- The number of processes in the group.
 ---@return integer
 function distributed.size() end
 
@@ -5004,7 +5013,9 @@ Tensor.eigh = flame.eigh
 ---@class flame.options.einsum
 ---@field operands? flame.Tensor
 
---- Einstein summation: "ij,jk->ik" names the axes by letters.
+--- Einstein summation: "ij,jk->ik" names the axes by letters; "..." is for any further axes, which
+--- broadcast. Letters that are not on the right are summed. Without an arrow the result has "..."
+--- and, in alphabetical order, the letters that occur once.
 ---@param spec string
 ---@param ... flame.Tensor
 ---@return flame.Tensor
@@ -5034,7 +5045,7 @@ flame.elu_ = flame.elu
 ---@field scale_grad_by_freq? boolean  false
 ---@field sparse? boolean  false
 
---- the rows of weight at the ids; those at padding_idx get no gradient; max_norm renorms, in place, rows that are looked up; scale_grad_by_freq divides a row's gradient by how often it stands in ids
+--- the rows of weight at the ids; those at padding_idx get no gradient; max_norm renorms, in place, rows that are looked up; scale_grad_by_freq divides a row's gradient by how often it occurs in ids
 ---@param ids flame.Tensor
 ---@param weight flame.Tensor
 ---@param padding_idx? integer|flame.options.embedding
@@ -5058,9 +5069,9 @@ Tensor.embedding = flame.embedding
 ---@field include_last_offset? boolean  false
 ---@field padding_idx? integer
 
---- Sums, means or maxima of bags of rows of weight. ids are (n, k), a bag per row, or one axis with
---- offsets, the positions in ids at which the bags begin.
---- The positions count from 1.
+--- Sums, means or maxima of bags of rows of weight: (bags, features); 0 for an empty bag. ids are
+--- (n, k), a bag per row, or one axis with offsets, the positions (from 1) in ids at which the bags
+--- begin; include_last_offset: the last one is where the last bag ends. sparse has no effect.
 ---@param ids flame.Tensor
 ---@param weight flame.Tensor
 ---@param offsets? flame.Tensor|flame.options.embedding_bag
@@ -5234,7 +5245,7 @@ flame.expm1_ = flame.expm1
 ---@class flame.options.exponential_
 ---@field lambd? number  1
 
---- Replaces x by exponentially distributed numbers.
+--- Replaces x by exponentially distributed numbers of rate lambd (mean 1 / lambd).
 ---@param lambd? number|flame.options.exponential_  1
 ---@return flame.Tensor
 function Tensor:exponential_(lambd) end
@@ -5330,7 +5341,7 @@ Tensor.fft2 = flame.fft2
 ---@field dtype? string
 ---@field device? string
 
---- Frequencies of the elements of fft's result.
+--- Frequencies of the n elements of fft's result, for samples at distances d.
 ---@param n integer
 ---@param d? number|flame.options.fftfreq  1.0
 ---@return flame.Tensor
@@ -5354,7 +5365,9 @@ Tensor.fftn = flame.fftn
 ---@field dim? integer|integer[]
 ---@field complex? boolean
 
---- The zero frequency to the middle, along all axes or those named.
+--- Rolls x so that the zero frequency is in the middle, along all axes or those named. complex: the
+--- last axis has real and imaginary part and is no axis of numbers; by default if it has 2
+--- elements.
 ---@param x flame.Tensor
 ---@param dim? integer|integer[]|flame.options.fftshift
 ---@return flame.Tensor
@@ -5424,7 +5437,7 @@ Tensor.flatten = flame.flatten
 ---@class flame.options.flip
 ---@field dims? integer
 
---- axes the other way round
+--- the positions of these axes in reverse order
 ---@param x flame.Tensor
 ---@param ... integer
 ---@return flame.Tensor
@@ -5563,7 +5576,8 @@ flame.frac_ = flame.frac
 ---@field _random_samples? flame.Tensor
 
 --- The largest elements of windows of kernel_size at random places (Graham 2014); the result has
---- output_size, or output_ratio times the size of x.
+--- output_size, or output_ratio times the size of x. _random_samples: the random numbers (n, c,
+--- axes), from 0 to 1, that shift the windows.
 ---@param x flame.Tensor
 ---@param kernel_size integer|integer[]
 ---@param output_size? integer|integer[]|flame.options.fractional_max_pool2d
@@ -5583,7 +5597,8 @@ Tensor.fractional_max_pool2d = flame.fractional_max_pool2d
 ---@field _random_samples? flame.Tensor
 
 --- The largest elements of windows of kernel_size at random places (Graham 2014); the result has
---- output_size, or output_ratio times the size of x.
+--- output_size, or output_ratio times the size of x. _random_samples: the random numbers (n, c,
+--- axes), from 0 to 1, that shift the windows.
 ---@param x flame.Tensor
 ---@param kernel_size integer|integer[]
 ---@param output_size? integer|integer[]|flame.options.fractional_max_pool3d
@@ -5686,15 +5701,16 @@ Tensor.gather = flame.gather
 
 ---@class flame.options.gaussian_nll_loss
 ---@field target? flame.Tensor
----@field var? flame.Tensor
+---@field var? flame.Tensor|number
 ---@field full? boolean  false
 ---@field eps? number  1e-6
 ---@field reduction? "mean"|"sum"|"none"  "mean"
 
---- Minus log-likelihood of target under a normal of mean input, variance var.
+--- Minus log-likelihood of target under a normal of mean input and variance var, at least eps; its
+--- constant, log(2 pi) / 2, is added if full is true.
 ---@param input flame.Tensor
 ---@param target flame.Tensor
----@param var flame.Tensor
+---@param var flame.Tensor|number
 ---@param full? boolean|flame.options.gaussian_nll_loss  false
 ---@param eps? number|flame.options.gaussian_nll_loss  1e-6
 ---@param reduction? "mean"|"sum"|"none"|flame.options.gaussian_nll_loss  "mean"
@@ -5765,7 +5781,7 @@ function Tensor:gelu_(approximate) end
 ---@field dtype? string
 ---@field device? string
 
---- The sum of (-1)^(k - 1) a[k] cos((k - 1) phase).
+--- The sum of (-1)^(k - 1) a[k] cos((k - 1) p), where p goes from 0 to 2 pi over the window.
 ---@param n integer
 ---@param a number[]|flame.Tensor
 ---@param periodic? boolean|flame.options.general_cosine_window  true
@@ -5779,7 +5795,7 @@ function flame.general_cosine_window(n, a, periodic) end
 ---@field dtype? string
 ---@field device? string
 
---- alpha - (1 - alpha) cos(phase).
+--- alpha - (1 - alpha) cos(p), where p goes from 0 to 2 pi over the window.
 ---@param n integer
 ---@param periodic? boolean|flame.options.general_hamming_window  true
 ---@param alpha? number|flame.options.general_hamming_window  0.54
@@ -5911,7 +5927,8 @@ Tensor.gradient = flame.gradient
 ---@field allow_unused? boolean  false
 ---@field seed? flame.Tensor
 
---- A map from each input to its gradient.
+--- A map from each input to its gradient. An input on which x does not depend raises; with
+--- allow_unused it is not in the map. seed has x's shape; without it x has one element.
 ---@param inputs flame.Tensor|flame.Tensor[]
 ---@return table
 function Tensor:gradients(inputs) end
@@ -6033,7 +6050,7 @@ function Tensor:half() end
 ---@field dtype? string
 ---@field device? string
 
---- The Hamming window, alpha - beta cos(phase).
+--- The Hamming window, alpha - beta cos(p), where p goes from 0 to 2 pi over the window.
 ---@param n integer
 ---@param periodic? boolean|flame.options.hamming_window  true
 ---@param alpha? number|flame.options.hamming_window  0.54
@@ -6047,7 +6064,7 @@ function flame.hamming_window(n, periodic, alpha, beta) end
 ---@field dtype? string
 ---@field device? string
 
---- (1 - cos(phase)) / 2, which is 0 at the ends.
+--- Hann's window: (1 - cos(p)) / 2, where p goes from 0 to 2 pi over the window.
 ---@param n integer
 ---@param periodic? boolean|flame.options.hann_window  true
 ---@return flame.Tensor
@@ -6065,7 +6082,7 @@ Tensor.hardshrink = flame.hardshrink
 
 Tensor.hardshrink_ = flame.hardshrink
 flame.hardshrink_ = flame.hardshrink
---- (x + 3) / 6 between 0 and 1.
+--- (x + 3) / 6 limited to 0 … 1.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.hardsigmoid(x) end
@@ -6085,7 +6102,7 @@ flame.hardswish_ = flame.hardswish
 ---@field min_val? number  -1
 ---@field max_val? number  1
 
---- x between -1 and 1, or the bounds given.
+--- x limited to min_val … max_val.
 ---@param x flame.Tensor
 ---@param min_val? number|flame.options.hardtanh  -1
 ---@param max_val? number|flame.options.hardtanh  1
@@ -6221,7 +6238,7 @@ Tensor.histc = flame.histc
 
 --- Counts in bins, or sums of weights, and the edges of the bins. bins: the number of equal bins
 --- between the extremes of x or in range = {low, high}, or a tensor of edges. The last bin includes
---- both its edges.
+--- both its edges. density: the sums are divided so that their integral over x is 1.
 ---@param x flame.Tensor
 ---@param bins integer|flame.Tensor
 ---@return flame.Tensor sums
@@ -6623,6 +6640,7 @@ flame.index_put_ = flame.index_put
 ---@field include_self? boolean  true
 
 --- Combines slices of x, at the positions index along dim, with slices of source. (index_add adds.)
+--- include_self as in scatter_reduce.
 ---@param x flame.Tensor
 ---@param dim integer
 ---@param index flame.Tensor
@@ -6638,7 +6656,7 @@ flame.index_reduce_ = flame.index_reduce
 ---@field dim? integer
 ---@field index? flame.Tensor
 
---- the positions index of an axis
+--- the slices of x at the positions index of axis dim
 ---@param x flame.Tensor
 ---@param dim integer
 ---@param index flame.Tensor
@@ -6700,7 +6718,9 @@ function Tensor:int() end
 ---@field recompute_scale_factor? boolean  false
 ---@field antialias? boolean  false
 
---- Resamples x (n, c, …) to another size, or by scale_factor.
+--- Resamples x (n, c, …) to another size, or by scale_factor; recompute_scale_factor: by the
+--- quotient of the sizes instead. align_corners: first and last elements stay first and last;
+--- antialias: the filter is as wide as the distance of the outputs.
 ---@param x flame.Tensor
 ---@param size? integer|integer[]|flame.options.interpolate
 ---@param scale_factor? number|number[]|flame.options.interpolate
@@ -6859,13 +6879,13 @@ Tensor.isnan = flame.isnan
 
 Tensor.isnan_ = flame.isnan
 flame.isnan_ = flame.isnan
---- Is x -Inf.
+--- Is x -Inf?
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.isneginf(x) end
 Tensor.isneginf = flame.isneginf
 
---- Is x +Inf.
+--- Is x +Inf?
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.isposinf(x) end
@@ -7126,7 +7146,7 @@ flame.leaky_relu_ = flame.leaky_relu
 ---@field y? flame.Tensor|number
 ---@field weight? flame.Tensor|number
 
---- x + w (y - x).
+--- x + weight (y - x).
 ---@param x flame.Tensor
 ---@param y flame.Tensor|number
 ---@param weight flame.Tensor|number
@@ -7343,7 +7363,9 @@ function flame.linalg.eigvalsh(x, UPLO) end
 ---@class flame.options.linalg.einsum
 ---@field operands? flame.Tensor
 
---- Einstein summation: "ij,jk->ik" names the axes by letters.
+--- Einstein summation: "ij,jk->ik" names the axes by letters; "..." is for any further axes, which
+--- broadcast. Letters that are not on the right are summed. Without an arrow the result has "..."
+--- and, in alphabetical order, the letters that occur once.
 ---@param spec string
 ---@param ... flame.Tensor
 ---@return flame.Tensor
@@ -8628,7 +8650,8 @@ Tensor.multilabel_soft_margin_loss = flame.multilabel_soft_margin_loss
 ---@field n? integer
 ---@field replacement? boolean  false
 
---- n positions drawn from each row of probs, which may be any non-negative weights.
+--- n positions (i64) drawn from each row of probs, which may be any non-negative weights: (n), or
+--- (rows, n). Without replacement they differ.
 ---@param probs flame.Tensor
 ---@param n integer
 ---@param replacement? boolean|flame.options.multinomial  false
@@ -8899,7 +8922,8 @@ flame.nextafter_ = flame.nextafter
 ---@field ignore_index? integer  -100
 ---@field reduction? "mean"|"sum"|"none"  "mean"
 
---- Minus input, log-probabilities (n, classes, …), at class ids target (n, …); weight: per class.
+--- Minus input, log-probabilities (n, classes, …) or (classes), at class ids target (n, …) or 0-d.
+--- weight: per class, also in the mean; targets equal to ignore_index do not count.
 ---@param input flame.Tensor
 ---@param target flame.Tensor
 ---@param weight? flame.Tensor|flame.options.nll_loss
@@ -9531,6 +9555,7 @@ function nn.CrossEntropyLoss(weight, ignore_index, reduction, label_smoothing) e
 ---@field inplace? boolean  false
 
 --- Zeroes each value with probability p while training, and scales the others by 1 / (1 - p).
+--- inplace has no effect.
 ---@param p? number|flame.options.nn.Dropout  0.5
 ---@param inplace? boolean|flame.options.nn.Dropout  false
 ---@overload fun(options: flame.options.nn.Dropout): flame.Dropout
@@ -9882,10 +9907,10 @@ function nn.GroupNorm(num_groups, num_channels, eps, affine, device, dtype) end
 
 --- Attention over (batch, time, embed_dim) in which groups of num_heads / num_kv_heads heads read
 --- the same keys and values; queries and keys are rotated by position (the first rotary_dim
---- features of a head, 0: none). q_proj, k_proj, v_proj and o_proj are linear layers; qk_norm:
---- RMS norms of queries and keys, q_norm and k_norm. rope_scaling = {type = "linear", factor =},
---- or "llama3". attention(x, {attn_mask: true takes part, or floats that are added; cache: made
---- by its method cache}).
+--- features of a head, by default all). q_proj, k_proj, v_proj and o_proj are linear layers;
+--- qk_norm: RMS norms of queries and keys, q_norm and k_norm. rope_scaling = {type = "linear",
+--- factor =}, or "llama3". attention(x, {attn_mask: true takes part, or floats that are added;
+--- cache: made by its method cache}).
 ---@param embed_dim integer
 ---@param num_heads integer
 ---@param num_kv_heads? integer|flame.options.nn.GroupedQueryAttention
@@ -9982,7 +10007,8 @@ function nn.Identity(...) end
 ---@field device? string
 ---@field dtype? string
 
---- instance_norm, with weights where affine is true.
+--- instance_norm, with weights if affine is true, and running statistics if track_running_stats
+--- is; momentum = false leaves these as they are.
 ---@param num_features integer
 ---@param eps? number|flame.options.nn.InstanceNorm1d  1e-5
 ---@param momentum? number|flame.options.nn.InstanceNorm1d  0.1
@@ -10003,7 +10029,8 @@ function nn.InstanceNorm1d(num_features, eps, momentum, affine, track_running_st
 ---@field device? string
 ---@field dtype? string
 
---- instance_norm, with weights where affine is true.
+--- instance_norm, with weights if affine is true, and running statistics if track_running_stats
+--- is; momentum = false leaves these as they are.
 ---@param num_features integer
 ---@param eps? number|flame.options.nn.InstanceNorm2d  1e-5
 ---@param momentum? number|flame.options.nn.InstanceNorm2d  0.1
@@ -10024,7 +10051,8 @@ function nn.InstanceNorm2d(num_features, eps, momentum, affine, track_running_st
 ---@field device? string
 ---@field dtype? string
 
---- instance_norm, with weights where affine is true.
+--- instance_norm, with weights if affine is true, and running statistics if track_running_stats
+--- is; momentum = false leaves these as they are.
 ---@param num_features integer
 ---@param eps? number|flame.options.nn.InstanceNorm3d  1e-5
 ---@param momentum? number|flame.options.nn.InstanceNorm3d  0.1
@@ -10154,8 +10182,8 @@ function nn.LSTMCell(input_size, hidden_size, bias, device, dtype) end
 ---@field device? string
 ---@field dtype? string
 
---- Normalises over the last axes of the given shape; weight and bias of that shape. affine is
---- another name of elementwise_affine.
+--- Normalises over the last axes of the given shape; weight and bias of that shape, neither if
+--- affine or elementwise_affine is false.
 ---@param normalized_shape integer|integer[]
 ---@param eps? number|flame.options.nn.LayerNorm  1e-5
 ---@param elementwise_affine? boolean|flame.options.nn.LayerNorm  true
@@ -10517,7 +10545,7 @@ function nn.LoRA(rows, columns, rank, scale, dropout, device, dtype) end
 ---@field beta? number  0.75
 ---@field k? number  1
 
---- x divided by a power of the mean of the squares in neighbouring channels.
+--- x / (k + alpha * mean of x^2 over 'size' neighbouring channels)^beta.
 ---@param size integer
 ---@param alpha? number|flame.options.nn.LocalResponseNorm  1e-4
 ---@param beta? number|flame.options.nn.LocalResponseNorm  0.75
@@ -10882,8 +10910,8 @@ function nn.PoissonNLLLoss(log_input, full, eps, reduction) end
 ---@field affine? boolean  true
 
 --- Root-mean-square norm over the last axes of the given shape; weight of that shape.
---- eps is by default the machine epsilon of x's dtype; affine is another name of
---- elementwise_affine.
+--- eps is by default the machine epsilon of x's dtype. There is no weight if affine or
+--- elementwise_affine is false.
 ---@param normalized_shape integer|integer[]
 ---@param eps? number|flame.options.nn.RMSNorm
 ---@param elementwise_affine? boolean|flame.options.nn.RMSNorm  true
@@ -11000,7 +11028,7 @@ function nn.ReflectionPad3d(padding) end
 ---@class flame.options.nn.ReplicationPad1d
 ---@field padding? integer|integer[]
 
---- The last axes continued with their ends.
+--- The last axes continued with the values at their ends.
 ---@param padding integer|integer[]
 ---@overload fun(options: flame.options.nn.ReplicationPad1d): flame.ReplicationPad1d
 ---@return flame.ReplicationPad1d
@@ -11009,7 +11037,7 @@ function nn.ReplicationPad1d(padding) end
 ---@class flame.options.nn.ReplicationPad2d
 ---@field padding? integer|integer[]
 
---- The last axes continued with their ends.
+--- The last axes continued with the values at their ends.
 ---@param padding integer|integer[]
 ---@overload fun(options: flame.options.nn.ReplicationPad2d): flame.ReplicationPad2d
 ---@return flame.ReplicationPad2d
@@ -11018,7 +11046,7 @@ function nn.ReplicationPad2d(padding) end
 ---@class flame.options.nn.ReplicationPad3d
 ---@field padding? integer|integer[]
 
---- The last axes continued with their ends.
+--- The last axes continued with the values at their ends.
 ---@param padding integer|integer[]
 ---@overload fun(options: flame.options.nn.ReplicationPad3d): flame.ReplicationPad3d
 ---@return flame.ReplicationPad3d
@@ -11249,10 +11277,10 @@ function nn.Transformer.generate_square_subsequent_mask(size) end
 ---@field num_kv_heads? integer
 ---@field rotary? boolean|table
 
---- x + attention(norm(x)), then x + mlp(norm(x)), over (batch, time, d); mlp has a hidden layer
---- (4 d by default) and GELU. causal is the default of is_causal in calls: block(x, {attn_mask,
---- key_padding_mask, is_causal, cache = of block:cache(batch, length)}). Masks, num_kv_heads and
---- rotary are those of MultiheadAttention.
+--- x + attention(norm(x)), then x + mlp(norm(x)), over (batch, time, size); mlp has 'hidden' (4
+--- size) features between two linear layers, with GELU. causal: is_causal in calls block(x,
+--- {attn_mask, key_padding_mask, is_causal, cache = of block:cache(batch, length)}). Masks,
+--- num_kv_heads and rotary are those of MultiheadAttention.
 ---@param size integer
 ---@param heads integer
 ---@param dropout? number|flame.options.nn.TransformerBlock  0
@@ -11520,7 +11548,7 @@ function nn.init.dirac(x, groups) end
 ---@return flame.Tensor
 function nn.init.dirac_(x, groups) end
 
---- Ones on the diagonal of a matrix.
+--- Ones on the diagonal of a matrix, zeros elsewhere.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function nn.init.eye(x) end
@@ -11637,7 +11665,8 @@ function nn.init.orthogonal_(x, gain) end
 ---@field sparsity? number  0.1
 ---@field std? number  0.01
 
---- Normal, with a part of each column set to 0.
+--- A matrix of normal numbers with deviation std; in each column a part 'sparsity' of the
+--- elements, rounded up and at random places, is 0.
 ---@param x flame.Tensor
 ---@param sparsity? number|flame.options.nn.init.sparse  0.1
 ---@param std? number|flame.options.nn.init.sparse  0.01
@@ -11773,8 +11802,8 @@ function nn.is(m, class) end
 
 --- Gives adapters to those linear, convolution and attention layers of a network with names that
 --- match a pattern of Lua in targets (without targets to all), and freezes every other parameter.
---- The scale is alpha / rank. Dropout acts on the input of linear layers' adapters. Returns the
---- names of the layers.
+--- The scale is alpha / rank, 1 without alpha. Dropout acts on the input of linear layers'
+--- adapters. Returns the names of the layers.
 ---@param net flame.Module
 ---@param rank? integer|flame.options.nn.lora.attach  8
 ---@param alpha? number|flame.options.nn.lora.attach
@@ -11896,6 +11925,7 @@ function nn.utils.is_parametrized(module, name) end
 ---@field enforce_sorted? boolean  true
 
 --- Packs x (steps, n, …), n sequences that are padded after these lengths (a tensor or a list).
+--- It raises if a length is above the one before, unless enforce_sorted is false.
 ---@param x flame.Tensor
 ---@param lengths flame.Tensor|integer[]
 ---@param batch_first? boolean|flame.options.nn.utils.pack_padded_sequence  false
@@ -11932,7 +11962,8 @@ function nn.utils.pad_packed_sequence(packed, batch_first, padding_value, total_
 ---@field batch_first? boolean  false
 ---@field padding_value? number  0
 
---- Sequences (t, …) of different lengths in one tensor, padded at the end.
+--- Sequences (t, …) of different lengths in one tensor, padded at the end to the longest:
+--- (longest, n, …), or (n, longest, …) with batch_first.
 ---@param sequences flame.Tensor[]
 ---@param batch_first? boolean|flame.options.nn.utils.pad_sequence  false
 ---@param padding_value? number|flame.options.nn.utils.pad_sequence  0
@@ -11953,7 +11984,8 @@ function nn.utils.parameters_to_vector(parameters) end
 --- From now on module[name] reads as parametrization(original), computed at each read; original
 --- is a parameter under module.parametrizations[name]. Several are applied in order. If the
 --- parametrization has a method right_inverse(weight), its result is the first value of original,
---- otherwise the weight is; with unsafe the result may have another shape or dtype.
+--- otherwise the weight is. Unless unsafe is true, it raises if module[name] would then have
+--- another shape or dtype.
 ---@param module flame.Module
 ---@param name string
 ---@param parametrization flame.Module
@@ -12006,7 +12038,7 @@ function nn.utils.remove_weight_norm(module, name) end
 
 --- Miyato et al. 2018: the weight divided by its largest singular value, which n_power_iterations
 --- per forward in training approximate; the weight itself is name_orig, the vectors are name_u and
---- name_v. dim is the axis of the rows: 1, or 2 for transposed convolutions.
+--- name_v. dim is the axis of the rows, by default 1, and 2 for transposed convolutions.
 ---@param module flame.Module
 ---@param name? string|flame.options.nn.utils.spectral_norm  "weight"
 ---@param n_power_iterations? integer|flame.options.nn.utils.spectral_norm  1
@@ -12805,7 +12837,8 @@ function optim.lr_scheduler.StepLR(opt, step_size, gamma) end
 ---@class flame.options.optim.schedule.chained
 ---@field opt? flame.Optimizer
 
---- Applies all schedules at once: the rate is the base times the factor of each.
+--- Applies all schedules at once: the rate is the base times the factor of each. It raises for
+--- sequential and reduce_on_plateau, which have none.
 ---@param schedules flame.Schedule[]
 ---@param opt? flame.Optimizer|flame.options.optim.schedule.chained
 ---@return flame.Schedule
@@ -13170,7 +13203,7 @@ Tensor.pinverse = flame.pinverse
 ---@class flame.options.pixel_shuffle
 ---@field upscale_factor? integer
 
---- (…, c r r, h, w) to (…, c, h r, w r).
+--- (…, c r r, h, w) to (…, c, h r, w r), where r is upscale_factor.
 ---@param x flame.Tensor
 ---@param upscale_factor integer
 ---@return flame.Tensor
@@ -13180,7 +13213,7 @@ Tensor.pixel_shuffle = flame.pixel_shuffle
 ---@class flame.options.pixel_unshuffle
 ---@field downscale_factor? integer
 
---- (…, c, h r, w r) to (…, c r r, h, w).
+--- (…, c, h r, w r) to (…, c r r, h, w), where r is downscale_factor.
 ---@param x flame.Tensor
 ---@param downscale_factor integer
 ---@return flame.Tensor
@@ -13550,7 +13583,7 @@ Tensor.randint_like = flame.randint_like
 ---@field requires_grad? boolean
 ---@field shape? integer
 
---- normal numbers of this shape
+--- standard normal numbers of this shape
 ---@param ... integer
 ---@overload fun(options: flame.options.randn): flame.Tensor
 ---@return flame.Tensor
@@ -13561,7 +13594,7 @@ function flame.randn(...) end
 ---@field device? string
 ---@field requires_grad? boolean
 
---- normal numbers of x's shape, dtype and device
+--- standard normal numbers of x's shape, dtype and device
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.randn_like(x) end
@@ -13605,7 +13638,7 @@ Tensor.real = flame.real
 ---@field sizes? table
 
 --- Reorders, splits and joins axes by name: x:rearrange("b (h d) t -> b h t d", {h = 8}), where {…}
---- gives sizes; '...' stands for axes without a name.
+--- gives sizes; '...' is for axes without a name, 1 for an axis of size 1.
 ---@param x flame.Tensor
 ---@param spec string
 ---@param sizes? table|flame.options.rearrange
@@ -13660,7 +13693,7 @@ function flame.reload(module) end
 function flame.relu(x) end
 Tensor.relu = flame.relu
 
---- x between 0 and 6.
+--- x limited to 0 … 6.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.relu6(x) end
@@ -13799,7 +13832,7 @@ Tensor.rfft2 = flame.rfft2
 ---@field dtype? string
 ---@field device? string
 
---- Frequencies of the elements of rfft's result.
+--- Frequencies of the n // 2 + 1 elements of rfft's result, for n samples at distances d.
 ---@param n integer
 ---@param d? number|flame.options.rfftfreq  1.0
 ---@return flame.Tensor
@@ -13843,7 +13876,8 @@ function flame.rng_state(state) end
 ---@field shifts? integer|integer[]
 ---@field dims? integer|integer[]
 
---- Shifts elements along axes; those pushed past the end come back at the beginning.
+--- Shifts elements along axes; those pushed past the end come back at the beginning. Without dims
+--- it shifts x as one row of elements.
 ---@param x flame.Tensor
 ---@param shifts integer|integer[]
 ---@param dims? integer|integer[]|flame.options.roll
@@ -13893,7 +13927,7 @@ Tensor.round = flame.round
 ---@return flame.Tensor
 function Tensor:round_() end
 
---- One above the other.
+--- The same as vstack.
 ---@param tensors flame.Tensor[]
 ---@return flame.Tensor
 function flame.row_stack(tensors) end
@@ -13903,7 +13937,8 @@ function flame.row_stack(tensors) end
 ---@field upper? number  0.3333333333333333
 ---@field training? boolean  false
 
---- leaky_relu with a slope between lower and upper: random when training, else the middle.
+--- leaky_relu with a slope between lower and upper: random for each element when training, else the
+--- middle.
 ---@param x flame.Tensor
 ---@param lower? number|flame.options.rrelu  0.125
 ---@param upper? number|flame.options.rrelu  0.3333333333333333
@@ -13952,9 +13987,10 @@ Tensor.rsub = flame.rsub
 
 --- A separate state for scripts that you have not read, with limits and without the rights of this
 --- program: no files, no processes, no threads, and no modules except flame's. memory and
---- device_memory in bytes, time (of a call) and total_time in seconds, steps in instructions, output
---- in bytes written; 0 is no limit. allow is a list of "read", "write" (files beneath folder),
---- "kernels", "code" (load), "devices", "libraries", "clock", and, where all limits are 0,
+--- device_memory in bytes, nodes in recorded values that are needed, time (of a call) and total_time
+--- in seconds, steps in instructions, kernel_steps in those of kernels (once for all threads of a
+--- block), output in bytes written; 0 is no limit. allow is a list of "read", "write" (files beneath
+--- folder), "kernels", "code" (load), "devices", "libraries", "clock", and, where all limits are 0,
 --- "workers". print gets what scripts print; by default that goes to this program's output. Limits
 --- of this state apply inside too. See docs/security.md.
 ---@overload fun(options: flame.options.sandbox): flame.Sandbox
@@ -14068,7 +14104,8 @@ function Tensor:scatter_add_(dim, index, src) end
 ---@field reduce? "sum"|"prod"|"mean"|"amax"|"amin"
 ---@field include_self? boolean  true
 
---- Combines every element of x with the elements of src that index maps to it.
+--- Combines every element of x with the elements of src that index maps to it. include_self =
+--- false: elements of x to which any are mapped do not take part.
 ---@param x flame.Tensor
 ---@param dim integer
 ---@param index flame.Tensor
@@ -14117,7 +14154,8 @@ function flame.seed(seed) end
 ---@field initial? number
 
 --- Reduces consecutive segments of x along axis 1. lengths: of the segments; or offsets: where each
---- begins, and where the last ends.
+--- begins, and where the last ends. Each begins with 'initial'; without it an empty one gives 0
+--- (sum), NaN (mean), 1 (prod), -inf (max) or inf (min). unsafe has no effect.
 ---@param x flame.Tensor
 ---@param reduce "sum"|"mean"|"prod"|"max"|"min"
 ---@return flame.Tensor
@@ -14150,7 +14188,7 @@ Tensor.select = flame.select
 function flame.select_scatter(x, src, dim, index) end
 Tensor.select_scatter = flame.select_scatter
 
---- Scaled elu with PyTorch's constants.
+--- 1.0507 elu(x, 1.6733): Klambauer et al. 2017.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.selu(x) end
@@ -14215,13 +14253,13 @@ Tensor.sign = flame.sign
 
 Tensor.sign_ = flame.sign
 flame.sign_ = flame.sign
---- Is the sign bit set; -0.0 has it.
+--- Is the sign bit set? -0.0 has it.
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.signbit(x) end
 Tensor.signbit = flame.signbit
 
---- x sigmoid(x)
+--- x * sigmoid(x)
 ---@param x flame.Tensor
 ---@return flame.Tensor
 function flame.silu(x) end
@@ -14295,7 +14333,7 @@ Tensor.slogdet = flame.slogdet
 ---@field reduction? "mean"|"sum"|"none"  "mean"
 ---@field beta? number  1.0
 
---- huber_loss over beta.
+--- huber_loss with delta = beta, divided by beta; for beta = 0 |input - target|.
 ---@param input flame.Tensor
 ---@param target flame.Tensor
 ---@param reduction? "mean"|"sum"|"none"|flame.options.smooth_l1_loss  "mean"
@@ -14359,7 +14397,7 @@ function Tensor:softplus_() end
 ---@class flame.options.softshrink
 ---@field lambd? number  0.5
 
---- x moved towards 0 by lambd.
+--- x moved towards 0 by lambd; 0 where |x| <= lambd.
 ---@param x flame.Tensor
 ---@param lambd? number|flame.options.softshrink  0.5
 ---@return flame.Tensor
@@ -14861,7 +14899,7 @@ flame.square_ = flame.square
 ---@class flame.options.squeeze
 ---@field dim? integer|integer[]
 
---- without axes of size 1
+--- without axes of size 1, or those in dim that are
 ---@param x flame.Tensor
 ---@param dim? integer|integer[]|flame.options.squeeze
 ---@return flame.Tensor
@@ -14924,7 +14962,8 @@ Tensor.std_mean = flame.std_mean
 
 --- Transforms of windows of n_fft elements of x (time) or (batch, time), hop_length apart: (…,
 --- frequencies, frames, 2), the last axis being real and imaginary part. Defaults: hop_length n_fft
---- // 4, win_length n_fft, a window of ones.
+--- // 4, win_length n_fft, a window of ones. center: x is first padded by n_fft // 2 on both sides;
+--- normalized: the result is divided by sqrt(n_fft). return_complex has no effect.
 ---@param x flame.Tensor
 ---@param n_fft integer
 ---@param hop_length? integer|flame.options.stft
@@ -15065,7 +15104,7 @@ Tensor.swapdims = flame.swapdims
 ---@class flame.options.synchronize
 ---@field device? string
 
---- computes all and waits for the devices
+--- computes all that is recorded, and waits for all devices
 ---@param device? string|flame.options.synchronize
 ---@overload fun(options: flame.options.synchronize): nil
 function flame.synchronize(device) end
@@ -15079,7 +15118,7 @@ Tensor.t = flame.t
 ---@class flame.options.take
 ---@field index? flame.Tensor
 
---- elements of the flat x
+--- for each place of index the element at that position of the flat x
 ---@param x flame.Tensor
 ---@param index flame.Tensor
 ---@return flame.Tensor
@@ -15173,7 +15212,7 @@ flame.threshold_ = flame.threshold
 ---@class flame.options.tile
 ---@field dims? integer
 
---- Copies side by side along each axis.
+--- x repeated dims[d] times along each axis; the last number is for the last axis.
 ---@param x flame.Tensor
 ---@param ... integer
 ---@return flame.Tensor
@@ -15250,6 +15289,7 @@ function tokenizers.load(path) end
 --- Learns a byte-level BPE of at most vocab_size tokens from texts: a list, or a function giving
 --- one text after another and then nil. Pairs that occur fewer than min_frequency times are not
 --- merged. Special tokens get the first ids. pattern cuts texts into words, by default GPT-2's.
+--- Tokens of three or more characters have fewer than max_token_length.
 ---@param texts any
 ---@param vocab_size? integer|flame.options.tokenizers.train_bpe  30000
 ---@return flame.Tokenizer
@@ -15276,7 +15316,7 @@ function Tensor:tolist() end
 function flame.topk(x, k, dim, largest, sorted) end
 Tensor.topk = flame.topk
 
---- all elements as nested tables
+--- all elements as nested tables; of a 0-d tensor its value
 ---@return number|boolean|table
 function Tensor:totable() end
 
@@ -15487,7 +15527,7 @@ Tensor.unbind = flame.unbind
 ---@field dim? integer
 ---@field sizes? integer|integer[]
 
---- an axis as several
+--- an axis as several, of which one size may be -1
 ---@param x flame.Tensor
 ---@param dim integer
 ---@param sizes integer|integer[]
@@ -15734,7 +15774,7 @@ Tensor.view_as = flame.view_as
 ---@field x? flame.Tensor|table
 ---@field v? flame.Tensor|table
 
---- f(x), and the product of v with f's derivative, as a table like x. v has the shape of f's result
+--- f(x), and the product of v with f's derivative, in the form of x. v has the shape of f's result
 --- (default: ones). This product is what backward computes.
 ---@param f function
 ---@param x flame.Tensor|table
@@ -15765,7 +15805,7 @@ function flame.vmap(f, axes) end
 function flame.vsplit(x, n) end
 Tensor.vsplit = flame.vsplit
 
---- One above the other.
+--- Joins tensors along the first axis; vectors count as rows.
 ---@param tensors flame.Tensor[]
 ---@return flame.Tensor
 function flame.vstack(tensors) end
