@@ -248,9 +248,8 @@ local function shifted(op, x, sign, dims, complex)
   end
   return x:roll(amounts, axes)
 end
---- Rolls x so that the zero frequency is in the middle, along all axes or those named. complex: the
---- last axis has real and imaginary part and is no axis of numbers; by default if it has 2
---- elements.
+--- Rolls x so that the zero frequency is in the middle, along all axes or those named. complex:
+--- without dim the last axis, of real and imaginary part, stays; by default if it has 2 elements.
 def("fftshift(x: T, dim?: axes, *, complex?: bool) -> T",
   function(x, dim, complex) return shifted("fftshift", x, 1, dim, complex) end)
 --- The inverse of fftshift.
