@@ -5365,9 +5365,8 @@ Tensor.fftn = flame.fftn
 ---@field dim? integer|integer[]
 ---@field complex? boolean
 
---- Rolls x so that the zero frequency is in the middle, along all axes or those named. complex: the
---- last axis has real and imaginary part and is no axis of numbers; by default if it has 2
---- elements.
+--- Rolls x so that the zero frequency is in the middle, along all axes or those named. complex:
+--- without dim the last axis, of real and imaginary part, stays; by default if it has 2 elements.
 ---@param x flame.Tensor
 ---@param dim? integer|integer[]|flame.options.fftshift
 ---@return flame.Tensor
