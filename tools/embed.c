@@ -9,9 +9,10 @@
 **                       both without comments, indentation and empty lines; with zlib the files of
 **                       a table are deflated, except those with which many kernels start
 **   embed OUT module SYMBOL ROOT FILE…  Lua texts, with module names: a/b.lua is "a.b"; without
-**                                       comments but those that begin with --- (lines keep their
-**                                       numbers); with zlib deflated, with a dictionary of their
-**                                       common pieces, which is the last entry, named ""
+**                                       comments (lines keep their numbers), but in the folder meta,
+**                                       where help finds them, those that begin with --- stay; with
+**                                       zlib deflated, with a dictionary of their common pieces,
+**                                       which is the last entry, named ""
 **   embed OUT code   SYMBOL ROOT FILE…  like module, but compiled by the Lua that is linked into
 **                                       this tool: for programs with the same Lua only
 **
@@ -115,9 +116,9 @@ static const char *after_lua(const char *s, const char *end, int *is_comment) {
   return p < end ? p + 1 : end;
 }
 
-/* Lua text without its comments, with as many lines. Those that begin with --- stay, with the lines
-** of comment below them: they document functions. */
-static bytes documented(bytes text) {
+/* Lua text without its comments, with as many lines. 'documented': those that begin with --- stay,
+** with the lines of comment below them. */
+static bytes uncommented(bytes text, int documented) {
   bytes b = { 0 };
   int begins = 1, stays = 0, above = 0;    /* begins: no code in this line yet; stays: this line has
                                            ** a comment that is kept; above: the one above had */
@@ -126,7 +127,7 @@ static bytes documented(bytes text) {
   while (s < end) {
     int is_comment;
     const char *next = after_lua(s, end, &is_comment);
-    if (is_comment && s[2] != '-' && !(begins && above)) {
+    if (is_comment && !(documented && (s[2] == '-' || (begins && above)))) {
       while (b.n && (b.p[b.n - 1] == ' ' || b.p[b.n - 1] == '\t')) b.n--;
       for (; s < next; s++) append(&b, s, *s == '\n');
       continue;
@@ -298,7 +299,8 @@ static void put_table(FILE *out, const char *symbol, const char *root, const cha
   for (int i = 0; i < count; i++) {
     text[i] = read_file(file[i], 0);
     if (!strcmp(form, "code")) text[i] = compiled(text[i], relative(root, file[i]));
-    if (!strcmp(form, "module")) text[i] = documented(text[i]);
+    if (!strcmp(form, "module"))
+      text[i] = uncommented(text[i], strncmp(relative(root, file[i]), "meta/", 5) == 0);
     if (!module) text[i] = bare(text[i]);
   }
   if (module) dictionary = dictionary_of(text, count);

@@ -1,5 +1,5 @@
--- The library in the binary: each module's text is that of its file without the comments that
--- document nothing. Its lines have the numbers that they have in the file.
+-- The library in the binary: each module's text is that of its file without comments, except in
+-- lua/meta. Its lines have the numbers that they have in the file.
 local flame = require "flame"
 local internal = flame.internal
 
@@ -28,17 +28,20 @@ describe("the embedded library", function()
       assert.equal(string.dump(a), string.dump(b), path)
     end)
   end)
-  it("has the docstrings and no other comments", function()
-    local before, after = 0, 0
+  it("has no comments but those that help shows", function()
+    local before, after, shown = 0, 0, 0
     each(function(path, text, file)
-      local docs = 0
+      before, after = before + #file, after + #text
+      if not path:find("^lua/meta/") then
+        assert.is_nil(("\n" .. text):find "\n%s*%-%-", path)
+        return
+      end
       for line in ("\n" .. file):gmatch("\n%s*(%-%-%-[^\n]*)") do
-        docs = docs + 1
+        shown = shown + 1
         assert(text:find(line, 1, true), path .. " has lost " .. line)
       end
-      assert(text:find("---", 1, true) or docs == 0, path)
-      before, after = before + #file, after + #text
     end)
-    assert(after < 0.98 * before, ("%d of %d bytes"):format(after, before))
+    assert(shown > 1000, shown)
+    assert(after < 0.9 * before, ("%d of %d bytes"):format(after, before))
   end)
 end)
