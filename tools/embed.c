@@ -9,8 +9,8 @@
 **                       both without comments, indentation and empty lines; with zlib the files of
 **                       a table are deflated, except those with which many kernels start
 **   embed OUT module SYMBOL ROOT FILE…  Lua texts, with module names: a/b.lua is "a.b"; without
-**                                       comments (lines keep their numbers), but in the folder meta,
-**                                       where help finds them, those that begin with --- stay; with
+**                                       comments (lines keep their numbers), except that those in
+**                                       the folder meta which begin with --- stay, for help; with
 **                                       zlib deflated, with a dictionary of their common pieces,
 **                                       which is the last entry, named ""
 **   embed OUT code   SYMBOL ROOT FILE…  like module, but compiled by the Lua that is linked into
