@@ -250,10 +250,10 @@ FN void qr_column(const qr_room &o, real *own, int c) {
   }
 }
 
-/* a (m, n) = q (m, kq) r (kq, n); q NULL: it is not wanted. In shared memory: n columns w, a
-** separate column for each warp, beta and tau. A step's reflection is I - tau v v' with v the
-** column from its diagonal on. Columns are an odd number of elements apart, so that the elements of
-** a row are in different banks. */
+/* a (m, n) = q (m, kq) r (kq, n); kq: m or min(m, n); q NULL: it is not wanted. In shared memory: n
+** columns w, a separate column for each warp, beta, tau, and room for factor_of. A step's
+** reflection is I - tau v v' with v the column from its diagonal on. The columns of w are an odd
+** number of elements apart, so that the elements of a row are in different banks. */
 KERNEL __launch_bounds__(1024) qr_small(const real *a, real *q, real *r, int m, int n, int kq) {
   extern __shared__ double memory[];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32,

@@ -35,12 +35,13 @@ typedef struct job {
   const char *src;
   int site, flags;             /* site >= 0: idx is to be checked against 'limit' */
   int64_t limit;
-  fl_vm_fault *fault;          /* one a worker */
+  fl_vm_fault *fault;          /* one per worker */
   const atomic_int *stop;
 } job;
 
-/* A part of the points of one worker: rows and the points in them, for one position in the outer
-** dims. */
+/* A part of the points of one unit: at one position in all dims but the last two, some indices of
+** the last but one ('rows') and all points of the last ('row'). dst, idx, src: the arrays' elements
+** for the first point; position: that of its index. */
 typedef struct sheet {
   char *dst;
   const int64_t *idx;
@@ -48,7 +49,8 @@ typedef struct sheet {
   int64_t position;
   dim rows, row;
   fl_vm_fault *fault;
-  int64_t low, high;              /* indices that the unit handles; used if each row has one */
+  int64_t low, high;              /* the unit handles rows whose index is in low … high - 1; only
+                                  ** used if a row has one index */
 } sheet;
 
 static int is_half(int dtype) { return dtype == FLAME_F16 || dtype == FLAME_BF16; }

@@ -79,7 +79,8 @@ typedef struct fl_decl_result { fl_decl_span name, type, flag; } fl_decl_result;
 /* One form (parameter list). The function finds its parameters on the stack in the order of the
 ** declaration, then the values of "id..." or "...". */
 typedef struct fl_decl_form {
-  fl_decl_span scope, text;            /* scope: "", ".", ":", "linalg.", "nn.init.", "Class:" */
+  fl_decl_span scope, text;            /* scope: what stands before the name: "", ".", ":", or as in
+                                       ** "linalg.", "Class:"; text: the form, from the scope on */
   uint8_t param, nparams;              /* without "id..." */
   uint8_t npos;                  /* how many can be given by position: the first ones */
   uint8_t rest;                        /* 0: none; 1: "id...", which is the next param; 2: "..." */

@@ -203,7 +203,7 @@ void fl_entry_detach(fl_node *n) {
 
 void fl_entry_drop(fl_node *n) {
   if (!n->entry) return;
-  n->held++;                       /* releasing these may release n */
+  n->held++;              /* n must outlive the release of its inputs */
   fl_entry_detach(n);
   n->held--;
   fl_node_settle(n);

@@ -309,7 +309,7 @@ end
 def(".logspace(first: num, last: num, n: int, base = 10.0, *factory) -> T",
   function(first, last, n, base, dtype, device, requires_grad)
     dtype = dtype or flame.default_dtype()
-    -- integers, as in linspace
+    -- exponents of integer results are truncated, as linspace does with its bounds
     if not dtype:find("f", 1, true) then first, last = whole(first), whole(last) end
     local y = flame.linspace(first, last, n, { dtype = "f64", device = device })
     y = (base ^ y):to(dtype)

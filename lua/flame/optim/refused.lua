@@ -64,8 +64,9 @@ end
 
 local watched = { __close = function(taken, e) if e ~= nil then raised(taken) end end }
 
---- Returns what is closed at the end of a step: it takes the step back if it raised. changed: the
---- list of tensors that the step changes; a parameter is added to it when its update is recorded.
+--- Returns a to-be-closed value for a step: if the step raises, closing it takes the step back.
+--- changed: the list of tensors that the step changes, to which the step adds a parameter when it
+--- has recorded its update.
 function refused.watch(opt, changed)
   opt.flights = internal.watch_flights(opt.flights)
   return setmetatable({ opt = opt, changed = changed, old = {} }, watched)

@@ -98,8 +98,8 @@ function put.text(item)
     colour.hex(item.colour), escaped(item.text))
 end
 
--- Viewers smooth images even if they are told not to, so an image's pixels are repeated until it
--- has at least two per pixel of the picture.
+-- Viewers smooth images even if they are told not to, so the pixels of an image that is not to be
+-- smooth are repeated until it has at least two per pixel of the picture along each axis.
 function put.image(item)
   local x = svg.planes(item.pixels, item.rows, item.columns)
   local down, across = math.max(1, math.ceil(2 * item.h / item.rows)),

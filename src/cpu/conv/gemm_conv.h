@@ -11,7 +11,8 @@
 #define FL_CPU_GEMM_CONV_H
 #include <stdint.h>
 
-/* MR, NR: most of all */
+/* KC: most terms of a tile; LDA: see above; MR, NR: most rows and columns of a tile on any
+** instruction set */
 enum { FL_CONV_KC = 256, FL_CONV_LDA = 272, FL_CONV_MR = 12, FL_CONV_NR = 32 };
 
 /* A run of pixels: 'len' of them, copied from source element 'from' on to the packed row from 'at'

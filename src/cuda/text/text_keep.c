@@ -243,10 +243,11 @@ static int at_points(const row_writer *r) {
   return n;
 }
 
-/* Decides whether the row stays in registers: it must fit, and the text, with all vectors written
-** out, must stay short. So many blocks shall then be resident that some run while others wait at a
-** barrier: 42 registers per thread if the row takes few of them and the program is short, else 64.
-** A costly program, or one with many bytes in flight, sets no such number. */
+/* Chooses the threads of a block, and whether a row stays in registers ('persist'): it must fit,
+** and the text, with all vectors written out, must stay short. Then f->blocks, the blocks that
+** shall be resident on a multiprocessor, is set so that some run while others wait at a barrier:
+** 1536 threads of 42 registers if the row takes few registers and the kernel is short, else 1024
+** threads of 64. It is not set for an expensive kernel, or one with many loaded bytes per thread. */
 void fl_text_row_plan(text_writer *w) {
   text_form *f = w->f;
   row_writer r;

@@ -20,7 +20,8 @@ typedef struct results {
   const fl_kstmt *store;     /* at work: the store, … */
   const fl_kexpr *value;     /* … the integer that it stores, before it is made wider */
   int inside;                /* what is being read is in the index of an array of reals */
-  int put, useful;           /* the value was replaced by the element; in such an index too */
+  int put;                   /* the value was replaced by the element in the statement */
+  int useful;                /* it was somewhere in the index of an array of reals */
 } results;
 
 /* ---- which stores ------------------------------------------------------------------------ */

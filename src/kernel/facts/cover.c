@@ -155,7 +155,7 @@ static void forget(walk *w, fl_kstmt *s) {
 }
 
 /* ---- statements: functions that walk them return the outermost construct that a jump in them
-** leaves; NOWHERE: none ---- */
+** leaves; NOWHERE: none; -1: as for either() ---- */
 
 static int block(walk *w, fl_kstmt *s);
 

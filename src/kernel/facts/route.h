@@ -65,8 +65,10 @@ int fl_kroute_is_chain(const fl_kroute *r, const fl_kdigit *d, int n);
 int fl_kroute_is_remainder(const fl_kroute *r, const fl_kpoly *p, fl_kpoly *a, fl_kterm *m);
 /* Is symbol s certainly not negative? */
 int fl_kroute_not_negative(const fl_kroute *r, int32_t s);
-/* For a counter that begins at an index of the thread: that index (FL_KSYM_GLOBAL + axis with a
-** grid stride, threadIdx with a block stride), which follows from each of its values. -1: it begins
-** and steps alike in all threads; -2: unknown. */
+/* For a counter that begins at an index of the thread (a symbol for which fl_ksym_is_number holds):
+** that symbol, if every value of the counter determines the index at which it began: since it steps
+** by the number of such indices (FL_KSYM_GLOBAL + axis: by that of the grid; threadIdx: by
+** blockDim), or the index stays below the uniform step. -1: it begins at a uniform value and steps
+** by a constant; -2: unknown. */
 int32_t fl_kroute_counter(const fl_kroute *r, int32_t var);
 #endif
