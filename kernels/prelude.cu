@@ -308,11 +308,11 @@ FN typename R::A join_columns(const typename R::A (&a)[V], s8 *space) {
   return l[0];
 }
 
-/* Joins P partial results of a chunk, of V neighbouring columns each, first those P / 2 apart, then
-** P / 4 and so on; and joins a[], of earlier chunks, with the result. step: elements from one to
-** the next. */
 FN float in_part(s4 x) { return in_f32(x); }
 FN double in_part(s8 x) { return in_f64(x); }
+/* Joins P partial results of a chunk, of V neighbouring columns each, first those P / 2 apart, then
+** P / 4 and so on; and joins a[], of earlier chunks, with the result. step: elements from one
+** partial result to the next. */
 template <class R, int P, int V, class S>
 FN void join_parts_of(typename R::A *a, const S *from, long long step) {
   typename R::A l[P][V];

@@ -266,8 +266,8 @@ static fl_node *untracked(function *k, fl_node *value, fl_node *x) {
   return n;
 }
 
-/* Puts nodes of the results into to[]. A float result is tracked if an input is, the grad mode is on
-** and the function has a backward. */
+/* Puts nodes of the results into to[]. A float result is tracked if an input is, the grad mode is
+** on and the function has a backward. */
 static flame_status track(function *k, fl_node **to) {
   flame_context *c = k->c;
   fl_node *x = tracked_input(k), *joint = NULL;

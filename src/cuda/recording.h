@@ -64,7 +64,7 @@ struct fl_recording {
   const fl_binding *b;            /* while it is made: the binding of this run */
 };
 
-struct fl_replay {                /* hangs on a plan */
+struct fl_replay {                /* fl_plan.replay */
   fl_replay *next, *prev;         /* all of the device */
   fl_cuda *s;                     /* NULL: the device was closed */
   fl_mem *mem;

@@ -43,7 +43,7 @@ flame_status fl_step_send(fl_cuda *s);
 /* The first result among p->read, from index k on, that is copied to the host right after step i:
 ** its index there; -1: none. */
 int32_t fl_step_soon(const fl_plan *p, int32_t i, int32_t k);
-/* Describes the launches of a step that kernels/steps.cu does, with these addresses (all NULL: only
-** to learn what they need). */
+/* Describes the launches of t, a scatter or a product that kernels/steps.cu computes, for operands
+** at these addresses (NULL: only the entry points and the scratch size are then of use). */
 void fl_step_describe(const fl_step *t, char *const at[4], void *scratch, fl_text_step *out);
 #endif

@@ -48,7 +48,9 @@ static void *take_room(lua_State *L, fl_kplan *p, int arg, int64_t bytes) {
   return to;
 }
 
-/* Pushes the value at 'path' ("center.x") of the table at i; vectors and arrays by position too. */
+/* Pushes the value at 'path' ("center.x") of the table at i. If the path is one name and the table
+** has no such field, it is element 'position' (the number of the leaf in the struct): {1, 2} for a
+** float2. */
 static void push_field(lua_State *L, int i, const char *path, int position) {
   lua_pushvalue(L, i);
   for (const char *s = path; *s;) {

@@ -422,7 +422,7 @@ static int make_uniform(lua_State *L) {
   fl_args(L);
   return random_shape(L, "uniform", FL_OP_uniform);
 }
-/* PyTorch's other forms, (mean, std, shape) and with tensors, are written in Lua. */
+/* The form (mean, std, shape) becomes (shape, mean, std); those with tensors are written in Lua. */
 static int make_normal(lua_State *L) {
   const int form = fl_args(L);
   if (form > 1) return fl_core_call(L, "normal");

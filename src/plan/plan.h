@@ -128,9 +128,9 @@ typedef struct fl_plan {
   void (*unprepare)(struct fl_plan *p);   /* set by the device that prepared it */
   void *replay;                  /* the device's data: what it keeps of runs, for repeating them */
   int32_t nread, read[FL_PLAN_READS];     /* small results that were read after earlier runs */
-  int32_t nscan, *scan;          /* FLAME_CHECK=nan (scan.c): the step of each array of floats that
-                                 ** steps write */
-  int64_t scan_at;         /* arena byte scan_at + i tells whether step scan[i] has written a NaN */
+  int32_t nscan, *scan;          /* FLAME_CHECK=nan (scan.c): for each array of floats that steps
+                                 ** write, its step */
+  int64_t scan_at;               /* arena byte scan_at + i: has array i of these a NaN? */
   uint8_t prepared;
   fl_mem *mem;
 } fl_plan;
@@ -154,7 +154,7 @@ typedef struct fl_program {
   struct { fl_buffer **at; int64_t n, cap; } homes;    /* buffers that are written, in order of
                                                        ** first use */
   struct { fl_scalar *at; int64_t n, cap; } scalars;
-  struct { uint8_t *at; int64_t n, cap; } live;        /* one a node */
+  struct { uint8_t *at; int64_t n, cap; } live;        /* one per node */
   struct { uint8_t *at; int64_t n, cap; } key;         /* signature, compared bytewise */
   uint64_t hash;
 } fl_program;

@@ -133,7 +133,8 @@ static uint32_t next_part(const uint16_t **p) {
   return v < 0xD800 || v >= 0xDC00 ? v : 0x10000 + ((v - 0xD800) << 10) + (*(*p)++ - 0xDC00u);
 }
 
-/* A starter and the characters up to the next starter, in canonical order. */
+/* A starter and the characters up to the next starter, which settle() puts in canonical order.
+** sorted: scratch of sort(). */
 typedef struct segment {
   fl_text *out;
   int compose;

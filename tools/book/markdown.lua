@@ -50,7 +50,8 @@ end
 
 local readers = {}
 
---- A reader returns the block at lines[at] (true: nothing to show) and the next line, or nil.
+--- A reader returns the block at lines[at] (true: nothing to show) and the number of the line after
+--- it; nil if the block there is of another kind.
 function readers.comment(lines, at)
   if not lines[at]:match("^<!%-%-") then return nil end
   while not lines[at]:find("-->", 1, true) and lines[at + 1] do at = at + 1 end

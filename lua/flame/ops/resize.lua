@@ -356,7 +356,8 @@ local function bordered(v, size, padding, align)
   return v
 end
 
--- The values of x at whole pixels (ix, iy: (n, h, w), 0-based floats); 0 outside of the plane.
+-- The values (n, c, h * w) of x at whole pixels (ix, iy: (n, h, w), 0-based floats); 0 outside of
+-- the plane. flat: x with each plane as one axis.
 local function values_at(x, flat, ix, iy)
   local s, out = x.shape, ix.shape
   local h, w = s[3], s[4]

@@ -206,8 +206,8 @@ static int64_t panel_width(const lanes *q, int64_t panel) {
   return q->p->rows - panel * q->nr <= q->nr / 2 ? q->nr / 2 : q->nr;
 }
 
-/* Copies a part of a panel's weights to 'to', transposed: by channel, kernel index, output (which is
-** innermost). */
+/* Copies a part of a panel's weights to 'to', transposed: by channel, kernel index, output, which
+** is innermost. */
 static void turn_panel(const lanes *q, int64_t g, int64_t panel, int64_t part, char *to) {
   const fl_conv_pass *p = q->p;
   const int64_t first = part * q->channels, all = fl_min(q->channels, p->chans - first),

@@ -284,8 +284,8 @@ static void join_clamp(fuse *f, fl_vop *x) {
 
 /* ---- choices --------------------- */
 
-typedef struct choice {               /* where(u test v, a, b): the links of each part; with n 0 the
-                                      ** part is a register */
+typedef struct choice {               /* x: where(u test v, a, b), and the links of each part; one
+                                      ** without links is a register */
   const fl_vop *x, *test;
   fl_chain u, v, a, b;
 } choice;
@@ -327,7 +327,9 @@ static int build_choice(const fuse *f, const choice *w, fl_chain *c) {
     append_or_load(c, &w->u, t->a, t->uni);
     add_link(c, test_of(f, t, 0), t->b, t->uni >> 1);
   }
-  const int then = early == 1 || (!early && w->b.n);           /* b first, a where the test holds */
+  /* 1: after the test b is computed, and a replaces it where the test holds; 0: a is computed, and
+  ** b replaces it elsewhere */
+  const int then = early == 1 || (!early && w->b.n);
   const uint16_t known = w->u.n || w->v.n ? FL_NO_REG : t->a;
   if (then) go_on(c, &w->b, x->c, x->uni >> 2, known);
   else go_on(c, &w->a, x->b, x->uni >> 1, known);

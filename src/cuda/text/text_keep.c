@@ -247,7 +247,8 @@ static int at_points(const row_writer *r) {
 ** and the text, with all vectors written out, must stay short. Then f->blocks, the blocks that
 ** shall be resident on a multiprocessor, is set so that some run while others wait at a barrier:
 ** 1536 threads of 42 registers if the row takes few registers and the kernel is short, else 1024
-** threads of 64. It is not set for an expensive kernel, or one with many loaded bytes per thread. */
+** threads of 64. It is not set for an expensive kernel, or one with many loaded bytes per
+** thread. */
 void fl_text_row_plan(text_writer *w) {
   text_form *f = w->f;
   row_writer r;

@@ -133,7 +133,8 @@ static int find_divisions(void *arg, fl_kstmt *s) {
 }
 
 /* Makes a chain (moduli of a mixed radix) from the divisors by which the adjoint divides the
-** thread's index: the smallest one, and a multiple of it. 0: there is no division. */
+** thread's index: one that no other divides, and a multiple of it if there is one. 0: there is no
+** division. */
 static int chain_of_symbol(fl_kgathering *g, int32_t symbol, fl_kchain *c) {
   finder f = {.g = g, .symbol = symbol};
   const fl_kvisitor see = {find_divisions, NULL, &f};
@@ -164,7 +165,8 @@ static int chain_of_index(const fl_kdigits *x, fl_kchain *c) {
 }
 
 /* Splits the shift, by which the site's index differs from the thread's index, into digits of the
-** chain (s->by). The site is 'near' only if all of them are small constants. */
+** chain (s->by). The site is 'near' only if all of them are constants below FL_KG_CARRIES in
+** magnitude. */
 static void take_shift_apart(fl_ksite *s, const fl_kchain *c) {
   int ok;
   s->near = s->digits.scale == 1 || (c->symbol < 0 && s->digits.tight);

@@ -10,8 +10,8 @@
 
 /* ---- < … > ----------------------------------------------------------------------------------- */
 
-/* Is there a '<' at + k that is a bracket? After a name it is taken for one, whatever the name is
-** of; after anything else it compares numbers. */
+/* Is the token k after the current one a '<' that opens a list of arguments? After any name it is
+** taken for that; after anything else it is a comparison. */
 static int opens(fl_front *p, int k) {
   return fl_front_is_at(p, k, '<') && p->at + k > 0 &&
          p->toks.at[p->at + k - 1].kind == FL_TOK_NAME;

@@ -143,8 +143,8 @@ typedef enum {
   FL_KO_ADD, FL_KO_SUB, FL_KO_MUL, FL_KO_DIV, FL_KO_REM,   /* result: type of x0. Integers wrap,
             ** and DIV truncates them; REM is of integers only. An integer divided by 0 is undefined
             ** in CUDA (the lane code may report it) */
-  FL_KO_SHL, FL_KO_SHR,                                    /* result: type of x0; counts >= width: 0
-            ** (SHR of a negative number: -1); SHR is arithmetic for signed types */
+  FL_KO_SHL, FL_KO_SHR,                                    /* result: type of x0; counts < 0 or >=
+            ** width: 0 (SHR of a negative number: -1); SHR is arithmetic for signed types */
   FL_KO_AND, FL_KO_OR, FL_KO_XOR,                          /* integers, type of the operands */
   FL_KO_LT, FL_KO_LE, FL_KO_GT, FL_KO_GE, FL_KO_EQ, FL_KO_NE,   /* BOOL */
   FL_KO_LAND, FL_KO_LOR,                                   /* BOOL of BOOLs, x1 lazy */
