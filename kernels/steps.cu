@@ -190,10 +190,11 @@ SCATTER_ADD(bool, s1, int32_t, sum | x)
 ** C[b] = A[b] B[b]. A block of 256 threads makes a tile of 64 x 64 of C, 4 x 4 per thread, with 16
 ** steps of k at a time in shared memory; k ascending. Any strides; C row-major. */
 struct matmul_params {
-  long long m, n, k, cm, rank;          /* cm: distance of C's rows */
+  /* distances of rows: cm of C, biasm of what is added to it (0: it is a row) */
+  long long m, n, k, cm, biasm, rank;
   long long size[6], as[6], bs[6], cs[6];
   long long am, ak, bk, bn;
-  const void *a, *b, *bias;             /* bias: n elements or NULL */
+  const void *a, *b, *bias;             /* bias: n elements, or as C, or NULL */
   void *c;
 };
 
@@ -205,7 +206,8 @@ struct matmul_params {
     const long long batch = blockIdx.x / (tm * tn), m0 = tile / tn * 64, n0 = tile % tn * 64; \
     const S *const a = (const S *)p.a + place(batch, p.rank, p.size, p.as); \
     const S *const b = (const S *)p.b + place(batch, p.rank, p.size, p.bs); \
-    const S *const bias = (const S *)p.bias; \
+    const S *const bias = !p.bias || !p.biasm ? (const S *)p.bias : \
+      (const S *)p.bias + place(batch, p.rank, p.size, p.cs); \
     S *const c = (S *)p.c + place(batch, p.rank, p.size, p.cs); \
     const int t = threadIdx.x, ty = t / 16, tx = t % 16; \
     T sum[4][4] = {}; \
@@ -234,7 +236,7 @@ struct matmul_params {
       for (int j = 0; j < 4; j++) { \
         const long long r = m0 + ty * 4 + i, q = n0 + tx + 16 * j; \
         if (r >= p.m || q >= p.n) continue; \
-        if (bias) sum[i][j] += (T)in_##dtype(bias[q]); \
+        if (bias) sum[i][j] += (T)in_##dtype(bias[r * p.biasm + q]); \
         c[r * p.cm + q] = out_##dtype(sum[i][j]); \
       } \
   }

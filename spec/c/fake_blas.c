@@ -183,6 +183,7 @@ static void fake_multiply(const struct fake_product *p) {
         fake_add_products(p, x, width, q, j, kk, sums);
         for (int64_t i = at; i < o->rows && i < at + FAKE_TILE; i++) {
           double sum = sums[i - at] * p->alpha;
+          if (p->beta != 0 && o->type == FL_LT_R_32F) sum = (float)sum;      /* as it accumulates */
           if (p->beta != 0)
             sum += p->beta * fake_get(p->pc, c->type, q * c->stride + j * c->ld + i);
           if (p->d.epilogue == FL_LT_EPILOGUE_BIAS) sum += fake_get(p->d.bias, o->type, i);

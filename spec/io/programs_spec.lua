@@ -321,6 +321,21 @@ describe("a program's file", function()
     assert.same({ 1, 2, 3, 4 }, p(flame.arange(1, 4):float()):totable())
   end)
 
+  it("holds a product and what is added to it, as a GPU records them", function()
+    local square = "program 1\ngraph 0\ninput _v f32 4\nview 0 2 2 2 x0\n"
+    with(square .. "matmul %0 %0 %0\noutput _y %1")
+    do
+      local p <close> = flame.program(path)
+      local m = flame.tensor { { 1, 2 }, { 3, -4 } }
+      assert.same((m:matmul(m) + m):totable(), p(m:flatten()):totable())
+    end
+    local rows = "view 0 2 2 2 x0\nview 0 2 4 1 x0\n"
+    refuses(rows .. "matmul %0 %0 %1\noutput _y %2", "line 5: .*an array of the product's shape")
+    refuses(rows .. "cast f64 %0\nmatmul %2 %2 %2\noutput _y %3", "a sum needs f32")
+    refuses(rows .. "matmul %0 %0 x0\noutput _y %2", "a bias needs half types")
+    refuses(rows .. "cast f64 %0\nmatmul %0 %0 %2\noutput _y %3", "a sum needs f32")
+  end)
+
   it("holds each integer", function()
     local x = flame.tensor({ 1, -3 }, { dtype = "i64" })
     for _, v in ipairs { math.maxinteger, math.mininteger, math.maxinteger - 1, -7 } do

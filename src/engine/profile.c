@@ -27,7 +27,7 @@ void fl_step_name(const fl_step *s, char *out, size_t size) {
 static int64_t bytes_of(const fl_step *s) {
   const fl_matmul *m = s->matmul;
   if (s->kind != FL_S_MATMUL || s->moved > 0) return s->moved;
-  int64_t n = m->m * m->k + m->k * m->n + m->m * m->n;
+  int64_t n = m->m * m->k + m->k * m->n + (m->biased == FL_BIAS_ALL ? 2 : 1) * m->m * m->n;
   for (int i = 0; i < m->nbatch; i++) n *= m->batch[i];
   return n * fl_dtype_size(m->dtype);
 }

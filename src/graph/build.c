@@ -221,7 +221,10 @@ static fl_node *replaced(cursor *r, const said *w, fl_node **x) {
 }
 
 static fl_node *product(cursor *r, fl_node **x) {
-  return r->at == r->l->n ? n_matmul(x[0], x[1]) : n_matmul_bias(x[0], x[1], value(r));
+  if (r->at == r->l->n) return n_matmul(x[0], x[1]);
+  fl_node *third = value(r);
+  return third && third->shape->rank > 1 ? n_matmul_sum(x[0], x[1], third)
+                                         : n_matmul_bias(x[0], x[1], third);
 }
 
 static fl_node *form(cursor *r) {

@@ -338,10 +338,10 @@ static void reverse_batches(fl_matmul *m) {
   }
 }
 
-static void add_bias(fl_matmul *m, seen row) {
-  m->biased = 1;
-  m->bias = row.place;
-  m->bias_off = row.offset;
+static void add_bias(fl_matmul *m, seen x) {
+  m->biased = x.rank > 1 ? FL_BIAS_ALL : FL_BIAS_ROW;
+  m->bias = x.place;
+  m->bias_off = x.offset;
 }
 
 void fl_plan_matmul_step(fl_planner *P, int32_t g, fl_matmul *m) {

@@ -68,10 +68,12 @@ void fl_plan_print(const fl_plan *p, fl_text *out) {
       if (s->count > 1) fl_text_printf(out, "%d times ", s->count);
       fl_kernel_print(&s->kernel[0], out);
     } else if (s->kind == FL_S_MATMUL) {
+      const int biased = s->matmul->biased;
       fl_text_printf(out, "matmul %s %lld x %lld x %lld, %d batch dims%s%s\n",
                      fl_dtype_name(s->matmul->dtype), (long long)s->matmul->m,
                      (long long)s->matmul->n, (long long)s->matmul->k, s->matmul->nbatch,
-                     s->matmul->biased ? ", bias" : "", s->matmul->padded ? ", padded" : "");
+                     biased == FL_BIAS_ALL ? ", sum" : biased ? ", bias" : "",
+                     s->matmul->padded ? ", padded" : "");
     } else if (s->kind == FL_S_SCATTER) {
       fl_text_printf(out, "scatter %s%s%s\n", fl_dtype_name(s->scatter->dtype),
                      s->scatter->add ? " add" : "",

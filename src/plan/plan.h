@@ -12,20 +12,21 @@
 #include "tensor/call.h"
 #include "tensor/context.h"
 
-/* Batched matrix product: C[b] = A[b] B[b], sizes m k, k n, m n; with 'biased' (half types) each
-** row of every C[b] plus the n elements at 'bias', rounded once. Strides count elements; of the
-** last two axes of A and of B one stride is 1 (or its size is 1) and the other at least the size
-** (library form), unless 'general' is set, which the planner does not do; C is row-major. Batch
-** dims: strides may be 0.
+/* Batched matrix product: C[b] = A[b] B[b], sizes m k, k n, m n. FL_BIAS_ROW (half types): each row
+** of every C[b] plus the n elements at 'bias', rounded once. FL_BIAS_ALL (f32): C plus the array at
+** 'bias', which lies as C does. Strides count elements; of the last two axes of A and of B one
+** stride is 1 (or its size is 1) and the other at least the size (library form), unless 'general'
+** is set, which the planner does not do; C is row-major. Batch dims: strides may be 0.
 ** FL_PADDED_*: rows of the matrix (its elements that follow each other) are at a distance of a
 ** multiple of FL_PITCH elements, there is room for a multiple of FL_PITCH rows, and what is there
 ** beside the matrix is no one's. A single product of half floats is wanted so if no size is below
 ** FL_PITCH_LEAST. */
 enum { FL_PITCH = 8, FL_PITCH_LEAST = 256 };
+enum { FL_BIAS_ROW = 1, FL_BIAS_ALL };
 enum { FL_PADDED_A = 1, FL_PADDED_B = 2, FL_PADDED_C = 4 };
 typedef struct fl_matmul {
   uint8_t dtype;                   /* of all three */
-  uint8_t nbatch, general, biased;
+  uint8_t nbatch, general, biased;      /* biased: FL_BIAS_* or 0 */
   uint8_t padded;                  /* bits FL_PADDED_* (pitch.c) */
   int64_t m, n, k;
   int64_t batch[FL_MAX_AXES - 2];

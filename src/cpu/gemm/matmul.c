@@ -263,6 +263,15 @@ int64_t fl_matmul_bytes(const fl_cpu *d, const fl_matmul *m) {
   return choose(d, m, &fa, &fb, &blas) == GEMM ? d->width * fl_gemm_scratch() : 0;
 }
 
+/* Adds an array that lies as the result does. Only saved programs of a GPU have this on the CPU, so
+** it may take a separate pass. */
+static void add(const product *p, const void *from) {
+  const float *x = from;
+  float *c = (float *)p->c;
+  const int64_t n = batches(p->m) * p->m->m * p->m->n;
+  for (int64_t i = 0; i < n; i++) c[i] += x[i];
+}
+
 flame_status fl_matmul_run(fl_device *dev, const fl_matmul *m, const fl_binding *bind) {
   const int64_t size = fl_dtype_size(m->dtype);
   product p = { .m = m };
@@ -271,10 +280,13 @@ flame_status fl_matmul_run(fl_device *dev, const fl_matmul *m, const fl_binding 
   p.a = (char *)fl_place_address(bind, &m->at) + m->aoff * size;
   p.b = (char *)fl_place_address(bind, &m->bt) + m->boff * size;
   p.c = (char *)fl_place_address(bind, &m->ct) + m->coff * size;
-  if (m->biased) p.bias = (char *)fl_place_address(bind, &m->bias) + m->bias_off * size;
+  char *bias = NULL;
+  if (m->biased) bias = (char *)fl_place_address(bind, &m->bias) + m->bias_off * size;
+  if (m->biased == FL_BIAS_ROW) p.bias = bias;
   if (w == ZERO) zero(&p);
   else if (w == DIRECT) run_direct(dev, &p);
   else if (w == BLAS) run_blas(dev, &p);
   else run_gemm(dev, &p);
+  if (m->biased == FL_BIAS_ALL) add(&p, bias);
   return FLAME_OK;
 }

@@ -97,7 +97,7 @@ static int describe(const fl_matmul *m, const batches *q, fl_blas_call *x) {
   if (l >= 0 && q->size[l] > INT32_MAX) return 0;
   *x = (fl_blas_call){ .dtype = m->dtype, .batch = l < 0 ? 1 : (int32_t)q->size[l],
                .m = m->n, .n = m->m, .k = m->k, .ldc = m->n + m->cpad,
-               .bias = m->biased ? FL_BLAS_ADDED : FL_BLAS_PLAIN,
+               .bias = m->biased == FL_BIAS_ROW ? FL_BLAS_ADDED : FL_BLAS_PLAIN,
                .sa = l < 0 ? 0 : q->b[l], .sb = l < 0 ? 0 : q->a[l], .sc = l < 0 ? 0 : q->c[l] };
   return as_column_major(m->k, m->n, m->bs[0], m->bs[1], &x->ta, &x->lda) &&
          as_column_major(m->m, m->k, m->as[0], m->as[1], &x->tb, &x->ldb);
@@ -350,25 +350,26 @@ flame_status fl_blas_prepare(fl_cuda *s, const fl_matmul *m, int *yes, int64_t *
   x.aligna = x.alignb = x.alignc = fl_dtype_size(m->dtype);
   if (e == FLAME_OK) e = find(s, &x, &g);
   if (e == FLAME_OK) *yes = g->n > 0;
-  return e == FLAME_OK && m->biased ? prepare_sums(s, &x, yes, scratch) : e;
+  return e == FLAME_OK && m->biased == FL_BIAS_ROW ? prepare_sums(s, &x, yes, scratch) : e;
 }
 
 /* One library call. If there is no algorithm for an alignment, the one requested in fl_blas_prepare
 ** is used. */
 static flame_status multiply(fl_cuda *s, fl_blas_call *x, int size, const char *a, const char *b,
-                             char *c, const char *bias) {
+                             char *c, const char *bias, const char *add) {
   fl_gemm *g = NULL;
   x->aligna = alignment(a, x->batch > 1 ? x->sa : 0, size);
   x->alignb = alignment(b, x->batch > 1 ? x->sb : 0, size);
   x->alignc = alignment(c, x->batch > 1 ? x->sc : 0, size);
   if (bias) x->alignc = (int32_t)fl_min(x->alignc, alignment(bias, 0, size));
+  if (add) x->alignc = (int32_t)fl_min(x->alignc, alignment(add, 0, size));
   flame_status e = find(s, x, &g);
   assert(e != FLAME_OK || g);
   if (e == FLAME_OK && !g->n) {
     x->aligna = x->alignb = x->alignc = size;
     e = find(s, x, &g);
   }
-  fl_blas_product p = { g, a, b, c };
+  fl_blas_product p = { g, a, b, add, c };
   if (e == FLAME_OK && bias) e = fl_blas_failed(s, set_bias(s->blas.lt, g, bias), "setting a bias");
   if (e == FLAME_OK && g->best < 0) e = fl_blas_choose(s, &p);
   if (e != FLAME_OK) return e;
@@ -388,7 +389,8 @@ static flame_status multiply_apart(fl_cuda *s, const fl_blas_call *x, const char
   for (int64_t i = 0; i < x->batch; i++)
     for (int64_t r = 0; r < x->n && e == FLAME_OK; r += most) {
       fl_blas_call y = sums_of(x, fl_min(most, x->n - r));
-      e = multiply(s, &y, 2, a + 2 * i * x->sa, b + 2 * (i * x->sb + r * row), sums, NULL);
+      e = multiply(s, &y, 2, a + 2 * i * x->sa, b + 2 * (i * x->sb + r * row), sums, NULL,
+                   NULL);
       if (e == FLAME_OK)
         e = fl_rows_run_bias(s, x->dtype, (fl_rows_bias){ sums, y.n, x->m, bias,
                                                           c + 2 * (i * x->sc + r * x->ldc),
@@ -399,7 +401,7 @@ static flame_status multiply_apart(fl_cuda *s, const fl_blas_call *x, const char
 
 static flame_status multiply_rounded(fl_cuda *s, fl_blas_call *x, int size, const char *a,
                                      const char *b, char *c, const char *bias, char *sums) {
-  return !bias || lies_even(x, a, b, c, bias) ? multiply(s, x, size, a, b, c, bias)
+  return !bias || lies_even(x, a, b, c, bias) ? multiply(s, x, size, a, b, c, bias, NULL)
                                               : multiply_apart(s, x, a, b, c, bias, sums);
 }
 
@@ -466,7 +468,7 @@ static flame_status clear(fl_cuda *s, const fl_matmul *m, char *c, int64_t size)
 flame_status fl_blas_run(fl_cuda *s, const fl_matmul *m, char *const place[4]) {
   batches q;
   fl_blas_call x;
-  const int size = fl_dtype_size(m->dtype);
+  const int size = fl_dtype_size(m->dtype), adds = m->biased == FL_BIAS_ALL;
   char *a = place[0], *b = place[1], *c = place[2], *bias = place[3];
   int64_t at[FL_MAX_AXES] = { 0 };
   if (empty(m)) return FLAME_OK;
@@ -487,6 +489,8 @@ flame_status fl_blas_run(fl_cuda *s, const fl_matmul *m, char *const place[4]) {
       co += at[i] * q.c[i];
     }
     const flame_status e = zero ? clear(s, m, c + co * size, size)
+                         : adds ? multiply(s, &x, size, b + bo * size, a + ao * size, c + co * size,
+                                           NULL, bias + co * size)
                                 : multiply_pitched(s, x, m->padded, b + bo * size,
                                                    a + ao * size, c + co * size, bias);
     if (e != FLAME_OK) return e;

@@ -26,7 +26,8 @@ struct fl_gemm {
   int best;                         /* the chosen one; -1: not tuned yet */
 };
 
-typedef struct fl_blas_product { fl_gemm *g; const char *a, *b; char *c; } fl_blas_product;
+/* add: what is added to the product, as c lies; or NULL. */
+typedef struct fl_blas_product { fl_gemm *g; const char *a, *b, *add; char *c; } fl_blas_product;
 
 flame_status fl_blas_failed(fl_cuda *s, fl_lt_status r, const char *what);
 /* Puts the answers of the library's heuristic into g->algo: only the first, or all of them if g

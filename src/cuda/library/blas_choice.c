@@ -52,14 +52,14 @@ fl_lt_status fl_blas_heuristic(fl_cuda *s, fl_gemm *g) {
 }
 
 fl_lt_status fl_blas_run_algo(fl_cuda *s, const fl_blas_product *p, int i) {
-  static const double one_d = 1, zero_d = 0;
-  static const float one_f = 1, zero_f = 0;
+  static const double of_d[2] = { 0, 1 };
+  static const float of_f[2] = { 0, 1 };
   const fl_gemm *g = p->g;
-  const int wide = g->key.dtype == FLAME_F64;
+  const int wide = g->key.dtype == FLAME_F64, adds = p->add != NULL;
   return s->blas.lt->cublasLtMatmul(
-    s->blas.handle, g->desc, wide ? (const void *)&one_d : &one_f, p->a, g->a, p->b, g->b,
-    wide ? (const void *)&zero_d : &zero_f, p->c, g->c, p->c, g->c, &g->algo[i], s->blas.space,
-    FL_BLAS_SPACE, s->stream);
+    s->blas.handle, g->desc, wide ? (const void *)&of_d[1] : &of_f[1], p->a, g->a, p->b, g->b,
+    wide ? (const void *)&of_d[adds] : &of_f[adds], adds ? p->add : p->c, g->c, p->c, g->c,
+    &g->algo[i], s->blas.space, FL_BLAS_SPACE, s->stream);
 }
 
 static flame_status try_algo(fl_cuda *s, void *arg, int i) {

@@ -16,7 +16,7 @@ typedef struct scatter_params {
 } scatter_params;
 
 typedef struct matmul_params {
-  int64_t m, n, k, cm, rank;
+  int64_t m, n, k, cm, biasm, rank;
   int64_t size[6], as[6], bs[6], cs[6];
   int64_t am, ak, bk, bn;
   const void *a, *b, *bias;
@@ -158,6 +158,7 @@ void fl_text_matmul(const fl_matmul *m, void *a, void *b, void *c, void *bias, f
   p.b = at(b, m->boff, m->dtype);
   p.c = at(c, m->coff, m->dtype);
   if (m->biased) p.bias = at(bias, m->bias_off, m->dtype);
+  if (m->biased == FL_BIAS_ALL) p.biasm = m->n;
   const int64_t grid = batches * ((m->m + 63) / 64) * ((m->n + 63) / 64);
   if (grid == 0) return;
   call(out, name[m->dtype], grid, THREADS);
