@@ -95,8 +95,10 @@ static fl_lt_status fake_cublasLtMatmulAlgoGetHeuristic(fl_lt_handle h, fl_lt_de
 }
 
 static double fake_of_half(uint16_t h) {
-  const int e = h >> 10 & 31, m = h & 0x3ff;
-  const double x = e == 31 ? (m ? NAN : INFINITY) : ldexp(e ? m + 1024 : m, (e ? e : 1) - 25);
+  const uint64_t e = h >> 10 & 31, m = h & 0x3ff, b = (e + 1008) << 52 | m << 42;
+  double x = 0x1p-24 * (double)m;
+  if (e) memcpy(&x, &b, 8);
+  if (e == 31) x = m ? NAN : INFINITY;
   return h & 0x8000 ? -x : x;
 }
 static double fake_get(const void *p, unsigned type, int64_t i) {
@@ -169,29 +171,63 @@ static void fake_read_rows(const struct fake_product *p, int64_t q, int64_t at, 
       *x++ = i >= p->o.rows ? 0
            : fake_get(p->pa, a->type, q * a->stride + (p->d.ta ? i * a->ld + k : k * a->ld + i));
 }
-static void fake_multiply(const struct fake_product *p) {
+static void fake_element(const struct fake_product *p, int64_t q, int64_t i, int64_t j,
+                         double sum) {
   const fake_layout *c = &p->c, *o = &p->o;
-  const int64_t kk = p->d.ta ? p->a.rows : p->a.cols;
+  sum *= p->alpha;
+  if (p->beta != 0 && o->type == FL_LT_R_32F) sum = (float)sum;              /* as it accumulates */
+  if (p->beta != 0) sum += p->beta * fake_get(p->pc, c->type, q * c->stride + j * c->ld + i);
+  if (p->d.epilogue == FL_LT_EPILOGUE_BIAS) sum += fake_get(p->d.bias, o->type, i);
+  fake_store(p->po, o->type, q * o->stride + j * o->ld + i, sum);
+}
+/* Matrix q of the batch, many rows at a time. */
+static void fake_by_tiles(const struct fake_product *p, int64_t q, int64_t kk) {
+  const fake_layout *o = &p->o;
   double *x = malloc(sizeof *x * FAKE_TILE * (size_t)(kk + 1));
   if (!x) abort();
-  for (int64_t q = 0; q < o->batch; q++)
-    for (int64_t at = 0; at < o->rows; at += FAKE_TILE) {
-      const int width = o->rows - at < FAKE_TILE ? ((int)(o->rows - at) + 7) / 8 * 8 : FAKE_TILE;
-      fake_read_rows(p, q, at, width, kk, x);
-      for (int64_t j = 0; j < o->cols; j++) {
-        double sums[FAKE_TILE] = { 0 };
-        fake_add_products(p, x, width, q, j, kk, sums);
-        for (int64_t i = at; i < o->rows && i < at + FAKE_TILE; i++) {
-          double sum = sums[i - at] * p->alpha;
-          if (p->beta != 0 && o->type == FL_LT_R_32F) sum = (float)sum;      /* as it accumulates */
-          if (p->beta != 0)
-            sum += p->beta * fake_get(p->pc, c->type, q * c->stride + j * c->ld + i);
-          if (p->d.epilogue == FL_LT_EPILOGUE_BIAS) sum += fake_get(p->d.bias, o->type, i);
-          fake_store(p->po, o->type, q * o->stride + j * o->ld + i, sum);
-        }
-      }
+  for (int64_t at = 0; at < o->rows; at += FAKE_TILE) {
+    const int width = o->rows - at < FAKE_TILE ? ((int)(o->rows - at) + 7) / 8 * 8 : FAKE_TILE;
+    fake_read_rows(p, q, at, width, kk, x);
+    for (int64_t j = 0; j < o->cols; j++) {
+      double sums[FAKE_TILE] = { 0 };
+      fake_add_products(p, x, width, q, j, kk, sums);
+      for (int64_t i = at; i < o->rows && i < at + FAKE_TILE; i++)
+        fake_element(p, q, i, j, sums[i - at]);
     }
+  }
   free(x);
+}
+/* The same sums, one element after the other. */
+static void fake_one_by_one(const struct fake_product *p, int64_t q, int64_t kk) {
+  const fake_layout *a = &p->a, *b = &p->b;
+  for (int64_t j = 0; j < p->o.cols; j++)
+    for (int64_t i = 0; i < p->o.rows; i++) {
+      double sum = 0;
+      for (int64_t k = 0; k < kk; k++)
+        sum += fake_get(p->pa, a->type,
+                        q * a->stride + (p->d.ta ? i * a->ld + k : k * a->ld + i)) *
+               fake_get(p->pb, b->type,
+                        q * b->stride + (p->d.tb ? k * b->ld + j : j * b->ld + k));
+      fake_element(p, q, i, j, sum);
+    }
+}
+static int64_t fake_extent(const fake_layout *l) {
+  const int64_t n = (l->batch - 1) * l->stride + (l->cols - 1) * l->ld + l->rows;
+  return n * (l->type == FL_LT_R_64F ? 8 : l->type == FL_LT_R_32F ? 4 : 2);
+}
+/* Whether the output may lie where an operand does. It is written element by element then, so that
+** a plan in which a product destroys what it reads gets wrong values. */
+static int fake_meets(const void *p, const fake_layout *l, const void *out, const fake_layout *o) {
+  const char *x = p, *y = out;
+  return x < y + fake_extent(o) && y < x + fake_extent(l);
+}
+static void fake_multiply(const struct fake_product *p) {
+  const int64_t kk = p->d.ta ? p->a.rows : p->a.cols;
+  const int meets = fake_meets(p->pa, &p->a, p->po, &p->o) ||
+                    fake_meets(p->pb, &p->b, p->po, &p->o);
+  for (int64_t q = 0; q < p->o.batch; q++)
+    if (meets) fake_one_by_one(p, q, kk);
+    else fake_by_tiles(p, q, kk);
 }
 static fl_lt_status fake_do_product(const struct fake_product *p) {
   fake.products++;
