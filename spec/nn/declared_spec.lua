@@ -246,7 +246,7 @@ end
 --- A module's own fields and tensors, as values that can be compared.
 local function shown(v, seen)
   if flame.is_tensor(v) then
-    return { dtype = v.dtype, requires_grad = v.requires_grad, value = v:totable() }
+    return { dtype = v.dtype, requires_grad = v.requires_grad, shape = v.shape, bits = v:bytes() }
   end
   if type(v) == "function" then return "function" end
   if type(v) ~= "table" or seen[v] then return v end
