@@ -22,8 +22,10 @@ install-packages: ## install what is missing (Debian packages, as root)
 run: install-packages all ## build, then train a small model on text for about a minute
 	build/flame-lua examples/chargpt.lua
 
-test: install-packages ## all C tests and specs, some on the release too; ends in "N passed, N failed"
-	@tools/build release
+# Root installs the packages of the tests while the release is built; others are told at once.
+test: ## all C tests and specs, some on the release too; ends in "N passed, N failed"
+	@tools/install $(if $(filter 0,$(shell id -u)),build)
+	@tools/install & packages=$$!; tools/build release; built=$$?; wait $$packages && exit $$built
 	@tools/build test all specs
 	@tools/test build-test
 

@@ -256,10 +256,12 @@ describe("operations of one trip", function()
         assert.allclose(by_row(a,
           function(row) return (squares(row) - sum(row) ^ 2 / m) / (m - 1) end), var,
           { rtol = 1e-4 })
-        assert.allclose(rows(n, m, function(i, j)
-          local mu = sum(a[i]) / m
-          return (a[i][j] - mu) / math.sqrt(squares(a[i]) / m - mu * mu + 1e-5)
-        end), norm, { rtol = 1e-4, atol = 1e-4 })
+        local mu = by_row(a, function(row) return sum(row) / m end)
+        local root = by_row(a, function(row)
+          return math.sqrt(squares(row) / m - (sum(row) / m) ^ 2 + 1e-5)
+        end)
+        assert.allclose(rows(n, m, function(i, j) return (a[i][j] - mu[i]) / root[i] end), norm,
+          { rtol = 1e-4, atol = 1e-4 })
         for _, f in ipairs { function(V, W) return (V * W):sum(2), V end,
             function(V, W) return (V * W):sum(2), W end } do
           local V, W = X:to("f32"), Y:to("f32")
