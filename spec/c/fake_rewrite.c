@@ -31,7 +31,9 @@ static void fake_add_text(fake_out *o, const char *s, size_t n) {
 }
 static void fake_say(fake_out *o, const char *s) { fake_add_text(o, s, strlen(s)); }
 
-static int fake_word(int c) { return isalnum(c) || c == '_'; }
+static int fake_word(int c) {
+  return (unsigned)(c | 32) - 'a' < 26 || (unsigned)c - '0' < 10 || c == '_';
+}
 
 /* The end of the token at s. A token is a word, a string or character literal, or one character. */
 static const char *fake_token(const char *s) {
@@ -51,6 +53,7 @@ static const char *fake_blank(const char *s) {
   return s;
 }
 static int fake_at_word(const char *s, const char *word) {
+  if (*s != *word) return 0;                /* as nearly always */
   const size_t n = strlen(word);
   return strncmp(s, word, n) == 0 && !fake_word((unsigned char)s[n]);
 }
@@ -193,6 +196,7 @@ static int fake_of_template(const char *start, const char *s) {
 /* The place after "__global__", or the attribute it expands to, if that is at s; else NULL. */
 static const char *fake_kernel_word(const char *s) {
   static const char *const parts[] = { "__attribute__", "(", "(", "global", ")", ")" };
+  if (*s != '_') return NULL;
   if (fake_at_word(s, "__global__")) return fake_token(s);
   for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
     if (strncmp(s, parts[i], strlen(parts[i])) != 0) return NULL;
