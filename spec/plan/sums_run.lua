@@ -1,6 +1,6 @@
 --- Prints the bits (as numbers) of gradients that are sums of a large product of f32 and something
---- else: a GPU computes such a sum in one step (n_add_once in src/tensor/build_matmul.c). Arguments:
---- the first and the last seed.
+--- else: a GPU computes such a sum in one step (n_add_once in src/tensor/build_matmul.c).
+--- Arguments: the first and the last seed.
 local flame = require "flame"
 
 local function drawer(seed)
