@@ -200,6 +200,11 @@ FAKE void __sincosf(float x, float *s, float *c) { sincosf(x, s, c); }
 FAKE float __fdividef(float x, float y) { return x / y; }
 FAKE float __saturatef(float x) { return saturate(x); }
 FAKE float __frcp_rn(float x) { return 1 / x; }
+FAKE float __frcp_rz(float x) {
+  const double exact = 1 / (double)x;
+  const float near = (float)exact;
+  return fabs((double)near) > fabs(exact) ? nextafterf(near, 0) : near;
+}
 FAKE double __drcp_rn(double x) { return 1 / x; }
 FAKE float __fsqrt_rn(float x) { return sqrtf(x); }
 FAKE double __dsqrt_rn(double x) { return sqrt(x); }

@@ -309,8 +309,9 @@ static int kernel_new(lua_State *L) {
   if (!s && b->c->err.code == FLAME_INTERRUPTED) tell_interrupt(b->c);
   fl_kunit *u = s ? fl_kunit_new(&b->c->mem, s, label, first, option, noption) : NULL;
   if (u) settle_memory(L, s, 4);
-  /* functions own the unit (parsed text): makes its first one, even if another is used later */
-  if (u && (s->n_kernels > 0)) k->k = fl_kfunction_given(u, s->kernels[0]);
+  /* functions own the unit (parsed text): makes one even if there is no such entry */
+  fl_kfunc *f = u && entry ? fl_ksource_kernel(s, entry) : NULL;
+  if (u && s->n_kernels > 0) k->k = fl_kfunction_given(u, f ? f : s->kernels[0]);
   const int parsed = u && (k->k || s->n_kernels == 0);
   if (!parsed && b->c->err.code == FLAME_OK)
     FL_FAIL(b->c, FLAME_NO_MEMORY, "kernel", "no host memory");
@@ -321,7 +322,7 @@ static int kernel_new(lua_State *L) {
   if (s->error) return source_error(L, u, s->error_line, s->error);
   if (!k->k) return source_error(L, u, 0, "there is no __global__ function in the source");
   fl_kunit_release(u);                        /* the function holds it */
-  fl_kfunc *f = choose(L, s, entry);
+  f = choose(L, s, entry);
   if (f != k->k->f && !change_function(k, f)) return fl_lua_fail(L, "kernel", "no host memory");
   take_function(L, b, k, 4);
   find_unread(b, k);

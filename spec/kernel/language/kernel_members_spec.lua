@@ -191,6 +191,54 @@ describe("a struct that holds pointers", function()
     end))
   end)
 
+  it("is copied with its arrays of pointers, and an entry is looked for beside others", function()
+    local head = [[struct P { const double *t[3]; double a; double *y; int n; };
+      __device__ double by_value(const P p, int i) { return p.t[1][i] * p.t[i & 1][i] * p.a; }
+      __device__ P more(P p) { p.a += 1; return p; }
+      struct H { P p; __device__ double at(int k, int i) const { return p.t[k][i]; } };
+      __global__ void other(P p) { goto out; out: p.y[0] = p.t[0][0]; }
+      __global__ void k(const P p) { int i = threadIdx.x; if (i >= p.n) return; double *y = p.y; ]]
+    for body, want in pairs {
+      ["y[i] = by_value(p, i);"] = function(s, t) return t * s * 2 end,
+      ["P q = p; q = more(q); y[i] = by_value(q, i) + q.t[0][i];"] = function(s, t)
+        return t * s * 3 + s
+      end,
+      ["H h{p}; H g = h; y[i] = g.at(i & 1, i) * g.at(1 - (i & 1), i) * h.p.a;"] = function(s, t)
+        return s * t * 2
+      end,
+    } do
+      local k = flame.kernel { source = head .. body .. "\n}", entry = "k", shape = { 2 } }
+      local function f(s, t) return k { t = { s, t }, a = 2, n = 2 } end
+      local s, t = row(2, 1), row(2, 2)
+      assert.near(want(s[1]:item(), t[1]:item()), f(s, t)[1]:item(), 1e-14)
+      proof.check(f, { s, t })
+    end
+    for body, why in pairs {
+      ["P q; y[i] = q.t[0][i];"] = "a row of an array of pointers is chosen by a constant",
+      ["P q = p; q.t[0] = q.t[1]; y[i] = q.t[0][i];"] = "the left side cannot be assigned to",
+      ["P q[2]; q[0] = p; q[1] = p; y[i] = q[1].t[0][i];"] = "an array of pointers is copied from",
+      ["__shared__ P q; q = p; y[i] = q.t[0][i];"] = "pointers stored in memory",
+    } do
+      local k = flame.kernel { source = head .. body .. "\n}", entry = "k", shape = { 2 } }
+      assert.matches(why, message(k, { t = { row(2, 1), row(2, 2) }, a = 2, n = 2 }))
+    end
+    local two = head:gsub("const P p%) { int", "P p, P r) { int")
+    local k = flame.kernel { source = two .. "P q = p; if (i) q = r; y[i] = q.t[0][i];\n}",
+      entry = "k", shape = { { 2 }, { 2 } } }
+    local one = { t = { row(2, 1) }, a = 2, n = 2 }
+    assert.matches("an array of pointers is copied from where", message(k, one, one))
+  end)
+
+  it("may have pointers to const that the text writes after a cast", function()
+    local k = flame.kernel { inout = { "p.t" }, source = [[struct P { const double *t[2]; int n; };
+      __global__ void k(P p) { int i = threadIdx.x; if (i < p.n) ((double *)p.t[1])[i] = p.t[0][i] * p.t[0][i]; }]] }
+    local s, t = row(N, 1), row(N, 2)
+    assert.same((s * s):totable(), k({ t = { s, t }, n = N })[2]:totable())
+    proof.check(function(...) local r = k { t = { ... }, n = N } return r[1], r[2] end, { s, t })
+    assert.matches("'p.t' is const", message(flame.kernel, [[struct P { const double *t; };
+      __global__ void k(P p) { p.t[0] = 1; }]]))
+  end)
+
   it("is refused where it can not be taken apart, with what to do", function()
     for body, why in pairs {
       ["struct P { struct { float *x; } a[2]; int n; };"] = "'p.a' is an array of structs that "

@@ -5,12 +5,15 @@
 ** (fl_kad.views). */
 #include "kernel/ad/ad_state.h"
 
-typedef struct bits { fl_kad_state *d; int line, back; } bits;
+/* compared: the operands of a comparison, which has no derivative */
+typedef struct bits { fl_kad_state *d; int line, back; const fl_kexpr *compared[2]; } bits;
 
 static int see_bits(void *arg, fl_kexpr *x) {
   bits *b = arg;
+  if (x->kind == FL_KX_BINARY && x->type == FL_KT_BOOL)
+    b->compared[0] = x->x[0], b->compared[1] = x->x[1];
   if (x->kind != FL_KX_CALL || fl_kbuiltins[x->op].rule != FL_KBR_BITS) return 1;
-  if (fl_kt_is_float(x->type)) b->back = 1;
+  if (fl_kt_is_float(x->type)) b->back |= x != b->compared[0] && x != b->compared[1];
   else if (fl_kad_flows(b->d->varied, x->x[0]) && !b->line) b->line = x->line ? x->line : 1;
   return 1;
 }
@@ -30,7 +33,7 @@ static int see_seen(void *arg, fl_kstmt *s) {
 /* Refuses real numbers that are taken apart into bits where bits may become real numbers again:
 ** their derivative would be lost without notice. */
 static void refuse_bits(fl_kad_state *d) {
-  bits b = {d, 0, 0};
+  bits b = { .d = d };
   const fl_kvisitor v = {see_seen, see_bits, &b};
   fl_kwalk_block(&v, d->body);
   if (b.line && b.back) fl_kad_refuse(d, b.line, "the bits of a real number");

@@ -516,12 +516,14 @@ static fl_cvalue resolve(fl_front *p, fl_kdevice *first, const fl_cvalue *self, 
   const fl_kblock mark = p->b ? *p->b : (fl_kblock){ NULL, NULL };
   fl_kcall c = { .self = self, .args = args, .given = given, .line = name->line };
   int fit = 0;
-  if (!self && is_shared_name(p, first, name)) c.name = name;
+  if (!self && p->spaces) c.name = name, c.depth = fl_scope_nearest(p, first, name);
   c.in_angles = fl_front_is(p, '<');
   if (c.in_angles) c.n_given = fl_template_args(p, given);
   c.n = fl_parse_arguments(p, args, FL_K_MAX_GIVEN);
   if (p->failed) return fl_val_none();
   fl_kdevice *d = fl_overload(p, first, &c, &fit);
+  if (!d && c.name && !p->failed && !is_shared_name(p, first, name))
+    c.name = NULL, d = fl_overload(p, first, &c, &fit);
   *other = !self && !c.in_angles && fit != FL_FITS && is_built_in(p, name) &&
            !(d && c.name && fl_scope_hides(p, &c, d));
   if (*other && !p->failed) {

@@ -15,8 +15,10 @@ int64_t fl_decl_alignment(fl_front *p) {
     fl_front_next(p);
     fl_front_need(p, '(');
     n = fl_decl_constant(p, "an alignment");
-    if (n < 1 || n > 128 || (n & (n - 1)))
+    if (!p->failed && (n < 1 || n > 128 || (n & (n - 1)))) {
       fl_refuse(p, fl_front_tok(p)->line, "an alignment of %lld", (long long)n);
+      p->absent = 1;                         /* a template with other arguments may be meant */
+    }
     fl_front_need(p, ')');
   }
   return n;
@@ -51,7 +53,7 @@ static const fl_ctype *read_struct(fl_front *p, int is_union) {
   const char *name = t->kind == FL_TOK_NAME ? fl_front_name(p) : FL_UNNAMED;
   fl_front_word(p, "final");
   if (!fl_front_is(p, '{') && !fl_front_is(p, ':')) return known_struct(p, name, is_union, line);
-  const fl_symbol *s = fl_front_named(p, t);
+  const fl_symbol *s = fl_scope_own(p, t);
   const int is_open = s && s->kind == FL_SYM_TYPE && fl_ctype_is_open(s->type);
   const fl_ctype *declared = is_open ? s->type : NULL, *type;
   if (!is_open && t->kind == FL_TOK_NAME && fl_front_is(p, ':'))         /* its bases may name it */
@@ -103,7 +105,7 @@ static const fl_ctype *vector_type(fl_front *p, const fl_ktok *t) {
 
 /* The type that a name stands for here; NULL: it is not a type. Variables hide types. */
 static const fl_ctype *type_of_name(fl_front *p, const fl_ktok *t, fl_specifiers *out) {
-  const fl_symbol *s = fl_front_find(p, t->text, t->n);
+  const fl_symbol *s = fl_front_named(p, t);
   if (!s) return vector_type(p, t);
   if (s->kind != FL_SYM_TYPE) return NULL;
   p->enumerators = s->inner;
@@ -124,7 +126,7 @@ static int qualified_type(fl_front *p, int k) {
     if (t->kind != FL_TOK_NAME) return 0;
     if (!among && fl_scope_is_space(p, t) && fl_front_is_at(p, k + 1, FL_PU_SCOPE))
       fl_scope_file(p, &inner, &n), among = 1;
-    s = among ? fl_front_among(inner, n, t->text, t->n) : fl_front_find(p, t->text, t->n);
+    s = among ? fl_front_in(p, inner, n, t) : fl_front_named(p, t);
     const int angle = fl_scope_is_template(s) && fl_front_is_at(p, k + 1, '<')
                       ? fl_template_angle(p, k + 1) : 0;
     if (!fl_front_is_at(p, k + 1 + angle, FL_PU_SCOPE) || (angle && fl_template_splits(p, k + 1)))
@@ -264,7 +266,7 @@ static const fl_ctype *base_type(fl_front *p, fl_specifiers *s) {
   fl_front_word(p, "typename");
   const int among = fl_scope_prefix(p, &inner, &n);
   const fl_ktok *t = fl_front_tok(p);
-  const fl_symbol *member = among ? fl_front_among(inner, n, t->text, t->n) : NULL;
+  const fl_symbol *member = among ? fl_front_in(p, inner, n, t) : NULL;
   if (member && member->kind == FL_SYM_WRONG)
     fl_refuse(p, t->line, "'%s': %s", member->name, member->why);
   if (among && !member && !p->failed) {

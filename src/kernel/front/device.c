@@ -2,6 +2,7 @@
 ** Declarations of functions that are inlined: where their parts are in the tokens, the types of
 ** their formals and result. Bodies are read where they are called (call.c).
 */
+#include "kernel/front/scope.h"
 #include "kernel/front/template.h"
 #include <string.h>
 
@@ -159,7 +160,8 @@ enum { MAX_FORMALS = FL_K_MAX_GIVEN };
 static int packed_formals(fl_front *p, fl_kdevice *d, fl_kformal *list) {
   int dots = 0;
   while (!fl_front_is_at(p, dots, FL_PU_ELLIPSIS) && !fl_front_is_at(p, dots, ',') &&
-         !fl_front_is_at(p, dots, ')') && fl_front_ahead(p, dots)->kind != FL_TOK_END) dots++;
+         !fl_front_is_at(p, dots, ')') && fl_front_ahead(p, dots)->kind != FL_TOK_END)
+    dots += 1 + fl_template_behind(p, dots);
   if (!fl_front_is_at(p, dots, FL_PU_ELLIPSIS)) return 0;
   const fl_symbol *s = NULL;
   for (int k = 0; k < dots && !(s && s->kind == FL_SYM_PACK); k++)
@@ -279,7 +281,7 @@ void fl_device_list(fl_front *p, fl_kdevice *d, int64_t from) {
     if (p->syms.at[i].kind == FL_SYM_FUNCTION && !strcmp(p->syms.at[i].name, d->name))
       s = &p->syms.at[i];
   for (fl_kdevice *o = s ? s->device : NULL; o; o = o->next) {
-    if (o->why || d->why || !fl_device_same(o, d)) continue;
+    if (o->why || d->why || !fl_device_same(o, d) || fl_scope_differ(p, o, d)) continue;
     if (o->body >= 0 && d->body >= 0 && o->line && o->on_device != d->on_device) {
       d->next = o->next;                                  /* one of the two is for the host */
       if (d->on_device) *o = *d;

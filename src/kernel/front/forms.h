@@ -48,6 +48,8 @@ void fl_held_assign(fl_front *p, fl_cvalue place, fl_cvalue from, int32_t line);
 ** the place of an array of pointers, lies. */
 void fl_held_row(fl_front *p, int32_t var, int64_t row, fl_cvalue v);
 fl_cvalue fl_held_list(fl_front *p, fl_cvalue v, int32_t line);
+/* Copies the rows of 'from', a member that is an array of pointers, to the member 'to'. */
+void fl_held_copy(fl_front *p, fl_cvalue to, fl_cvalue from, int32_t line);
 
 /* ---- choose.c: "c ? x : y" as an lvalue ------------------------------------------------------ */
 

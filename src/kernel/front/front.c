@@ -1,4 +1,5 @@
 /* Tokens, names and refusals of the front end. */
+#include "kernel/front/scope.h"
 #include "kernel/front/template.h"
 #include <stdarg.h>
 #include <stdio.h>
@@ -180,17 +181,27 @@ static fl_symbol *find_between(fl_front *p, int64_t low, int64_t high, const cha
   return (fl_symbol *)(uintptr_t)fl_front_among(p->syms.at + low, high - low, name, n);
 }
 
-fl_symbol *fl_front_find(fl_front *p, const char *name, int32_t n) {
+const fl_symbol *fl_front_in(fl_front *p, const fl_symbol *list, int64_t n, const fl_ktok *t) {
+  return fl_scope_pick(p, fl_front_among(list, n, t->text, t->n), t);
+}
+
+/* t: the token that names it, or NULL */
+static fl_symbol *find(fl_front *p, const char *name, int32_t n, const fl_ktok *t) {
   const int64_t first = p->frame > p->globals ? p->frame : p->globals;
   fl_symbol *s = find_between(p, first, p->syms.n, name, n);
   for (const fl_kscope *up = p->up; up && !s; up = up->up)
     s = find_between(p, up->low, up->high, name, n);
   if (!s) s = find_between(p, 0, p->globals, name, n);
+  if (s && s->kind == FL_SYM_WRONG) return (fl_symbol *)(uintptr_t)fl_scope_pick(p, s, t);
   return s && s->kind == FL_SYM_PACK ? fl_pack_element(p, s) : s;
 }
 
+fl_symbol *fl_front_find(fl_front *p, const char *name, int32_t n) {
+  return find(p, name, n, NULL);
+}
+
 fl_symbol *fl_front_named(fl_front *p, const fl_ktok *t) {
-  return t->kind == FL_TOK_NAME ? fl_front_find(p, t->text, t->n) : NULL;
+  return t->kind == FL_TOK_NAME ? find(p, t->text, t->n, t) : NULL;
 }
 
 fl_kbookmark fl_front_open(fl_front *p, int64_t at, const fl_kscope *up) {

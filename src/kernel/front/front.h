@@ -113,6 +113,7 @@ typedef struct fl_kdevice {
   uint8_t is_static, is_const, is_maker, is_explicit;     /* for members; is_static 2: a friend;
                                  ** is_maker: a constructor */
   uint8_t on_device;             /* it says __device__ */
+  uint8_t opened;                /* may a 'using' bring it elsewhere? 1: no; 0: not known */
   const fl_ctype *owner;         /* the struct it is a member of; NULL: none */
   fl_ktparam *tparams;           /* of a template: its parameters */
   int32_t n_tparams, n_special;
@@ -175,7 +176,7 @@ typedef struct fl_kcall {        /* a call to be resolved */
   const fl_cvalue *self;          /* NULL: of no object */
   const fl_cvalue *args; int n;
   const fl_symbol *given;        /* explicit template arguments */
-  int n_given, in_angles;         /* in_angles: there is a <…>, perhaps with nothing in it */
+  int n_given, in_angles, depth;  /* in_angles: there is a <…>, perhaps empty. depth: scope.h */
   const fl_cvalue *result;       /* for a specialisation: a value of the type that it returns */
   int32_t line;
   const fl_ktok *name;    /* as written, if functions of other namespaces are not meant; or NULL */
@@ -198,6 +199,8 @@ struct fl_symbol {
   const fl_symbol *inner;    /* TYPE: enumerators; PACK: elements; WRONG: types in it */
   int64_t n_inner;
   const char *why;
+  const struct fl_kspace *space;       /* the namespace of a name of the file (scope.h) */
+  struct fl_kchoice *choice;           /* WRONG: the names of several namespaces that it may be */
 };
 
 /* ---- the parser ------------------------------------------------------------------------------ */
@@ -245,6 +248,7 @@ typedef struct fl_front {
   int restored, as_declared; /* must the body be read again with 'stored'? is it read without? */
   int angle;            /* inside <…>, outside of brackets there: '>' and '>>' end the expression */
   int spaces;                /* there are namespaces, so a name may stand for two things */
+  struct fl_kspan *spans; int64_t n_spans;       /* where they begin and end (scope.c) */
   int bare;                  /* fl_ktype of floating literals without suffix; VOID: f64 */
   struct fl_kturn *turns;    /* pointers into one of several arrays (turn.c) */
   fl_kheld *held;            /* pointers that are members (held.c) */
@@ -296,6 +300,8 @@ fl_kattempt fl_front_try(const fl_front *p);
 int fl_front_undo(fl_front *p, const fl_kattempt *from);
 void fl_front_push(fl_front *p, const fl_symbol *list, int64_t n);
 const fl_symbol *fl_front_among(const fl_symbol *list, int64_t n, const char *name, int32_t length);
+/* The symbol of the list that the token t names, which may stand behind "a::"; NULL: none. */
+const fl_symbol *fl_front_in(fl_front *p, const fl_symbol *list, int64_t n, const fl_ktok *t);
 fl_symbol fl_front_symbol(const char *name, int kind);
 fl_symbol *fl_front_add(fl_front *p, const char *name, int kind);    /* valid until the next add */
 /* fl_front_add for a name that stands for v; NULL if the text was refused, or memory is out. */
@@ -526,6 +532,9 @@ void fl_view_write(fl_front *p, const fl_cvalue *to, fl_kexpr *e, int32_t line);
 ** another type), their elements differ, or they are too many. */
 int fl_view_copy(fl_front *p, const fl_cvalue *to, const fl_cvalue *from, int32_t line);
 fl_kexpr *fl_view_bits(fl_front *p, fl_kexpr *e, int to);    /* e's bits as a 'to' of that size */
+/* The real number of type 'to' that the bits e are, if they were made from one and at most its sign
+** was changed: "__int_as_float(__float_as_int(x) ^ s << 31)" is x * (s & 1 ? -1 : 1). Else NULL. */
+fl_kexpr *fl_view_real(fl_front *p, fl_kexpr *e, int to);
 void fl_align_check(fl_front *p, const fl_cvalue *v, int32_t line);   /* align.c: v is accessed */
 void fl_align_forget(fl_front *p, const fl_kstmt *before);    /* only its address is taken */
 

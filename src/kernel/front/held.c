@@ -38,12 +38,33 @@ void fl_held_row(fl_front *p, int32_t var, int64_t row, fl_cvalue v) {
   p->held->v = v;
 }
 
-fl_cvalue fl_held_list(fl_front *p, fl_cvalue v, int32_t line) {
+/* The row of the member with that variable; NULL: there is none. */
+static const fl_kheld *row_of(const fl_front *p, int32_t var, int64_t row) {
   const fl_kheld *h = p->held;
+  while (h && !(h->var == var && h->v.list && h->row == row)) h = h->next;
+  return h;
+}
+
+fl_cvalue fl_held_list(fl_front *p, fl_cvalue v, int32_t line) {
   const int64_t row = !v.idx ? 0 : v.idx->kind == FL_KX_CONST ? v.idx->value.i : -1;
-  while (h && !(h->var == v.var && h->v.list && h->row == row)) h = h->next;
+  const fl_kheld *h = row_of(p, v.var, row);
   if (h && v.kind == FL_V_PLACE && !v.linear) return h->v;
   return fl_val_refuse(p, line, "a row of an array of pointers is chosen by a constant");
+}
+
+void fl_held_copy(fl_front *p, fl_cvalue to, fl_cvalue from, int32_t line) {
+  int known = 0;
+  if (to.var == from.var) return;
+  for (const fl_kheld *h = p->held; h && !p->failed; h = h->next) {
+    if (h->var != from.var || !h->v.list || to.idx || from.idx) continue;
+    const fl_kheld *old = row_of(p, to.var, h->row);
+    known = 1;
+    if (!old) fl_held_row(p, to.var, h->row, h->v);
+    else if (old->v.var != h->v.var) known = 0, h = NULL;
+    if (!h || p->a->failed) break;
+  }
+  if (!known) fl_refuse(p, line, "an array of pointers is copied from where it has a value, and "
+                        "always the same");
 }
 
 fl_cvalue fl_held_read(fl_front *p, fl_cvalue place, int32_t line) {

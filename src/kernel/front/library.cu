@@ -41,6 +41,13 @@ __device__ double rnorm4d(double a, double b, double c, double d) {
 }
 __device__ float __frcp_rn(float x) { return 1.f / x; }
 __device__ double __drcp_rn(double x) { return 1. / x; }
+/* the number before r, seen from 0, where r is above 1 / x: what is left of 1 tells exactly */
+__device__ float __frcp_rz(float x) {
+  const float r = 1.f / x;
+  if (!(fmaf(-r, x, 1.f) < 0.f)) return r;
+  return isinf(r) ? copysignf(3.402823466e38f, r)
+                  : fabsf(r) < 2e-38f ? r - copysignf(1e-45f, r) : r * 0.99999994f;
+}
 
 __device__ __half __ushort_as_half(unsigned short x) { return *(__half *)&x; }
 __device__ __half __short_as_half(short x) { return *(__half *)&x; }

@@ -108,10 +108,44 @@ static written read_written(fl_front *p, int64_t from, int64_t end) {
 
 static int match(const matching *m, int64_t from, int64_t end, const fl_symbol *arg);
 
+int fl_match_pack(fl_front *p, const fl_kdeduction *d, int64_t from, int64_t end,
+                  const fl_symbol *args, int n, int formal) {
+  const int k = fl_template_pack(d->t, d->n);
+  fl_symbol *list = fl_karena_new(p->a, ((size_t)n + 1) * sizeof *list);
+  if (k == d->n || !list) return FL_MATCH_UNKNOWN;
+  if (d->env[k].name) return FL_MATCH_YES;
+  const fl_ktparam one = { .name = d->t[k].name, .type = d->t[k].type };
+  for (int i = 0; i < n; i++) {
+    const fl_kdeduction each = { &one, 1, &list[i], NULL, 0 };
+    const matching m = { p, &each, formal };
+    const int is = match(&m, from, end, &args[i]);
+    if (is == FL_MATCH_NO || !list[i].name) return is == FL_MATCH_NO ? is : FL_MATCH_UNKNOWN;
+  }
+  fl_template_give_pack(p, &d->env[k], &d->t[k], list, n);
+  return FL_MATCH_YES;
+}
+
+/* The *n arguments with the elements of a pack in its place. */
+static const fl_symbol *flat(fl_front *p, const fl_symbol *args, int *n) {
+  int most = 0, k = 0;
+  for (int i = 0; i < *n; i++) most += args[i].kind == FL_SYM_PACK ? (int)args[i].n_inner : 1;
+  fl_symbol *list = fl_karena_new(p->a, ((size_t)most + 1) * sizeof *list);
+  for (int i = 0; list && i < *n; i++) {
+    const int is = args[i].kind == FL_SYM_PACK;
+    for (int j = 0; j < (is ? (int)args[i].n_inner : 1); j++)
+      list[k++] = is ? args[i].inner[j] : args[i];
+  }
+  *n = k;
+  return list;
+}
+
 /* Matches the arguments of a template, after '<' at 'open', with the n arguments 'args' of an
-** instance. some: those that have no name are not known, and are not compared. */
+** instance. some: those that have no name are not known, and are not compared; 2: nor are others
+** than the n. */
 static int match_args(const matching *m, int64_t open, const fl_symbol *args, int n, int some) {
   const matching inside = { m->p, m->d, 0 };
+  for (int i = 0; i < n; i++)
+    if (args[i].kind == FL_SYM_PACK) { args = flat(m->p, args, &n); break; }
   int depth = 1, arg = 0, is = FL_MATCH_YES;
   int64_t from = open + 1;
   for (int64_t i = from; depth > 0 && i < m->p->toks.n; i++) {
@@ -120,7 +154,11 @@ static int match_args(const matching *m, int64_t open, const fl_symbol *args, in
     depth += (c == '<') - (c == '>') - 2 * (c == FL_PU_SHR);
     if (depth > 0 && !(c == ',' && depth == 1)) continue;
     const int64_t end = i + (c == FL_PU_SHR && depth == 0);
-    if (arg == n) return FL_MATCH_NO;
+    if (end > from && fl_is_punct(&m->p->toks.at[end - 1], FL_PU_ELLIPSIS)) {
+      const int all = fl_match_pack(m->p, m->d, from, end - 1, args + arg, n - arg, 0);
+      return all == FL_MATCH_YES ? is : all;
+    }
+    if (arg == n) return some > 1 ? is : FL_MATCH_NO;
     const int skip = end == from || (some && !args[arg].name);
     const int one = skip ? FL_MATCH_YES : match(&inside, from, end, &args[arg]);
     arg += end > from;
@@ -140,9 +178,11 @@ static int match_alias(const matching *m, const fl_ktemplate *t, int64_t open,
   int64_t end = t->at;
   while (end < m->p->toks.n && !fl_is_punct(&m->p->toks.at[end], ';')) end++;
   if (!own || !fl_front_enter(m->p)) return FL_MATCH_UNKNOWN;
-  const int is = match(&alias, t->at, end, arg);
+  const int is = match(&alias, t->at, end, arg), pack = fl_template_pack(t->tparams, t->n_tparams),
+            open_end = pack < t->n_tparams && !own[pack].name;
   m->p->nest--;
-  return is == FL_MATCH_YES ? match_args(m, open, own, t->n_tparams, 1) : is;
+  if (is != FL_MATCH_YES) return is;
+  return match_args(m, open, own, open_end ? pack : t->n_tparams, 1 + open_end);
 }
 
 /* Matches "Name<…>" with the struct 'type', or, in a call, with one of its bases. */

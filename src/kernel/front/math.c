@@ -81,7 +81,9 @@ static fl_cvalue build(fl_front *p, int id, int type, fl_kexpr *const *x, int n,
   }
   if (b->rule == FL_KBR_TEST) result = FL_KT_BOOL;
   if (b->rule == FL_KBR_BITS) result = b->result;
-  fl_kexpr *e = p->failed ? NULL : fl_kexpr_call(p->a, id, result, n, y);
+  fl_kexpr *real = b->rule == FL_KBR_BITS && fl_kt_is_float(result) && fl_kt_size(b->arg) ==
+                   fl_kt_size(result) ? fl_view_real(p, y[0], result) : NULL;
+  fl_kexpr *e = p->failed ? NULL : real ? real : fl_kexpr_call(p->a, id, result, n, y);
   if (e) e->line = line;
   return fl_val_expr(fl_front_check(p, e));
 }

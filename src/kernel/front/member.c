@@ -444,6 +444,7 @@ void fl_member_open(fl_front *p, const fl_kdevice *d, const fl_cvalue *self) {
   fl_cvalue v = self ? fl_member_as(p, *self, d->owner, d->line) : fl_val_none();
   if (d->is_static) self = NULL;
   v.is_const |= d->is_const;
+  v.rvalue = 0;                                                      /* *this is an lvalue */
   open_around(p, d->owner->s->members);
   open_struct(p, d->owner, self ? &v : NULL, 0, d->line);
   if (self) fl_front_bind(p, "this", FL_SYM_REFERENCE, v);
@@ -575,7 +576,6 @@ fl_cvalue fl_member_call(fl_front *p, fl_cvalue self, const char *name, int32_t 
                          self.type ? fl_ctype_text(p->a, self.type) : "?", (int)n, name);
   self = fl_call_object(p, self, s->device, NULL, line);
   if (p->failed) return fl_val_none();
-  self.rvalue = 0;
   if (self.idx) self.idx = fl_val_stable(p, self.idx);
   const fl_ktok at = { .kind = FL_TOK_NAME, .line = line, .text = name, .n = n };
   return fl_call_function(p, s->device, &self, &at);

@@ -50,7 +50,10 @@ void fl_memory_settle(fl_kfunc *f) {
   for (int i = 0; i < f->n_params; i++) {
     fl_kparam *q = &f->params[i];
     if (!q->of_file && !(q->part_of && q->is_pointer)) continue;
-    q->is_const = !written[q->first_var];
+    const int n = q->lists > 1 && q->list ? q->lists : 1, first = i - (n > 1 ? q->list - 1 : 0);
+    int is = 0;                              /* a list is written whole, so that it is one result */
+    for (int j = first; j < first + n; j++) is |= written[f->params[j].first_var];
+    q->is_const = !is;
     f->vars[q->first_var].is_const = q->is_const;
   }
 }

@@ -18,11 +18,13 @@ int fl_decl_leaf(fl_front *p, const fl_kfield *f, fl_kvkind kind, int type, int3
 }
 
 static int make_leaf(fl_front *p, const fl_kfield *f, fl_kvkind kind, int32_t line) {
-  if (f->is_pointer && (kind != FL_KV_LOCAL || f->rank)) {
+  if (f->is_pointer && kind != FL_KV_LOCAL) {
     fl_refuse(p, line, "pointers stored in memory are outside the language ('%s')",
               f->path);
     return -1;
   }
+  if (f->is_pointer && f->rank)        /* its rows are held (fl_held_copy), no statement names it */
+    return fl_kvar_add(p->f, FL_KV_LOCAL, FL_KT_I64, f->path, 1);
   if (kind == FL_KV_LOCAL && f->rank) kind = FL_KV_ARRAY;
   const int var = fl_decl_leaf(p, f, kind, f->is_pointer ? FL_KT_I64 : f->type, line);
   if (var < 0) return -1;

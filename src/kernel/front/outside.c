@@ -73,8 +73,7 @@ static const fl_ctype *read_owner(fl_front *p, const fl_ktparam *params, int n, 
   int64_t n_inner = 0;
   for (int among = 0;; among = 1) {
     const fl_ktok *t = fl_front_tok(p);
-    const fl_symbol *s = among ? fl_front_among(inner, n_inner, t->text, t->n)
-                               : fl_front_find(p, t->text, t->n);
+    const fl_symbol *s = among ? fl_front_in(p, inner, n_inner, t) : fl_front_named(p, t);
     const int angle = angle_at(p, 1), last = is_function(p, 2 + angle);
     const fl_ctype *type = s && s->kind == FL_SYM_TYPE && !angle ? s->type : NULL;
     p->at++;

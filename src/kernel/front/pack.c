@@ -48,7 +48,9 @@ static int64_t clause_end(fl_front *p, int angle) {
     const int c = fl_ktok_punct(&p->toks.at[i]);
     if (!depth && (c == ',' || c == ')' || c == '}' || (angle && (c == '>' || c == FL_PU_SHR))))
       return i;
-    if (!angle) i += fl_template_behind(p, (int)(i - p->at));
+    const int k = (int)(i - p->at), opens = angle && p->toks.at[i].kind == FL_TOK_NAME &&
+                                            fl_is_punct(&p->toks.at[i + 1], '<');
+    i += opens ? fl_template_angle(p, k + 1) : fl_template_behind(p, k);
     depth += fl_ktok_depth(&p->toks.at[i]);
   }
   return p->at;

@@ -14,12 +14,7 @@ static int instance_of(fl_front *p, const fl_ktemplate *t, const fl_kpattern *s,
                        const fl_symbol *env, fl_symbol *out) {
   const fl_kbookmark back = fl_front_open(p, s->pattern, NULL);
   fl_front_push(p, env, s->n_tparams);
-  memset(out, 0, FL_K_MAX_TPARAMS * sizeof *out);
-  const int n = fl_template_args(p, out);
-  for (int i = 0; i < n && i < t->n_tparams; i++)
-    fl_template_give(&out[i], &t->tparams[i], &out[i]);
-  const int bound = !p->failed && n <= t->n_tparams &&
-                    fl_template_bind(p, t->tparams, t->n_tparams, out);
+  const int bound = fl_template_take(p, t, out);
   fl_front_close(p, back);
   return !fl_pattern_drops(p) && !p->failed && bound;
 }
@@ -74,8 +69,9 @@ static int narrows(const fl_front *p, const fl_kpattern *a, const fl_kpattern *b
 }
 
 /* Does b fit the arguments that the pattern of a gives with new types and numbers as the parameters
-** of a? 0 also if that can not be read. */
-static int covers(fl_front *p, const fl_ktemplate *t, const fl_kpattern *b, const fl_kpattern *a) {
+** of a, as n elements if it is a pack? 0 also if that can not be read. */
+static int covers_with(fl_front *p, const fl_ktemplate *t, const fl_kpattern *b,
+                       const fl_kpattern *a, int n) {
   fl_symbol own[FL_K_MAX_TPARAMS], args[FL_K_MAX_TPARAMS], found[FL_K_MAX_TPARAMS + 1];
   memset(own, 0, sizeof own);
   memset(found, 0, sizeof found);
@@ -84,12 +80,17 @@ static int covers(fl_front *p, const fl_ktemplate *t, const fl_kpattern *b, cons
     const fl_ktparam *q = &a->tparams[i];
     if (q->type) fl_deduce_value(p, &d, i, fl_ctype_scalar(FL_KT_I32), 101 + i);
     else fl_deduce_type(&d, i, fl_ctype_struct(p->a, "own", NULL, 0, 1), 0, 0);
+    if (q->is_pack) fl_template_give_pack(p, &own[i], q, (fl_symbol[]){ own[i], own[i] }, n);
   }
   if (p->a->failed) return 0;
   const fl_kattempt from = fl_front_try(p);
   const int is = instance_of(p, t, a, own, args) && fits(p, t, b, args, found, 0);
   fl_front_undo(p, &from);
   return is;
+}
+
+static int covers(fl_front *p, const fl_ktemplate *t, const fl_kpattern *b, const fl_kpattern *a) {
+  return covers_with(p, t, b, a, 0) && covers_with(p, t, b, a, 2);
 }
 
 /* Is a more specialised than b? By the tokens of the patterns, if they tell; else it is if b fits
@@ -129,7 +130,10 @@ const fl_kpattern *fl_pattern_find(fl_front *p, const fl_ktemplate *t, const fl_
 int fl_template_same(const fl_symbol *a, const fl_symbol *b, int n) {
   for (int i = 0; i < n; i++) {
     if (a[i].kind != b[i].kind) return 0;
-    if (a[i].kind == FL_SYM_TYPE) {
+    if (a[i].kind == FL_SYM_PACK) {
+      if (a[i].n_inner != b[i].n_inner ||
+          !fl_template_same(a[i].inner, b[i].inner, (int)a[i].n_inner)) return 0;
+    } else if (a[i].kind == FL_SYM_TYPE) {
       if (!fl_ctype_equal(a[i].type, b[i].type) || a[i].ref != b[i].ref ||
           a[i].is_const != b[i].is_const) return 0;
     } else if (a[i].kind == FL_SYM_FUNCTION || a[i].kind == FL_SYM_TEMPLATE) {

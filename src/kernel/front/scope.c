@@ -66,7 +66,7 @@ int fl_scope_prefix(fl_front *p, const fl_symbol **inner, int64_t *n) {
       continue;
     }
     if (t->kind != FL_TOK_NAME) break;
-    const fl_symbol *s = found ? fl_front_among(*inner, *n, t->text, t->n)
+    const fl_symbol *s = found ? fl_front_in(p, *inner, *n, t)
                          : fl_front_is_at(p, 1, FL_PU_SCOPE) ? before_scope(p, t)
                          : fl_front_find(p, t->text, t->n);
     const int angle = fl_scope_is_template(s) && fl_front_is_at(p, 1, '<')
@@ -95,36 +95,71 @@ int fl_scope_prefix(fl_front *p, const fl_symbol **inner, int64_t *n) {
 
 enum { MOST_SPACES = 16 };
 
-/* The namespaces around token 'at', but unnamed ones and std, from the inner to the outer one.
-** Returns their number. */
-static int around(const fl_front *p, int64_t at, const fl_ktok **names) {
-  int n = 0;
-  for (int depth = 0; at > 1; at--) {
-    const fl_ktok *t = &p->toks.at[at];
-    depth += fl_is_punct(t, '}') - fl_is_punct(t, '{');
-    if (depth >= 0) continue;
-    depth = 0;
-    const fl_ktok *of = t - 1;
-    while (of > p->toks.at + 1 && fl_is_punct(of - 1, FL_PU_SCOPE)) of -= 2;
-    if (!fl_ktok_is(of - 1, "namespace")) continue;
-    for (const fl_ktok *s = t - 1; s >= of && n < MOST_SPACES; s -= 2)
-      if (!fl_ktok_is(s, "std")) names[n++] = s;
-  }
-  return n;
-}
-
 static int same_name(const fl_ktok *a, const fl_ktok *b) {
   return a->n == b->n && !memcmp(a->text, b->text, (size_t)a->n);
 }
 
-/* Is the token in the namespaces of the list? */
-static int is_within(const fl_front *p, int64_t at, const fl_ktok *const *names, int n) {
-  const fl_ktok *own[MOST_SPACES];
-  const int m = around(p, at, own);
-  if (m < n) return 0;
-  for (int i = 0; i < n; i++)
-    if (!same_name(own[m - n + i], names[i])) return 0;
-  return 1;
+/* From token 'from' on, up to the next span, the namespace is 'of'. */
+typedef struct fl_kspan { int64_t from; const fl_kspace *of; } fl_kspan;
+
+/* The namespace that token t names in 'up'. */
+static const fl_kspace *inside(fl_front *p, const fl_kspace *up, const fl_ktok *t) {
+  for (int64_t i = 0; i < p->n_spans; i++) {
+    const fl_kspace *o = p->spans[i].of;
+    if (o && o->up == up && same_name(o->name, t)) return o;
+  }
+  fl_kspace *one = fl_karena_new(p->a, sizeof *one);
+  if (one) *one = (fl_kspace){ t, up };
+  return one;
+}
+
+static void begin_span(fl_front *p, int64_t from, const fl_kspace *of) {
+  p->spans[p->n_spans++] = (fl_kspan){ from, of };
+}
+
+/* Finds where namespaces begin and end. Unnamed and inline ones, and std, count as what is around
+** them. */
+static void find_spans(fl_front *p) {
+  const fl_kspace *outer[MOST_SPACES], *now = NULL;
+  int depth = 0, at[MOST_SPACES], n = 0;
+  int64_t most = 1;
+  for (int64_t i = 0; i < p->toks.n; i++) most += fl_ktok_is(&p->toks.at[i], "namespace");
+  p->spans = fl_karena_new(p->a, (size_t)(6 * most + 2) * sizeof *p->spans);
+  if (!p->spans) return;
+  begin_span(p, 0, NULL);
+  for (int64_t i = 0; i < p->toks.n; i++) {
+    const fl_ktok *t = &p->toks.at[i];
+    if (fl_is_punct(t, '}') && --depth >= 0 && n && at[n - 1] == depth)
+      begin_span(p, i, now = outer[--n]);
+    depth += fl_is_punct(t, '{');
+    if (!fl_ktok_is(t, "namespace") || (i && fl_ktok_is(t - 1, "using"))) continue;
+    const fl_kspace *to = now;
+    for (t++; t->kind == FL_TOK_NAME || fl_is_punct(t, FL_PU_SCOPE); t++)
+      if (t->kind == FL_TOK_NAME && !fl_ktok_is(t, "std") && !(i && fl_ktok_is(&p->toks.at[i - 1],
+                                                                               "inline"))) {
+        to = inside(p, to, t);
+        if (p->n_spans < 6 * most) begin_span(p, i, to);
+      }
+    if (!fl_is_punct(t, '{') || n == MOST_SPACES) {
+      begin_span(p, i, now);
+      continue;
+    }
+    outer[n] = now;
+    at[n++] = depth;
+    begin_span(p, i, now = to);
+  }
+}
+
+const fl_kspace *fl_scope_at(fl_front *p, int64_t at) {
+  if (!p->spaces) return NULL;
+  if (!p->spans) find_spans(p);
+  int64_t low = 0, high = p->spans ? p->n_spans : 0;
+  while (high - low > 1) {
+    const int64_t mid = (low + high) / 2;
+    if (p->spans[mid].from <= at) low = mid;
+    else high = mid;
+  }
+  return high ? p->spans[low].of : NULL;
 }
 
 /* Has the text "using namespace …::space;" or "using …::name;" of another namespace than std? file:
@@ -162,53 +197,184 @@ int fl_scope_is_of_file(const fl_front *p, const fl_ktok *t) {
 const fl_symbol *fl_scope_called(fl_front *p, const fl_ktok *name) {
   const fl_symbol *list;
   int64_t n;
-  if (!fl_scope_is_of_file(p, name)) return fl_front_find(p, name->text, name->n);
+  if (!fl_scope_is_of_file(p, name)) return fl_front_named(p, name);
   fl_scope_file(p, &list, &n);
-  return fl_front_among(list, n, name->text, name->n);
+  return fl_front_in(p, list, n, name);
 }
 
-int fl_scope_means(const fl_front *p, const fl_kcall *c, const fl_kdevice *d) {
-  const fl_ktok *names[MOST_SPACES], *t = c->name;
-  const fl_kdevice *in = p->inside;
+/* How deep the namespace 'of' is, if it is around 'at' or is it; else -1. */
+static int depth_of(const fl_kspace *of, const fl_kspace *at) {
+  int n = 0, is = !of;
+  for (; at && !is; at = at->up) is = at == of;
+  for (; of; of = of->up) n++;
+  return is ? n : -1;
+}
+
+/* What is around 'of', if "a::b::" before token t names that namespace; if not, *is becomes 0. */
+static const fl_kspace *rest_of(fl_front *p, const fl_kspace *of, const fl_ktok *t, int *is) {
+  *is = 1;
+  while (is_of_text(p, t) && fl_is_punct(t - 1, FL_PU_SCOPE)) {
+    t -= 2;
+    if (!is_prefix(t)) { *is = !of; break; }                                            /* "::b" */
+    if (fl_ktok_is(t, "std")) continue;
+    *is = of && same_name(of->name, t);
+    if (!*is) break;
+    of = of->up;
+  }
+  return of;
+}
+
+static const fl_kspace *space_of(fl_front *p, const fl_kdevice *d) {
+  return d->line ? fl_scope_at(p, d->head) : NULL;
+}
+
+int fl_scope_differ(fl_front *p, const fl_kdevice *a, const fl_kdevice *b) {
+  return !a->owner && !b->owner && space_of(p, a) != space_of(p, b);
+}
+
+/* Does "a::b::" before name token t lead to d? */
+static int leads_to(fl_front *p, const fl_kdevice *d, const fl_ktok *t) {
+  const fl_kspace *of = space_of(p, d);
+  int is;
+  if (fl_scope_is_of_file(p, t)) return !of;
+  rest_of(p, of, t, &is);
+  return is && of;
+}
+
+/* The namespace whose names token 'at' sees: that around it, or, in a function that is defined
+** outside of its struct, that around the struct. */
+static const fl_kspace *seen_at(fl_front *p, int64_t at) {
+  const fl_ctype *owner = p->inside ? p->inside->owner : NULL;
+  const fl_kmembers *m = owner && owner->s ? owner->s->members : NULL;
+  const fl_kspace *of = fl_scope_at(p, at);
+  return of || !m ? of : fl_scope_at(p, m->at);
+}
+
+/* How deep the namespace of d is, if it is the file or around the call by name token t; else -1. */
+static int depth_for(fl_front *p, const fl_kdevice *d, const fl_ktok *t) {
+  return depth_of(space_of(p, d), seen_at(p, t - p->toks.at));
+}
+
+int fl_scope_nearest(fl_front *p, const fl_kdevice *first, const fl_ktok *t) {
+  int most = -1;
+  if (!is_of_text(p, t)) return -1;
+  for (const fl_kdevice *d = first; d; d = d->next) {
+    const int n = fl_is_punct(t - 1, FL_PU_SCOPE) ? leads_to(p, d, t) - 1 : depth_for(p, d, t);
+    if (n > most) most = n;
+  }
+  return most;
+}
+
+int fl_scope_means(fl_front *p, const fl_kcall *c, fl_kdevice *d) {
+  const fl_ktok *t = c->name;
   if (d->owner || !is_of_text(p, t)) return 1;
-  const int n = d->line ? around(p, d->head, names) : 0;
-  if (fl_is_punct(t - 1, FL_PU_SCOPE)) return (n > 0) != fl_scope_is_of_file(p, t);
-  if (!n) return 1;
+  const fl_kspace *of = space_of(p, d);
+  if (fl_is_punct(t - 1, FL_PU_SCOPE))
+    return c->depth >= 0 ? leads_to(p, d, t) : (of != NULL) != fl_scope_is_of_file(p, t);
   for (int i = 0; i < c->n; i++)                   /* names of a struct's namespace are found */
     if (c->args[i].type && c->args[i].type->kind == FL_C_STRUCT && !c->args[i].type->s->width)
       return 1;
-  if (is_within(p, t - p->toks.at, names, n)) return 1;
-  if (in && !in->line) return 0;
-  if (in && ((in->owner && in->owner->s->members &&
-              is_within(p, in->owner->s->members->at, names, n)) ||
-             (in->open > 1 && fl_is_punct(&p->toks.at[in->open - 2], FL_PU_SCOPE)))) return 1;
-  return is_opened(p, names[0], t, 0);
+  if (c->depth >= 0 && depth_for(p, d, t) == c->depth) return 1;
+  if (!d->opened) d->opened = 1 + is_opened(p, of ? of->name : NULL, t, !of);
+  return d->opened == 2;
 }
 
-int fl_scope_hides(const fl_front *p, const fl_kcall *c, const fl_kdevice *d) {
-  const fl_ktok *names[MOST_SPACES], *t = c->name;
-  if (d->owner || !is_of_text(p, t)) return 0;
-  const int n = d->line ? around(p, d->head, names) : 0;
-  if (!n || fl_scope_is_of_file(p, t)) return 0;
-  return fl_is_punct(t - 1, FL_PU_SCOPE) || (is_within(p, t - p->toks.at, names, n) &&
-                                             !is_opened(p, NULL, t, 1));
+int fl_scope_hides(fl_front *p, const fl_kcall *c, const fl_kdevice *d) {
+  const fl_ktok *t = c->name;
+  if (d->owner || !is_of_text(p, t) || !space_of(p, d) || fl_scope_is_of_file(p, t)) return 0;
+  return fl_is_punct(t - 1, FL_PU_SCOPE) ||
+         (depth_for(p, d, t) >= 0 && !is_opened(p, NULL, t, 1));
 }
 
-/* In a text with namespaces: if a symbol from number 'from' on and an earlier one define the same
-** name as a constant, table, type or template, both become unusable, since they may be of two
-** namespaces, and these are not told apart. Two names of one type stay. */
+/* ---- names of several namespaces ------------------------------------------------------------- */
+
+typedef struct fl_kchoice {      /* the first is none of them, and is shared by the symbols */
+  fl_symbol s;
+  int opened;                    /* may a 'using' bring it elsewhere? 0: not known; 1: no; 2: yes */
+  struct fl_kchoice *next;
+} fl_kchoice;
+
+static int is_open(fl_front *p, fl_kchoice *c) {
+  const fl_ktok name = { .kind = FL_TOK_NAME, .text = c->s.name, .n = c->s.n };
+  if (!c->opened) c->opened = 1 + (c->s.space && is_opened(p, c->s.space->name, &name, 0));
+  return c->opened == 2;
+}
+
+const fl_symbol *fl_scope_pick(fl_front *p, const fl_symbol *s, const fl_ktok *t) {
+  if (!s || s->kind != FL_SYM_WRONG || !s->choice) return s;
+  const int in_text = t && is_of_text(p, t), scoped = in_text && fl_is_punct(t - 1, FL_PU_SCOPE);
+  const fl_kspace *at = seen_at(p, in_text ? t - p->toks.at : p->at);
+  fl_kchoice *best = NULL, *open = NULL;
+  int depth = -1, fit = 0, opened = 0, is = 1;
+  for (fl_kchoice *c = s->choice->next; c; c = c->next) {
+    const fl_kspace *rest = scoped ? rest_of(p, c->s.space, t, &is) : c->s.space;
+    const int own = is ? depth_of(rest, at) : -1;
+    fit += is;
+    if (is && (own > depth || (scoped && fit == 1))) best = c, depth = own;
+    if (!scoped && is_open(p, c)) open = c, opened++;
+  }
+  if (scoped) return best && (fit == 1 || depth >= 0) ? &best->s : s;
+  if (depth < 0) best = opened == 1 ? open : NULL;
+  else if (opened > (open == best)) best = NULL;
+  return best ? &best->s : s;
+}
+
+fl_symbol *fl_scope_own(fl_front *p, const fl_ktok *t) {
+  const fl_kspace *at = fl_scope_at(p, t - p->toks.at);
+  fl_symbol *s = fl_front_named(p, t);
+  const fl_symbol *list, *raw;
+  int64_t n;
+  fl_scope_file(p, &list, &n);
+  raw = fl_front_among(list, n, t->text, t->n);
+  if (!raw || !raw->choice || !raw->choice->next) return s && s == raw && s->space != at ? NULL : s;
+  fl_kchoice *c = raw->choice->next;
+  int file = s->kind == FL_SYM_WRONG;
+  for (; c && c->s.space != at; c = c->next) file |= s == &c->s;
+  return c ? &c->s : file ? NULL : s;
+}
+
+/* Adds s to the names that 'holder' holds. 0: one of its namespace is among them, for which s is
+** another name (same), or not. */
+static int choose_among(fl_front *p, fl_kchoice *holder, const fl_symbol *s) {
+  fl_kchoice *c = holder->next;
+  while (c && c->s.space != s->space) c = c->next;
+  if (c && c->s.kind == FL_SYM_TYPE && s->kind == FL_SYM_TYPE && fl_ctype_like(c->s.type, s->type))
+    return 1;
+  fl_kchoice *one = c ? NULL : fl_karena_new(p->a, sizeof *one);
+  if (!one || (holder->next && holder->next->s.kind != s->kind)) return 0;
+  *one = (fl_kchoice){ .s = *s, .next = holder->next };
+  holder->next = one;
+  return 1;
+}
+
+/* Makes s and the earlier symbol o, of one name, a choice if both are types, templates or constants
+** of different namespaces, else unusable. */
+static void set_apart(fl_front *p, fl_symbol *o, fl_symbol *s) {
+  const int chosen = 1 << FL_SYM_CONSTANT | 1 << FL_SYM_TYPE | 1 << FL_SYM_TEMPLATE;
+  fl_kchoice *h = o->choice ? o->choice : fl_karena_new(p->a, sizeof *h);
+  if (!h) return;
+  const int good = (chosen >> s->kind & 1) && (o->choice ? h->next != NULL
+                   : (chosen >> o->kind & 1) && choose_among(p, h, o)) && choose_among(p, h, s);
+  if (!good) h->next = NULL;
+  o->kind = s->kind = FL_SYM_WRONG;
+  o->choice = s->choice = h;
+  o->why = s->why = "is defined in two namespaces, which are not told apart";
+}
+
 void fl_scope_tell_apart(fl_front *p, int64_t from) {
+  const int kinds = 1 << FL_SYM_CONSTANT | 1 << FL_SYM_TABLE | 1 << FL_SYM_TYPE |
+                    1 << FL_SYM_TEMPLATE, held = 1 << FL_SYM_MEMORY | 1 << FL_SYM_SHARED;
   for (int64_t i = from; i < p->syms.n && p->spaces; i++) {
     fl_symbol *s = &p->syms.at[i];
-    const int kinds = 1 << FL_SYM_CONSTANT | 1 << FL_SYM_TABLE | 1 << FL_SYM_TYPE |
-                      1 << FL_SYM_TEMPLATE;
-    for (int64_t k = 0; k < from && (kinds >> s->kind & 1); k++) {
+    s->space = fl_scope_at(p, p->at - 1);
+    for (int64_t k = 0; k < from; k++) {
       fl_symbol *o = &p->syms.at[k];
-      if (o->n != s->n || strcmp(o->name, s->name) || !(kinds >> o->kind & 1)) continue;
+      const int apart = o->space != s->space, of = kinds | (apart ? held : 0);
+      if (!(of >> s->kind & 1) || o->n != s->n || strcmp(o->name, s->name)) continue;
+      if (!(of >> o->kind & 1) && !o->choice) continue;
       if (s->kind == FL_SYM_TYPE && o->kind == FL_SYM_TYPE && fl_ctype_like(s->type, o->type))
         continue;
-      o->kind = s->kind = FL_SYM_WRONG;
-      o->why = s->why = "is defined in two namespaces, which are not told apart";
+      set_apart(p, o, s);
     }
   }
 }

@@ -256,7 +256,7 @@ static int add_leaf(fl_front *p, fl_kfunc *f, int i, const fl_kfield *field) {
   if (var < 0) return -1;
   f->vars[var].param = i;
   f->vars[var].offset = field->offset;
-  f->vars[var].is_const = field->is_const;
+  f->vars[var].is_const = field->is_const && !f->params[i].part_of;    /* (memory.c sets theirs) */
   return var;
 }
 

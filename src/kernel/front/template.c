@@ -100,14 +100,19 @@ static void template_param(fl_front *p, fl_ktparam *list, int n) {
       fl_refuse(p, line, "a template's parameter is a type or an integer here");
   }
   t->is_pack = fl_front_take(p, FL_PU_ELLIPSIS);
-  if (t->is_pack && !fl_front_is_at(p, fl_front_tok(p)->kind == FL_TOK_NAME, '>'))
-    fl_refuse(p, line,
-              "a pack that is not the last parameter of a template is outside the language");
+  if (t->is_pack && fl_template_pack(list, n) < n)
+    fl_refuse(p, line, "a template with two packs is outside the language");
   t->name = fl_front_tok(p)->kind == FL_TOK_NAME ? fl_front_name(p) : "unnamed";
   if (!fl_front_take(p, '=')) return;
   if (t->check && fl_front_word(p, "nullptr")) { t->init = -1; return; }
   t->init = p->at;
   skip_default(p);
+}
+
+int fl_template_pack(const fl_ktparam *t, int n) {
+  int i = 0;
+  while (i < n && !t[i].is_pack) i++;
+  return i;
 }
 
 int fl_template_params(fl_front *p, fl_ktparam **out) {
@@ -135,7 +140,7 @@ static int named_arg(fl_front *p, fl_symbol *out) {
   const int among = fl_scope_is_space(p, fl_front_tok(p)) && fl_front_is_at(p, 1, FL_PU_SCOPE) &&
                     fl_scope_prefix(p, &inner, &n);
   const fl_ktok *t = fl_front_tok(p);
-  const fl_symbol *s = among && t->kind == FL_TOK_NAME ? fl_front_among(inner, n, t->text, t->n)
+  const fl_symbol *s = among && t->kind == FL_TOK_NAME ? fl_front_in(p, inner, n, t)
                                                        : fl_front_named(p, t);
   if (!s || (s->kind != FL_SYM_FUNCTION && s->kind != FL_SYM_TEMPLATE) ||
       !(fl_front_is_at(p, 1, ',') || fl_front_is_at(p, 1, '>') ||
@@ -161,7 +166,7 @@ int fl_template_names_type(fl_front *p) {
   if (!angle || !fl_front_is_at(p, k + 1 + angle, FL_PU_SCOPE)) return 0;
   const int among = fl_scope_prefix(p, &inner, &n);
   const fl_ktok *t = fl_front_tok(p);
-  const fl_symbol *s = among && t->kind == FL_TOK_NAME ? fl_front_among(inner, n, t->text, t->n)
+  const fl_symbol *s = among && t->kind == FL_TOK_NAME ? fl_front_in(p, inner, n, t)
                                                        : NULL;
   fl_front_undo(p, &from);
   return s && s->kind == FL_SYM_TYPE && !p->failed;
@@ -219,8 +224,9 @@ int fl_template_args(fl_front *p, fl_symbol *out) {
 }
 
 /* Is the condition of the enable_if of parameter t true, so that its type exists? */
-static int holds(fl_front *p, const fl_ktparam *t, const fl_symbol *env, int n) {
-  const fl_kbookmark back = fl_front_open(p, t->check, NULL);
+static int holds(fl_front *p, const fl_ktparam *t, const fl_symbol *env, int n,
+                 const fl_kscope *up) {
+  const fl_kbookmark back = fl_front_open(p, t->check, up);
   fl_front_push(p, env, n);
   fl_decl_type_name(p);
   const int drops = fl_pattern_drops(p);
@@ -237,9 +243,10 @@ static const fl_ctype *type_of(fl_front *p, const fl_ktparam *t, int i, const fl
   return t[i].type;
 }
 
-int fl_template_bind(fl_front *p, const fl_ktparam *t, int n, fl_symbol *env) {
+int fl_template_bind(fl_front *p, const fl_ktparam *t, int n, fl_symbol *env,
+                     const fl_kscope *up) {
   for (int i = 0; i < n && !p->failed; i++) {
-    if (t[i].check && !holds(p, &t[i], env, i)) return 0;
+    if (t[i].check && !holds(p, &t[i], env, i, up)) return 0;
     if (!env[i].name && t[i].init < 0) {           /* the default of an enable_if is nullptr: a
                                                    ** constant takes its place */
       const fl_symbol one = { .kind = FL_SYM_CONSTANT, .offset = -1,
@@ -247,7 +254,7 @@ int fl_template_bind(fl_front *p, const fl_ktparam *t, int n, fl_symbol *env) {
       fl_template_give(&env[i], &t[i], &one);
     } else if (!env[i].name && t[i].init) {
       fl_symbol one;
-      const fl_kbookmark back = fl_front_open(p, t[i].init, NULL);
+      const fl_kbookmark back = fl_front_open(p, t[i].init, up);
       fl_front_push(p, env, i);
       template_arg(p, &one);
       const int drops = fl_pattern_drops(p);
@@ -270,6 +277,29 @@ int fl_template_bind(fl_front *p, const fl_ktparam *t, int n, fl_symbol *env) {
       env[i].v = fl_val_expr(fl_val_to(p, env[i].v.e, own));
   }
   return !p->failed;
+}
+
+/* Gives n parameters t the arguments 'given', a pack those from its place on. 0: too many. */
+static int give_all(fl_front *p, const fl_ktparam *t, int n, const fl_symbol *given, int n_given,
+                    fl_symbol *env) {
+  const int pack = fl_template_pack(t, n);
+  for (int i = 0; i < n_given && i < pack; i++) fl_template_give(&env[i], &t[i], &given[i]);
+  if (pack < n && n_given > pack)
+    fl_template_give_pack(p, &env[pack], &t[pack], given + pack, n_given - pack);
+  return n_given <= n || pack < n;
+}
+
+int fl_template_take(fl_front *p, const fl_ktemplate *t, fl_symbol *args) {
+  fl_symbol given[FL_K_MAX_TPARAMS];
+  const int32_t line = fl_front_tok(p)->line;
+  const int n = fl_template_args(p, given);
+  memset(args, 0, (size_t)t->n_tparams * sizeof *args);
+  if (!p->failed && give_all(p, t->tparams, t->n_tparams, given, n, args) &&
+      fl_template_bind(p, t->tparams, t->n_tparams, args, NULL)) return 1;
+  if (p->failed) return 0;
+  fl_refuse(p, line, "wrong arguments for the template '%s'", t->name);
+  p->absent = 1;
+  return 0;
 }
 
 /* ---- functions ------------------------------------------------------------------------------- */
@@ -341,20 +371,20 @@ fl_kdevice *fl_template_instance(fl_front *p, fl_kdevice *first, fl_kdevice *d, 
   const int n = d->n_tparams;
   fl_symbol *env = fl_karena_new(p->a, (size_t)(2 * n + d->n_env + 1) * sizeof *env);
   fl_kdevice *one = fl_karena_new(p->a, sizeof *one);
-  const int packs = n > 0 && d->tparams[n - 1].is_pack, plain = n - packs;
-  if (!env || !one || (c->n_given > n && !packs)) return NULL;
-  for (int i = 0; i < c->n_given && i < plain; i++)
-    fl_template_give(&env[i], &d->tparams[i], &c->given[i]);
-  if (packs && c->n_given > plain)
-    fl_template_give_pack(p, &env[plain], &d->tparams[plain], c->given + plain, c->n_given - plain);
+  const int pack = fl_template_pack(d->tparams, n);
+  if (!env || !one || !give_all(p, d->tparams, n, c->given, c->n_given, env)) return NULL;
   int conflict = 0;
-  const fl_kdeduction found = { d->tparams, n, env, &conflict, c->n_given };
+  const fl_kdeduction found = { d->tparams, n, env, &conflict,
+                                c->n_given < pack ? c->n_given : pack };
   if (n) {
     const fl_kbookmark back = fl_front_open(p, p->at, d->scope);
+    const int64_t low = p->syms.n;
     if (d->owner) fl_front_push(p, d->owner->s->members->inner, d->owner->s->members->n_inner);
+    const fl_kscope around = { low, p->syms.n, d->scope };
     fl_template_deduce(p, &found, d, c);
+    const int bound = !conflict && fl_template_bind(p, d->tparams, n, env, &around);
     fl_front_close(p, back);
-    if (conflict || !fl_template_bind(p, d->tparams, n, env)) return NULL;
+    if (!bound) return NULL;
   }
   *one = *d;
   complete_env(one, d, env);
@@ -371,12 +401,14 @@ fl_kdevice *fl_template_instance(fl_front *p, fl_kdevice *first, fl_kdevice *d, 
 
 /* ---- structs --------------------------------------------------------------------------------- */
 
-static const char *instance_name(fl_front *p, const fl_ktemplate *t, const fl_symbol *args) {
+/* Adds the n arguments to the name s, which ends in '<' if they are the first ones. */
+static const char *add_names(fl_front *p, const char *s, const fl_symbol *args, int64_t n) {
   static const char *const ref[] = { "", " &", " &&" };
-  const char *s = t->name;
-  for (int i = 0; i < t->n_tparams && s; i++) {
-    const char *sep = i ? ", " : "<";
-    if (args[i].kind == FL_SYM_TYPE)
+  for (int64_t i = 0; i < n && s; i++) {
+    const char *sep = s[strlen(s) - 1] == '<' ? "" : ", ";
+    if (args[i].kind == FL_SYM_PACK)
+      s = add_names(p, s, args[i].inner, args[i].n_inner);
+    else if (args[i].kind == FL_SYM_TYPE)
       s = fl_karena_printf(p->a, "%s%s%s%s%s", s, sep, args[i].is_const ? "const " : "",
                            fl_ctype_text(p->a, args[i].type), ref[args[i].ref]);
     else if (args[i].kind == FL_SYM_FUNCTION || args[i].kind == FL_SYM_TEMPLATE)
@@ -384,6 +416,12 @@ static const char *instance_name(fl_front *p, const fl_ktemplate *t, const fl_sy
                            args[i].device ? args[i].device->name : args[i].structs->name);
     else s = fl_karena_printf(p->a, "%s%s%lld", s, sep, (long long)args[i].v.e->value.i);
   }
+  return s;
+}
+
+static const char *instance_name(fl_front *p, const fl_ktemplate *t, const fl_symbol *args) {
+  const char *s = fl_karena_printf(p->a, "%s<", t->name);
+  s = s ? add_names(p, s, args, t->n_tparams) : NULL;
   return s ? fl_karena_printf(p->a, "%s>", s) : "?";
 }
 
@@ -427,10 +465,12 @@ static void read_instance(fl_front *p, fl_ktemplate *t, struct fl_kinstance *one
     type = fl_decl_type_name(p);
     one->is_const = p->type_const;
     one->ref = p->type_ref;
+  } else if (fl_front_is(p, ';')) {             /* it is declared, and defined later */
+    type = one->type ? one->type : fl_ctype_open(p->a, t->name);
   } else if (!fl_front_is(p, '{') && !fl_front_is(p, ':')) {
     fl_refuse(p, line, "template '%s' is not understood", t->name);
   } else {
-    if (fl_front_is(p, ':')) one->type = fl_ctype_open(p->a, t->name);
+    if (fl_front_is(p, ':') && !one->type) one->type = fl_ctype_open(p->a, t->name);
     type = fl_member_struct(p, t->name, align, t, args, t->n_tparams + n_env, &one->type);
   }
   fl_front_close(p, back);
@@ -444,18 +484,10 @@ const fl_ctype *fl_template_struct(fl_front *p, fl_ktemplate *t) {
   fl_symbol *args = fl_karena_new(p->a, (2 * FL_K_MAX_TPARAMS + (size_t)t->n_outer) *
                                           sizeof *args);
   if (!args || !fl_front_enter(p)) return NULL;
-  const int n = fl_template_args(p, args);
-  if (n > t->n_tparams)
-    fl_refuse(p, line, "'%s' takes %d argument%s", t->name, t->n_tparams, FL_S(t->n_tparams));
-  for (int i = 0; i < n && !p->failed; i++) fl_template_give(&args[i], &t->tparams[i], &args[i]);
-  if (!p->failed && !fl_template_bind(p, t->tparams, t->n_tparams, args) && !p->failed) {
-    fl_refuse(p, line, "wrong arguments for the template '%s'", t->name);
-    p->absent = 1;
-  }
-  struct fl_kinstance *one = p->failed ? NULL : instance_of(p, t, args);
+  struct fl_kinstance *one = fl_template_take(p, t, args) ? instance_of(p, t, args) : NULL;
   if (one && !one->type && one->busy)
     fl_refuse(p, line, "'%s' is a part of itself", instance_name(p, t, args));
-  if (one && !one->type && !p->failed) {
+  if (one && (!one->type || fl_ctype_is_open(one->type)) && !one->busy && !p->failed) {
     one->busy = 1;
     read_instance(p, t, one, args, line);
     one->busy = 0;
@@ -470,9 +502,8 @@ const fl_ctype *fl_template_again(fl_front *p, const fl_ctype *type) {
   const fl_ktemplate *t = type->s->members->of;
   fl_symbol args[FL_K_MAX_TPARAMS];
   const int64_t at = p->at;
-  const int n = fl_template_args(p, args);
-  if (p->failed || (n == t->n_tparams && fl_template_same(args, type->s->members->inner, n)))
-    return type;
+  if (!fl_template_take(p, t, args) ||
+      fl_template_same(args, type->s->members->inner, t->n_tparams)) return type;
   p->at = at;
   for (int64_t i = p->syms.n; i-- > 0;)
     if (p->syms.at[i].kind == FL_SYM_TEMPLATE && p->syms.at[i].structs == t)
@@ -487,13 +518,7 @@ fl_cvalue fl_template_value(fl_front *p, const fl_ktemplate *t) {
   if (!t->is_value || !fl_front_is(p, '<'))
     fl_refuse(p, line, "template '%s' without its arguments", t->name);
   fl_symbol args[FL_K_MAX_TPARAMS];
-  memset(args, 0, sizeof args);
-  const int n = fl_template_args(p, args);
-  for (int i = 0; i < n && i < t->n_tparams; i++)
-    fl_template_give(&args[i], &t->tparams[i], &args[i]);
-  if (!p->failed && (n > t->n_tparams || !fl_template_bind(p, t->tparams, t->n_tparams, args)))
-    fl_refuse(p, line, "wrong arguments for the template '%s'", t->name);
-  if (p->failed || !fl_front_enter(p)) return fl_val_none();
+  if (!fl_template_take(p, t, args) || !fl_front_enter(p)) return fl_val_none();
   int ref;
   const fl_kbookmark back = fl_front_open(p, t->at, NULL);
   fl_kblock *into = fl_front_into(p, NULL);
@@ -533,7 +558,7 @@ void fl_template_special(fl_front *p, fl_kdevice *d, int32_t line) {
     args[i] = value_of(d->params[i].type, &d->params[i]);
   const fl_symbol *s = p->failed ? NULL : fl_front_find(p, d->name, (int32_t)strlen(d->name));
   for (fl_kdevice *o = s ? s->device : NULL; o && !p->failed; o = o->next) {
-    const int like = o->n_tparams && !o->tparams[o->n_tparams - 1].is_pack;
+    const int like = o->n_tparams && fl_template_pack(o->tparams, o->n_tparams) == o->n_tparams;
     fl_kdevice *one = like ? fl_template_instance(p, s->device, o, &c) : NULL;
     const int returns = one && one->result && d->result && fl_ctype_like(one->result, d->result);
     if (!returns || !same_types(one, d)) continue;

@@ -9,6 +9,9 @@
 ** is refused). *out is in the arena; 'out' has room for all. */
 int fl_template_params(fl_front *p, fl_ktparam **out);
 int fl_template_args(fl_front *p, fl_symbol *out);
+/* Takes the arguments <…> of t, and sets args[i] to what parameter i is. 0: the text is refused. */
+int fl_template_take(fl_front *p, const fl_ktemplate *t, fl_symbol *args);
+int fl_template_pack(const fl_ktparam *t, int n);  /* the index of that which is a pack, or n */
 void fl_template_close(fl_front *p);                         /* takes '>', or half of '>>' */
 void fl_template_declare(fl_front *p);     /* after 'template', at file scope or among members */
 /* The instance of function d, a template or one with formals of type auto, that call c means.
@@ -49,10 +52,11 @@ typedef struct fl_kdeduction {
 void fl_template_give(fl_symbol *to, const fl_ktparam *t, const fl_symbol *from);
 void fl_template_give_pack(fl_front *p, fl_symbol *to, const fl_ktparam *t, const fl_symbol *from,
                            int n);
-/* Adds the defaults to the arguments 'env' of n parameters t, and converts constants to the types
-** of their parameters. 0: the text is refused, or the arguments do not fit: one is missing or of
-** another kind than its parameter, or an enable_if has no type. */
-int fl_template_bind(fl_front *p, const fl_ktparam *t, int n, fl_symbol *env);
+/* Adds the defaults, which see the names of 'up', to the arguments 'env' of n parameters t, and
+** converts constants to the types of their parameters. 0: the text is refused, or the arguments do
+** not fit: one is missing or of another kind than its parameter, or an enable_if has no type. */
+int fl_template_bind(fl_front *p, const fl_ktparam *t, int n, fl_symbol *env,
+                     const fl_kscope *up);
 /* Deduces parameters from the arguments of call c, and from the type that f is to return. */
 void fl_template_deduce(fl_front *p, const fl_kdeduction *d, const fl_kdevice *f,
                         const fl_kcall *c);
@@ -78,6 +82,10 @@ int fl_match_all(fl_front *p, const fl_kdeduction *d, int64_t open, const fl_sym
 ** is not told. */
 void fl_match_formal(fl_front *p, const fl_kdeduction *d, int64_t from, int64_t end,
                      const fl_symbol *arg);
+/* Matches tokens 'from' to end - 1, which stand before "...", with each of the n arguments: the
+** elements of the template's pack. formal: as in fl_match_formal. */
+int fl_match_pack(fl_front *p, const fl_kdeduction *d, int64_t from, int64_t end,
+                  const fl_symbol *args, int n, int formal);
 /* Is the formal a reference? 2: "T &&" of a parameter T, which is T & for an lvalue. */
 int fl_match_reference(fl_front *p, const fl_kdeduction *d, int64_t from, int64_t end);
 #define FL_K_NAME_TEMPLATE "a kernel that is a template is named with its arguments, " \

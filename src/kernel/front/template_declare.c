@@ -2,6 +2,7 @@
 ** Declarations of templates: of functions, structs, aliases and constants, and their explicit
 ** specialisations. Their tokens are read when they are used (template.c).
 */
+#include "kernel/front/scope.h"
 #include "kernel/front/template.h"
 #include <string.h>
 
@@ -10,12 +11,7 @@ static void special_struct(fl_front *p, fl_ktemplate *t) {
   fl_symbol *args = fl_karena_new(p->a, FL_K_MAX_TPARAMS * sizeof *args);
   struct fl_kinstance *one = fl_karena_new(p->a, sizeof *one);
   if (!args || !one) return;
-  const int n = fl_template_args(p, args);
-  for (int i = 0; i < n && i < t->n_tparams; i++)
-    fl_template_give(&args[i], &t->tparams[i], &args[i]);
-  if (!p->failed && (n > t->n_tparams || !fl_template_bind(p, t->tparams, t->n_tparams, args)))
-    fl_refuse(p, fl_front_tok(p)->line, "wrong arguments for the template '%s'", t->name);
-  if (p->failed) return;
+  if (!fl_template_take(p, t, args)) return;
   one->args = args;
   one->at = p->at;
   one->next = t->instances;
@@ -51,8 +47,8 @@ static void declare_struct(fl_front *p, fl_ktparam *params, int n) {
   const int64_t align = aligned ? p->at : 0;
   p->at += aligned;
   if (aligned) fl_front_skip(p);
+  fl_symbol *s = fl_scope_own(p, fl_front_tok(p));
   const char *name = fl_front_name(p);
-  fl_symbol *s = fl_front_find(p, name, (int32_t)strlen(name));
   fl_ktemplate *t = s && s->kind == FL_SYM_TEMPLATE ? s->structs : NULL;
   if (fl_front_is(p, '<')) {
     if (t && !n) special_struct(p, t);
@@ -203,7 +199,8 @@ static int join(fl_front *p, fl_kdevice *d) {
   if (!s || s->kind != FL_SYM_FUNCTION) return 0;
   for (fl_kdevice **at = &s->device; *at; at = &(*at)->next) {
     fl_kdevice *o = *at;
-    if ((o->body >= 0 && d->body >= 0) || !o->line || !same_template(p, o, d)) continue;
+    if ((o->body >= 0 && d->body >= 0) || !o->line || fl_scope_differ(p, o, d) ||
+        !same_template(p, o, d)) continue;
     fl_kdevice *const to = d->body >= 0 ? d : o, *const from = d->body >= 0 ? o : d;
     take_defaults(to->tparams, from->tparams, d->n_tparams);
     if (!to->declared) {
@@ -217,17 +214,6 @@ static int join(fl_front *p, fl_kdevice *d) {
   return 0;
 }
 
-/* At "using name = void;" (as std::void_t), a template of n parameters, the last one a pack:
-** replaces the pack by up to 8 parameters whose default is that void, and returns how many
-** parameters there are then. 0: it is something else. */
-static int to_void(fl_front *p, fl_ktparam *params, int n) {
-  if (!fl_ktok_is(fl_front_tok(p), "using") || !fl_ktok_is(fl_front_ahead(p, 3), "void") ||
-      !fl_front_is_at(p, 4, ';')) return 0;
-  for (int most = n + 7 < FL_K_MAX_TPARAMS ? n + 7 : FL_K_MAX_TPARAMS; n <= most; n++)
-    params[n - 1] = (fl_ktparam){ .name = "unnamed", .init = p->at + 3 };
-  return n - 1;
-}
-
 void fl_template_declare(fl_front *p) {
   fl_ktparam *params = NULL;
   const int32_t line = fl_front_tok(p)->line;
@@ -236,14 +222,9 @@ void fl_template_declare(fl_front *p) {
     fl_front_skip_declaration(p, p->at);
     return;
   }
-  int n = fl_template_params(p, &params);
+  const int n = fl_template_params(p, &params);
   if (p->failed) return;
   const fl_ktok *kind = fl_front_tok(p);
-  const int of_types = fl_ktok_is(kind, "struct") || fl_ktok_is(kind, "class") ||
-                       fl_ktok_is(kind, "using");
-  if (n && params[n - 1].is_pack && of_types && !(n = to_void(p, params, n)))
-    fl_refuse(p, line,
-              "variadic templates of structs are outside the language; of functions they are not");
   if (fl_front_word(p, "struct") || fl_front_word(p, "class")) {
     declare_struct(p, params, n);
     return;

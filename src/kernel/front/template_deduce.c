@@ -111,17 +111,13 @@ static void deduce_one(fl_front *p, const fl_kdeduction *d, int64_t i, int64_t e
 ** 1. */
 static void deduce_pack(fl_front *p, const fl_kdeduction *d, int64_t i, int64_t end,
                         const fl_cvalue *v, int n) {
-  fl_symbol list[FL_K_MAX_GIVEN], *const to = &d->env[d->n - 1];
-  const fl_ktparam *t = &d->t[d->n - 1];
-  const fl_ktparam one = { .name = t->name };
-  if (!t->is_pack || t->type || to->name || n > FL_K_MAX_GIVEN) return;
+  fl_symbol list[FL_K_MAX_GIVEN];
+  const int ref = fl_match_reference(p, d, i, end);
   for (int k = 0; k < n; k++) {
-    list[k] = (fl_symbol){ .name = NULL };
-    const fl_kdeduction each = { &one, 1, &list[k], NULL, 0 };
-    deduce_one(p, &each, i, end, &v[k]);
-    if (!list[k].name) return;
+    list[k] = type_of(p, &v[k], ref);
+    if (!list[k].type) return;
   }
-  fl_template_give_pack(p, to, t, list, n);
+  fl_match_pack(p, d, i, end, list, n, 1);
 }
 
 /* Deduces the parameter that is the result type of f, which precedes f's name, from the type that
@@ -134,7 +130,7 @@ static void deduce_result(fl_front *p, const fl_kdeduction *d, const fl_kdevice 
 
 void fl_template_deduce(fl_front *p, const fl_kdeduction *d, const fl_kdevice *f,
                         const fl_kcall *c) {
-  int depth = 1, arg = 0;
+  int depth = 1, arg = 0, dots = 0;
   int64_t from = f->open + 1;
   if (c->result) deduce_result(p, d, f, c->result);
   for (int64_t i = from; i < p->toks.n && depth > 0 && arg < c->n; i++) {
@@ -143,10 +139,9 @@ void fl_template_deduce(fl_front *p, const fl_kdeduction *d, const fl_kdevice *f
     depth += (ch == '(' || ch == '<' || ch == '[' || ch == '{') -
              (ch == ')' || ch == '>' || ch == ']' || ch == '}') -
              2 * (ch == FL_PU_SHR);
+    dots |= ch == FL_PU_ELLIPSIS && depth == 1;
     if (depth && !(ch == ',' && depth == 1)) continue;
-    int64_t dots = from;
-    while (dots < i && !fl_is_punct(&p->toks.at[dots], FL_PU_ELLIPSIS)) dots++;
-    if (dots < i) { deduce_pack(p, d, from, i, c->args + arg, c->n - arg); return; }
+    if (dots) { deduce_pack(p, d, from, i, c->args + arg, c->n - arg); return; }
     if (i > from) deduce_one(p, d, from, i, &c->args[arg++]);
     from = i + 1;
   }

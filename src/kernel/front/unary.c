@@ -24,8 +24,7 @@ static fl_cvalue view_shared(fl_front *p, fl_cvalue v, int type) {
   return v;
 }
 
-/* Casts a pointer into memory of one type to a pointer to another: the same memory viewed as
-** 'to'. */
+/* Casts a pointer into memory of one type to a pointer to another, 'to': the same memory. */
 static fl_cvalue cast_memory(fl_front *p, const fl_ctype *to, fl_cvalue v, int32_t line) {
   int64_t n;
   const fl_kvar *var = &p->f->vars[v.var];
@@ -35,11 +34,12 @@ static fl_cvalue cast_memory(fl_front *p, const fl_ctype *to, fl_cvalue v, int32
     v = fl_val_index(p, v, fl_kexpr_int(p->a, FL_KT_I64, 0), line);
     v.kind = FL_V_POINTER;
   }
-  const int size = want > FL_KT_BOOL && var->type > FL_KT_BOOL && !fl_turn_of(p, v.var)
-                   ? fl_kt_size(want) : 0,
-            views = size && size == fl_kt_size(var->type);
+  const int own = want > FL_KT_BOOL && var->type > FL_KT_BOOL ? fl_kt_size(want) : 0,
+            views = own && own == fl_kt_size(var->type),
+            size = views || !fl_turn_of(p, v.var) ? own : 0,
+            whole = !var->count || fl_ctype_size(to) <= var->count * fl_kt_size(var->type);
   v.member |= !v.linear && v.type->kind == FL_C_STRUCT && v.type->s->n_leaves > 1;
-  if (!v.linear && v.type->kind == FL_C_SCALAR && size && !v.member &&
+  if (!v.linear && v.type->kind == FL_C_SCALAR && size && !v.member && whole &&
       (views ? v.idx != NULL : var->kind != FL_KV_LOCAL))
     v.linear = 1;                                         /* the elements are in one array, and are
                                                           ** indexed in the same way */
@@ -312,7 +312,7 @@ static fl_cvalue cast_word(fl_front *p) {
 /* Reads the name after "V::" or "Mode::". */
 static fl_cvalue qualified(fl_front *p, const fl_symbol *inner, int64_t n) {
   const fl_ktok *t = fl_front_next(p);
-  const fl_symbol *s = t->kind == FL_TOK_NAME ? fl_front_among(inner, n, t->text, t->n) : NULL;
+  const fl_symbol *s = t->kind == FL_TOK_NAME ? fl_front_in(p, inner, n, t) : NULL;
   if (!s) {
     const int absent = !p->failed && p->among_members && t->kind == FL_TOK_NAME;
     fl_refuse(p, t->line, "there is no '%.*s' here", t->kind == FL_TOK_NAME ? (int)t->n : 1,

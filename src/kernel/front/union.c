@@ -1,7 +1,7 @@
 /*
-** Unions: bytes that are viewed as one member or another. The elements of an object are stored as
-** the type that the kernel reads (view.c), so that a value stored as a real and read as a real
-** keeps its gradient.
+** Unions: bytes, or, if all members are numbers of one type, such numbers, that are viewed as one
+** member or another. The elements of an object are stored as the type that the kernel reads
+** (view.c), so that a value stored as a real and read as a real keeps its gradient.
 */
 #include "kernel/front/forms.h"
 #include <assert.h>
@@ -21,18 +21,21 @@ static int is_seen(const fl_cfield *f) {
 
 const fl_ctype *fl_union_of(fl_front *p, const fl_ctype *parts, int32_t line) {
   fl_cstruct *s = parts->s;
-  int64_t size = 1, align = s->align;
+  int64_t size = 1, align = s->align, n;
+  int element = s->n_fields ? fl_ctype_element(s->fields[0].type, &n) : FL_KT_U8;
   for (int i = 0; i < s->n_fields; i++) {
     const int64_t own = fl_ctype_size(s->fields[i].type);
     if (own > size) size = own;
     s->fields[i].offset = 0;
+    if (fl_ctype_element(s->fields[i].type, &n) != element) element = FL_KT_U8;
     if (is_seen(&s->fields[i])) continue;
     fl_refuse(p, line, "member '%s' of a union is not of numbers of one type", s->fields[i].name);
     return NULL;
   }
   size = (size + align - 1) / align * align;
+  if (element == FL_KT_VOID || size % fl_kt_size(element)) element = FL_KT_U8;
   fl_cfield *bytes = fl_karena_new(p->a, sizeof *bytes);
-  const fl_ctype *of = fl_ctype_array(p->a, fl_ctype_scalar(FL_KT_U8), size);
+  const fl_ctype *of = fl_ctype_array(p->a, fl_ctype_scalar(element), size / fl_kt_size(element));
   if (!bytes || !of) return NULL;
   *bytes = (fl_cfield){ .name = "{}", .type = of };
   fl_ctype *t = fl_ctype_struct(p->a, s->name, bytes, 1, align);
@@ -68,6 +71,8 @@ fl_cvalue fl_union_part(fl_front *p, fl_cvalue v, const char *name, int32_t n, i
   assert(f);
   const int is_const = at.is_const;
   at = fl_val_pointer(p, at, line);
+  if (p->failed) return fl_val_none();
+  offset /= fl_ctype_size(at.type);
   if (offset && !p->failed)
     at = fl_val_advance(p, at, fl_kexpr_int(p->a, FL_KT_I64, offset), 0, line);
   if (p->failed) return fl_val_none();

@@ -264,7 +264,7 @@ fl_cvalue fl_val_advance(fl_front *p, fl_cvalue v, fl_kexpr *by, int negative,
   } else if (v.list || (v.idx && !v.member)) {
     v.idx = add64(p, v.idx, by);
   } else if (by && (by->kind != FL_KX_CONST || by->value.i)) {
-    p->turn_wanted = 2;
+    if (!v.member || !fl_view_array(p, v.var)) p->turn_wanted = 2;
     fl_refuse(p, line, "a pointer to one variable is moved off it");
   }
   return v;
@@ -519,6 +519,8 @@ void fl_val_assign(fl_front *p, fl_cvalue to, fl_cvalue from, int32_t line) {
     fl_refuse(p, line, "a '%s' cannot be assigned to a '%s'",
               from.type ? fl_ctype_text(p->a, from.type) : "?",
               fl_ctype_text(p->a, to.type));
+  } else if (fl_ctype_innermost(to.type)->kind == FL_C_POINTER) {
+    fl_held_copy(p, to, from, line);
   } else if (to.type->kind == FL_C_ARRAY) {
     assign_array(p, to, from, line);
   } else if (fl_ctype_has_array(to.type)) {

@@ -502,11 +502,38 @@ int fl_view_copy(fl_front *p, const fl_cvalue *to, const fl_cvalue *from, int32_
   return 1;
 }
 
+/* The real f whose sign bit changes as 'f op m' says, with its bits f; NULL: m changes more. */
+static fl_kexpr *signed_as(fl_front *p, fl_kexpr *f, int op, fl_kexpr *m) {
+  const int top = 8 * fl_kt_size(f->type) - 1;
+  const uint64_t sign = UINT64_C(1) << top, all = sign | (sign - 1),
+                 k = m->kind == FL_KX_CONST ? (uint64_t)m->value.i & all : 0;
+  if (op == FL_KO_XOR && is_shift(m) && m->x[1]->value.i == top) {
+    fl_kexpr *odd = fl_val_convert(p, fl_val_with(p, FL_KO_AND, m->x[0], 1), FL_KT_BOOL);
+    return fl_kexpr_binary(p->a, FL_KO_MUL, f,
+                           fl_kexpr_select(p->a, odd, fl_kexpr_float(p->a, f->type, -1),
+                                           fl_kexpr_float(p->a, f->type, 1)));
+  }
+  if (k != (op == FL_KO_AND ? sign - 1 : sign)) return NULL;
+  if (op == FL_KO_AND || op == FL_KO_OR) f = call(p, FL_KB_FABS, f->type, f);
+  return op == FL_KO_AND ? f : fl_kexpr_unary(p->a, FL_KO_NEG, f);
+}
+
+fl_kexpr *fl_view_real(fl_front *p, fl_kexpr *e, int to) {
+  fl_kexpr *of = e && !p->failed && fl_kt_is_float(to) ? peel(e) : NULL, *r = NULL;
+  if (!of || of->type == to) return of;
+  if (of->kind != FL_KX_BINARY || fl_kt_size(to) < 4 ||
+      !(of->op == FL_KO_XOR || of->op == FL_KO_AND || of->op == FL_KO_OR)) return NULL;
+  for (int i = 0; i < 2 && !r; i++) {
+    fl_kexpr *f = peel(of->x[i]);
+    if (f->type == to) r = signed_as(p, f, of->op, peel(of->x[1 - i]));
+  }
+  return fl_front_check(p, r);
+}
+
 fl_kexpr *fl_view_bits(fl_front *p, fl_kexpr *e, int to) {
   if (!e || p->failed || e->type == to) return e;
-  fl_kexpr *of = peel(e);           /* bits of a real that are converted back to a real are that
-                                    ** real */
-  if (fl_kt_is_float(to) && of->type == to) return of;
+  fl_kexpr *of = fl_view_real(p, e, to);
+  if (of) return of;
   if (fl_kt_size(to) == 2 && (fl_kt_is_float(to) || fl_kt_is_float(e->type)))
     return of_raw(p, raw_of(p, e), to);
   if (fl_kt_is_float(e->type)) {
