@@ -101,4 +101,25 @@ describe("a name of several namespaces", function()
       __global__ void k(double *y) { P p; y[0] = p.v + 10 * f(1); }]]
     assert.equal(52, k:with { shape = { 1 } }():item())
   end)
+
+  it("is no function that comes after the call, where one before it fits", function()
+    local function value(text)
+      local k = flame.kernel(text .. "\n__global__ void k(double *y) { y[0] = u(); }")
+      if k:report().refusal then return k:report().refusal end
+      return k:with { shape = { 1 } }():item()
+    end
+    local W <const> = "__device__ int W(char) { return 1; } "
+    local u <const>, last <const> = "__device__ int u() { return W(1.5f); } ",
+      "__device__ int W(double) { return 2; } "
+    local early <const> = "'W' is called before the function of that name that fits best"
+    assert.matches(early, value(W .. u .. last))
+    assert.matches(early, value(W .. "template <class T> __device__ int v(T t) { return W(t); } "
+      .. last .. "__device__ int u() { return v(1.5); }"))
+    assert.equal(2, value(W .. last .. u))
+    assert.equal(2, value("__device__ int W(double); " .. W .. u .. last))
+    -- the type of an argument leads to functions that come later
+    assert.equal(2, value("struct S {}; __device__ int W(float) { return 1; } "
+      .. "template <class T> __device__ int v(T t) { return W(t); } __device__ int W(S) { return 2; } "
+      .. "__device__ int u() { return v(S()); }"))
+  end)
 end)

@@ -116,19 +116,52 @@ static int better(const int *a, const int *b, int n) {
   return wins && !losses ? 1 : losses && !wins ? -1 : 0;
 }
 
+/* What the call would call if it meant d: d or an instance of it; NULL: it cannot mean d. *whole: it
+** is d itself. */
+static fl_kdevice *candidate(fl_front *p, fl_kdevice *first, fl_kdevice *d, const fl_kcall *c,
+                             int *whole) {
+  fl_outside_complete(p, d);
+  *whole = !d->n_tparams;
+  if (d->n_special || (c->in_angles && !d->n_tparams)) return NULL;
+  if (c->name && !fl_scope_means(p, c, d)) return NULL;
+  for (int i = 0; *whole && i < d->n_params; i++) *whole = d->params[i].type != NULL;
+  return *whole ? d : fl_template_instance(p, first, d, c);
+}
+
+/* Is a call that means d too early: does d come after it, while 'sooner', which also fits, is there
+** by then? C++ calls a function that comes later only if an argument's type leads to it. */
+static int is_early(const fl_front *p, const fl_kdevice *d, const fl_kdevice *sooner,
+                    const fl_kcall *c) {
+  for (int i = 0; i < c->n; i++) {
+    const fl_ctype *t = c->args[i].type;
+    while (t && (t->kind == FL_C_POINTER || t->kind == FL_C_ARRAY)) t = t->of;
+    if (c->args[i].kind == FL_V_LIST || !t || t->kind == FL_C_STRUCT || fl_ctype_is_enum(t))
+      return 0;
+  }
+  return sooner && sooner != d && !c->self && !d->owner && d->head > p->at;
+}
+
+static int refuses(fl_front *p, const fl_kdevice *best, int tied, int early, const fl_kcall *c) {
+  if (tied)
+    fl_refuse(p, c->line, "'%s' is called with arguments that fit several functions of that name",
+              best->name);
+  else if (early)
+    fl_refuse(p, c->line, "'%s' is called before the function of that name that fits best: CUDA "
+              "calls another one, so declare that function before the call", best->name);
+  return tied || early;
+}
+
 fl_kdevice *fl_overload(fl_front *p, fl_kdevice *first, const fl_kcall *c, int *fit) {
+  const fl_kdevice *sooner = NULL;                     /* one that fits and is before the call */
   fl_kdevice *best = NULL, *general = NULL;            /* general: 'best', or the template that it
                                                        ** is an instance of */
   int top[MAX_ARGS + 1], now[MAX_ARGS + 1], tied = 0, plain = 0;
   if (fit) *fit = FL_FITS_NOT;
   for (fl_kdevice *d = first; d && !p->failed; d = d->next) {
-    fl_outside_complete(p, d);
-    if (d->n_special || (c->in_angles && !d->n_tparams)) continue;
-    if (c->name && !fl_scope_means(p, c, d)) continue;
-    int whole = !d->n_tparams;
-    for (int i = 0; whole && i < d->n_params; i++) whole = d->params[i].type != NULL;
-    fl_kdevice *one = whole ? d : fl_template_instance(p, first, d, c);
+    int whole;
+    fl_kdevice *one = candidate(p, first, d, c, &whole);
     if (!one || !ranks_of(p, one, c, now)) continue;
+    if (d->head <= p->at) sooner = d;
     int wins = best ? better(now, top, c->n + 1) : 1;
     if (!wins) wins = fl_reference_prefers(one, best, c);
     /* one without a pack is preferred */
@@ -145,12 +178,8 @@ fl_kdevice *fl_overload(fl_front *p, fl_kdevice *first, const fl_kcall *c, int *
     tied = 0;
     memcpy(top, now, sizeof top);
   }
-  if (p->failed) return NULL;
-  if (best && tied) {
-    fl_refuse(p, c->line, "'%s' is called with arguments that fit several functions of that name",
-              best->name);
+  if (p->failed || (best && refuses(p, best, tied, is_early(p, general, sooner, c), c)))
     return NULL;
-  }
   int worst = EXACT;
   for (int i = 1; best && i <= c->n; i++) worst = top[i] > worst ? top[i] : worst;
   if (best && fit && worst <= PROMOTED) *fit = worst == EXACT ? FL_FITS : FL_FITS_PROMOTED;
