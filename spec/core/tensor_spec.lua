@@ -346,6 +346,22 @@ describe("shapes", function()
     assert.same({ 1, 5, 9 }, m:diagonal():totable())
     assert.same({ { 1, 2 }, { 2, 3 }, { 3, 4 } }, flame.arange(4.0):unfold(1, 2, 1):totable())
   end)
+  it("copies windows that overlap, of each size of element", function()
+    for _, dtype in ipairs { "u8", "i16", "f16", "bf16", "f32", "f64" } do
+      local values = flame.arange(128):to(dtype):view(2, 64)
+      flame.eval(values)
+      for step = 1, 3 do
+        local got = (values:unfold(2, 8, step):contiguous()):totable()
+        for r, windows in ipairs(got) do
+          for i, window in ipairs(windows) do
+            for k, v in ipairs(window) do
+              assert.equal(64 * (r - 1) + (i - 1) * step + k, math.tointeger(v), dtype)
+            end
+          end
+        end
+      end
+    end
+  end)
   it("walks the first axis with pairs", function()
     local sums = {}
     for i, row in pairs(x) do sums[i] = row:sum():item() end

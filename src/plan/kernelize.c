@@ -130,6 +130,8 @@ static void collapse(fl_kernel *k) {
   }
 }
 
+/* Do the first element and the start of each row (in a COL: of each run of columns) have an address
+** that is a multiple of 16? Overlapping windows have a stride of 1 from row to row, too. */
 static int is_aligned(const fl_planner *P, const fl_kernel *k, const fl_operand *o) {
   const int size = fl_dtype_size(o->dtype);
   if (o->place.where == FL_AT_EXT) {
@@ -138,8 +140,9 @@ static int is_aligned(const fl_planner *P, const fl_kernel *k, const fl_operand 
     if (((uintptr_t)n->buffer->ptr + (uintptr_t)first) % 16) return 0;
   }
   if (o->offset * size % 16) return 0;
-  for (int d = 0; d < k->nkept + k->nred; d++)
-    if (o->stride[d] != 1 && o->stride[d] * size % 16) return 0;
+  const int nd = k->nkept + k->nred, along = k->kind == FL_K_COL ? k->nkept - 1 : nd - 1;
+  for (int d = 0; d < nd; d++)
+    if ((d != along || o->stride[d] != 1) && o->stride[d] * size % 16) return 0;
   return 1;
 }
 
