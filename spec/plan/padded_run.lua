@@ -170,4 +170,45 @@ local function long_hash(apart)
   return hash
 end
 
-return { check = check, names = names, long_hash = long_hash }
+--- Values of a product y, of so many rows and columns, that are not read element by element of a row
+--- or from row to row; and a matrix of which the product with its transpose is taken.
+local reads = {
+  --- Rows of 128 x 257 elements, which a GPU may read once; 257 do not fill words.
+  axes = { 4096, 272, function(y, keep)
+    local z = y:view(32, 128, 272):narrow(3, 1, 257)
+    local e = keep((z:to "f32" - keep(z:to "f32":amax({ 2, 3 }, true))):exp())
+    z = keep((e / keep(e:sum({ 2, 3 }, true))):to(y.dtype)):view(4096, 257)
+    return keep(z:sum(2)), z
+  end },
+  --- Bytes of a row, as integers of another size than its elements.
+  bytes = { 258, 258, function(y, keep)
+    return keep(y:view "u8":narrow(2, 300, 100):to "i32":sum(2)), y
+  end },
+  --- Every second row, as integers of another size: these have an odd number of columns.
+  words = { 258, 258, function(y, keep)
+    return keep(y:view "i32"[{ { 2, -1, 2 } }]:bitwise_and(7):sum(1)), y
+  end },
+}
+
+--- How many of the values of reads[name] differ between op by op and one plan.
+local function differ(name)
+  local rows, columns, read = table.unpack(reads[name])
+  local x = (flame.randn(rows, 256) * 0.5):to "bf16"
+  local w = (flame.randn(256, columns) * 0.2):to "bf16"
+  flame.eval(x, w)
+  local function values(keep)
+    local value, z = read(keep(x:matmul(w)), keep)
+    return { value, z:t():matmul(z) }
+  end
+  local function run(keep)
+    local list = values(keep)
+    collectgarbage()
+    flame.eval(list)
+    return flame.cat { bits(list[1]):flatten():to "i64", bits(list[2]):flatten():to "i64" }
+  end
+  local want = run(function(y) flame.eval(y) return y end)
+  spoil()
+  return run(function(y) return y end):ne(want):sum():item()
+end
+
+return { check = check, names = names, long_hash = long_hash, reads = reads, differ = differ }

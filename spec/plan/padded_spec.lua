@@ -42,6 +42,15 @@ describe("products of half floats of odd sizes", has_gxx and function()
     local wrong = hash(false, ("FLAME_CACHE_DIR=off FAKE_CUDA_PLANT='%s'"):format(plant))
     assert.not_equal(expected, wrong)
   end)
+
+  it("have the same bits however their rows are read", function()
+    local text = run("for name in pairs(P.reads) do print(name, P.differ(name)) end",
+      "FLAME_DEBUG=1")
+    for _, name in ipairs { "axes", "bytes", "words" } do
+      assert.equal("0", text:match("\n" .. name .. "\t(%d+)"), name)
+    end
+    assert.is_true(count(text, "batch dims[^\n]*, padded") >= 1)
+  end)
 end or function() it("are compiled", function() pending "no g++" end) end)
 
 describe("products of half floats on this machine", function()
@@ -50,5 +59,6 @@ describe("products of half floats on this machine", function()
     local P = require "spec.plan.padded_run"
     for seed = 1, 60 do assert.is_nil((P.check(seed))) end
     assert.equal(P.long_hash(true), P.long_hash(false))
+    for name in pairs(P.reads) do assert.equal(0, P.differ(name), name) end
   end)
 end)

@@ -89,10 +89,13 @@ static int keeps_rows(const fl_group *G, const fl_access *a, int64_t n) {
   return lo >= 0 && hi < n;
 }
 
-/* An elementwise kernel takes vectors if what it reads has no gaps. */
-static int accepts(const fl_group *G, const fl_access *a, int64_t n, int64_t pitch) {
+/* An elementwise kernel takes vectors if what it reads has no gaps. Maps of a view of the bytes as
+** another dtype count elements of that dtype. */
+static int accepts(const fl_group *G, const fl_access *a, const fl_cell *t) {
+  const int64_t n = length_of(t);
   if (a->store == FL_STORE_ACROSS) return 0;
-  return pitch == n || (G->kind != FL_K_MAP && keeps_rows(G, a, n));
+  return t->pitch == n || (G->kind != FL_K_MAP && keeps_rows(G, a, n) &&
+                           fl_dtype_size(a->dtype) == fl_dtype_size(t->dtype));
 }
 
 static void refuse(fl_planner *P, fl_ref ref) {
@@ -103,7 +106,7 @@ static void check_kernel(fl_planner *P, const fl_group *G) {
   for (int64_t i = 0; i < G->access.n; i++) {
     const fl_access *a = &G->access.at[i];
     const fl_cell *t = a->iota ? NULL : padded_cell(P, a->ref);
-    if (t && !accepts(G, a, length_of(t), t->pitch)) refuse(P, a->ref);
+    if (t && !accepts(G, a, t)) refuse(P, a->ref);
   }
 }
 

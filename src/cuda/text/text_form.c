@@ -329,7 +329,8 @@ static void plan_once(text_form *f) {
   const int64_t step = FEW_THREADS * FEW_VECTOR;
   const int64_t steps = fl_ceil_div(k->n, step);
   int fits = f->few && steps <= ONCE_STEPS &&
-             fl_text_once_bytes(steps) + f->nred * FEW_THREADS / 16 * SLOT_BYTES <= k->room;
+             fl_text_once_bytes(steps) + f->nred * FEW_THREADS / 16 * SLOT_BYTES <= k->room &&
+             (k->nred == 1 || k->size[f->inner] % FEW_VECTOR == 0);
   for (int v = 0; v < k->ninstr; v++) {
     const fl_instr *i = &k->instr[v];
     if (f->vary[v] == V_ELEMENT)
