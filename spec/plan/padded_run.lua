@@ -170,7 +170,7 @@ local function long_hash(apart)
   return hash
 end
 
---- Values of a product y, of so many rows and columns, that are not read element by element of a row
+--- Values of a product y, of so many rows and columns, not read element by element of a row
 --- or from row to row; and a matrix of which the product with its transpose is taken.
 local reads = {
   --- Rows of 128 x 257 elements, which a GPU may read once; 257 do not fill words.
