@@ -708,8 +708,8 @@ function Algebra:grade(x, grade) end
 ---@field x? flame.Tensor
 ---@field eps? number  1e-6
 
---- Divides each grade by the root of the mean over the features of its squares. r_g = sqrt(mean_n
---- sum_k o_k(n)^2 + eps), the sum being over the components of grade g. In algebras with generators
+--- Divides each grade g by r_g = sqrt(mean_n sum_k x_k(n)^2 + eps), the mean being over the
+--- features n and the sum over the components k of grade g. In algebras with generators
 --- that square to -1 or 0 the squares get signs (those of blade times reverse), |mean| is taken,
 --- and grades in which all blades square to 0 stay as they are.
 --- x (size, …, features); gives (size, …, features).
