@@ -2,7 +2,6 @@
 -- 16 values of x, and the CPU must compute the same; forward and reverse gradients must agree. Runs
 -- on the default device.
 local flame = require "flame"
-local helper = require "spec.support.helper"
 local proof = dofile("spec/kernel/kernel_proof.lua")
 
 local N = 16

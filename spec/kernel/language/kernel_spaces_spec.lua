@@ -103,8 +103,8 @@ describe("a name of several namespaces", function()
   end)
 
   it("is no function that comes after the call, where one before it fits", function()
-    local function value(text)
-      local k = flame.kernel(text .. "\n__global__ void k(double *y) { y[0] = u(); }")
+    local function value(functions)
+      local k = flame.kernel(functions .. "\n__global__ void k(double *y) { y[0] = u(); }")
       if k:report().refusal then return k:report().refusal end
       return k:with { shape = { 1 } }():item()
     end
