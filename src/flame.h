@@ -361,7 +361,8 @@ FLAME_API flame_tensor *flame_stack(flame_context *c, int n, flame_tensor *const
 /* adds this many elements at the sides of each axis; < 0: removes them */
 FLAME_API flame_tensor *flame_pad(flame_tensor *x, const int64_t *before, const int64_t *after,
                                   double value);
-/* Views. One size of reshape may be -1; sizes of expand that are -1 stay as they are. */
+/* Views; reshape copies where no view of x has the shape. One of its sizes may be -1; sizes of
+** expand that are -1 stay as they are. */
 FLAME_API flame_tensor *flame_reshape(flame_tensor *x, int ndim, const int64_t *shape);
 FLAME_API flame_tensor *flame_permute(flame_tensor *x, const int *axes);
 FLAME_API flame_tensor *flame_transpose(flame_tensor *x, int axis1, int axis2);

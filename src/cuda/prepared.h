@@ -34,7 +34,8 @@ struct fl_prepared {              /* belongs to a step */
   int64_t scratch;                /* bytes that fl_blas_run needs */
 };
 
-/* Compiles what is missing and reserves what the steps need. After an error nothing is kept. */
+/* Compiles what is missing and reserves what the steps need. After an error the plan has no
+** prepared data. */
 flame_status fl_prepared_make(fl_cuda *s, fl_plan *p);
 void fl_prepared_free(fl_plan *p);
 /* Called when the device is closed: prepared data then keeps only host memory. */

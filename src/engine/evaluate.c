@@ -23,7 +23,7 @@ enum { SPARE_BYTES = 1 << 20, FEW = 24 };
 typedef struct run {
   fl_program program;
   fl_plan *plan;
-  void **ext, **out;
+  void **ext, **out;            /* addresses of the plan's external buffers and of its results */
   fl_buffer **made;             /* per result: the buffer that it will own (a reference), or NULL */
   fl_buffer **saved;             /* per home: where its old value is saved, or NULL */
   fl_buffer **old;               /* by home, when looking for a NaN: a copy of its old value */
@@ -189,9 +189,9 @@ static flame_status reserve_out(flame_context *c, run *r, int32_t i, int back) {
   return FLAME_OK;
 }
 
-/* Memory for the results: where graphs hold addresses, first for those that can return to their
-** last one. A result that cannot, since the script still has the last value, must not take the
-** place of another. */
+/* Memory for the results. On devices with graphs, which hold addresses, the results that can return
+** to their last address come first: a result that cannot, since the script still has its last
+** value, must not take the place of another. */
 static flame_status reserve_outs(flame_context *c, run *r) {
   const fl_engine *e = c->engine;
   const fl_plan *plan = r->plan;

@@ -73,8 +73,8 @@ void fl_kernel_prove(fl_lua *b) {
   if (fl_env_lists(FL_ENV_FLAME_CHECK, "grad")) b->up.prove = prove;
 }
 
-/* Pushes a list of tensors for the nodes, with nil where there is none. Ends the scope of
-** 'mark'. */
+/* Ends the scope of 'mark'. Pushes a list of tensors for the n nodes, with nil where one is NULL,
+** and returns 1; raises if e is an error. */
 static int push_nodes(lua_State *L, fl_lua *b, int64_t mark, flame_status e, int n,
                       fl_node *const *node) {
   fl_box *x[FL_KP_MAX_ARGS];

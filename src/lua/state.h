@@ -27,8 +27,8 @@ flame_status fl_lua_new_around(const fl_lua_start *start, struct lua_State **L,
 /* Sets up the libraries of a state whose module is on top: those for scripts are bounded, those for
 ** flame's own files are under fl_key_library. Pops the module. */
 void fl_bounded_open(struct lua_State *L, struct fl_lua *b);
-/* Pushes the function of the text, or of the text that the function at 'at' returns; or a message.
-** Like lua_load. */
+/* Compiles the source text at index 'at': a string, or a function that returns it in pieces. Pushes
+** the compiled function, or a message. name and the result are those of lua_load. */
 int fl_bounded_load(struct lua_State *L, struct fl_lua *b, int at, const char *name);
 extern const char fl_key_library;
 /* Removes from the module the field 'internal', which scripts would see otherwise. */

@@ -58,7 +58,8 @@ int fl_place_across_fits(const fl_group *G) {
   return !sums_rows(G) || fits(G);
 }
 
-/* May rows of group G be summed? There must be enough of them for all multiprocessors. */
+/* Is G a group that may add up n, a sum over its rows? n must reduce exactly the dims that G keeps;
+** the rows must have a suitable length, and be enough for all multiprocessors. */
 static int takes(const fl_group *G, const fl_node *n) {
   if (G->closed || G->kind != FL_K_ROW) return 0;
   const shape s = shape_of(G);

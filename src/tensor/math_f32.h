@@ -70,7 +70,7 @@ FL_FN float fl_recip_f32(float x) {                        /* the same value, wi
 FL_FN float fl_recip_f32(float x) { return 1.0f / x; }
 #endif
 
-/* e^x times a small power of two, for |x| <= 105 or NaN; overflows and underflows correctly. */
+/* e^x times 'by', which is 1 or 0.5, for |x| <= 105 or NaN; overflows and underflows correctly. */
 FL_FN float fl_exp_scaled(float x, float by) {
   uint32_t b;
   const float e = fl_exp_kernel(fl_exp_reduce(x, &b)) + 1.0f;

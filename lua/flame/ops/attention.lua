@@ -120,8 +120,8 @@ local function fits(q, k, v, o)
 end
 
 -- scaled_dot_product_attention for h heads of queries, kv of keys and kv of values that are
--- adjacent in x (b, t, h + 2 kv, d): gives (b, t, h, d). nil if the op does not support it, or if
--- autocast would cast x. The gradient of x is one array.
+-- adjacent in x (b, t, h + 2 kv, d): gives (b, t, h, d). nil if the op does not support it, or if x
+-- is f32 under autocast. The gradient of x is one array.
 local function of_rows(x, h, kv, causal)
   local shape, cast = x.shape, flame.autocast()
   local b, t, d = shape[1], shape[2], shape[4]

@@ -164,7 +164,8 @@ local function lightness(p)
   return (0.299 * (p >> 16) + 0.587 * (p >> 8 & 255) + 0.114 * (p & 255)) / 255
 end
 
--- Two pixels per character: an upper half block in one colour on the other; uncoloured: a shade.
+-- Each character stands for two pixels. With colours: an upper half block in the colour of the
+-- upper one on that of the lower one, or a full block if there is only one; without: a shade.
 function draw.heat(c, layer, x, y, _, coloured)
   if layer.rows == 0 or layer.columns == 0 then return end
   local x0, x1 = x.at(layer.x[1]) * c.w, x.at(layer.x[2]) * c.w

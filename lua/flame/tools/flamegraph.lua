@@ -6,7 +6,7 @@ local arguments = require "flame.base.arguments"
 local fail = arguments.fail
 
 ---@class flame.FlameGraph
----@field ms number         of all functions together
+---@field ms number         milliseconds of all functions together
 local Graph = { __name = "flame.FlameGraph" }
 Graph.__index = Graph
 

@@ -179,7 +179,8 @@ static int not_found(library *l, const char *file) {
   return 0;
 }
 
-/* The files to try: if FLAME_NCCL is set that alone, which is put into 'one'. */
+/* The files to try. For NCCL, the value of FLAME_NCCL replaces the list if it is set; it is put
+** into 'one'. */
 static const char *const *files_of(const library *l, const char *one[2]) {
   one[0] = l == &libraries[NCCL] ? fl_env(FL_ENV_FLAME_NCCL) : "";
   one[1] = NULL;

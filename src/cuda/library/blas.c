@@ -236,8 +236,9 @@ static int empty(const fl_matmul *m) {
 
 /* ---- pitch ---- */
 
-/* A matrix in column-major form, as it is and as the library gets it: with longer columns, and more
-** of them. odd: the two differ; take: a padded copy is used, since there is no padding yet. */
+/* A matrix in column-major form, 'count' columns of 'length' elements, ld apart; padded, it has
+** to_count columns of to_length. odd: it is to be padded; take: by a copy, since its memory is not
+** padded yet. */
 typedef struct pitched { int64_t length, count, ld, to_length, to_count; int odd, take; } pitched;
 
 static pitched pitched_of(int64_t length, int64_t count, int64_t ld, int wanted, int padded) {

@@ -255,7 +255,8 @@ static void keep_whole(fl_kad_state *d, int v, fl_kblock *f, fl_kblock *back) {
 
 /* Saves whole shared arrays before s, and restores them after its reverse code ('back'): those of
 ** which several threads may write an element whose old value is needed. All threads of the block
-** reach s. */
+** reach s. Does nothing if s has a barrier; static arrays of more than FL_KLOOP_SHARED / 4 bytes
+** are left out. */
 static void keep_around(fl_kad_state *d, fl_kstmt *s, fl_kset keep, fl_kblock *f, fl_kblock *back) {
   if (s->kind == FL_KS_BARRIER || fl_kad_has_barrier(&s->body) || fl_kad_has_barrier(&s->other))
     return;

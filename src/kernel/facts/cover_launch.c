@@ -259,8 +259,9 @@ static int64_t covered(ask *q, const fl_kpoly *p) {
 
 /* ---- the answer ---------------------------------------------------------------------- */
 
-/* Does store s, with the other stores of its vector, write elements 0 to n - 1? A vector of k
-** elements is k stores at k * (digits) + 0 … k - 1; for a scalar k is 1. */
+/* Do store s and others to its array certainly write elements 0 to n - 1? If s writes the multiples
+** of a unit, u * (digits), the others must be at u * (the same digits) + 1 … u - 1, as are the
+** stores of a vector. */
 static int store_covers(const fl_kcover *c, const fl_kc_store *s, int64_t n,
                         const fl_kcover_launch *l) {
   ask q = { c, l, s, 0 };

@@ -198,7 +198,7 @@ static void add_strip(numeral *x, const fl_kterm *unit) {
   int at = 0, ok = 1;
   while (at < FL_KSTRIPS && x->out[at].number) at++;
   for (int i = 0; i < x->n && (unit->n || unit->c != 1); i++)
-    if (fl_kterm_equal(&x->d[i].stride, unit)) return;   /* room for v = 0 alone: unit 1 has it */
+    if (fl_kterm_equal(&x->d[i].stride, unit)) return;   /* a digit has it: no room for v */
   if (at == FL_KSTRIPS || !divide_all(k, &v, unit, &key)) return;
   if (!is_strip(x, unit, &v, NULL)) {
     const int wanted = v.n || x->n == 1 || (!unit->n && unit->c == 1);   /* worth a limit */

@@ -260,8 +260,8 @@ typedef struct fl_front {
 /* ---- front.c: tokens, names, refusals -------------------------------------------------------- */
 
 const fl_ktok *fl_front_tok(fl_front *p);                     /* the current one */
-const fl_ktok *fl_front_ahead(fl_front *p, int k);
-const fl_ktok *fl_front_next(fl_front *p);                    /* takes it */
+const fl_ktok *fl_front_ahead(fl_front *p, int k);            /* the k-th after the current one */
+const fl_ktok *fl_front_next(fl_front *p);                    /* takes the current one */
 int fl_front_is(fl_front *p, int punct);
 int fl_front_is_at(fl_front *p, int k, int punct);
 int fl_front_take(fl_front *p, int punct);                    /* 1: was there, taken */

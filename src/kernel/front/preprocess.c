@@ -333,7 +333,7 @@ static int64_t primary(cond *c) {
   return v;
 }
 
-/* x op y; 0 where the result is not defined. */
+/* x op y, wrapped to 64 bits; 0 for a division by 0. */
 static int64_t apply(int op, int64_t x, int64_t y) {
   fl_kvalue v = { .i = 0 };
   fl_kfold_binary(op, FL_KT_I64, (fl_kvalue){ .i = x }, (fl_kvalue){ .i = y }, &v);

@@ -233,7 +233,7 @@ static fl_kexpr *field(fl_kexpr *e, int from, int type) {
 }
 
 /* The bits of a constant from bit 'from' on, as a number of 'type'; NULL: they are a NaN, or the
-** constant is a half. */
+** constant is an f16 or bf16. */
 static fl_kexpr *constant_part(fl_front *p, const fl_kexpr *e, int from, int type) {
   uint64_t u = (uint64_t)e->value.i;
   const float f = (float)e->value.d;

@@ -115,7 +115,8 @@ typedef struct fl_lane_state {
   char *shared;                      /* memory: static arrays, then the dynamic ones */
   uint8_t *shared_set, *local_set;   /* UNINIT: was it set? by byte of shared memory; by element of
                                      ** ARRAYs and lane */
-  int32_t *tracks;                   /* UNINIT: by tracked variable n lanes, -1: it is set */
+  int32_t *tracks;                   /* UNINIT: for each tracked variable n lanes; -1: the lane has
+                                     ** set it */
   int64_t *shared_cells, n_shared_cells;      /* RACE: marks of shared memory */
   int64_t shared_bytes, block, steps, n;      /* of static arrays; number of the block; instructions
                                               ** in loops so far; lanes */

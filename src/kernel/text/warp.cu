@@ -37,8 +37,9 @@ template <int K, class T> FL_FN T fl_halve(T (&v)[K]) {
 
 /* ---- lanes that may have gone different ways ---- */
 
-/* to, v: what the lane adds in this round of a loop, or once; p, kept: a sum that the lane keeps;
-** n: how many of the warp's sums lanes have kept. */
+/* A lane's state. to, v: what the next call of fl_warp_adds adds. The lane keeps the sum 'kept',
+** which fl_warp_end adds to *p; p NULL: it keeps none. n (with HOLD): the calls so far of which
+** lanes have kept the sums. */
 template <class T, int K> struct fl_held { long long to; T v[K], *p, kept; unsigned n; };
 template <class T, int K> FL_FN void fl_warp_begin(fl_held<T, K> &h) {
   #pragma unroll
