@@ -12,7 +12,7 @@ struct small_args {                     /* as in src/cuda/library/small.c */
   long long m, n, k, rank;
   long long size[6], as[6], bs[6], cs[6];
   long long am, ak, bk, bn;
-  const float *a, *b;
+  const float *a, *b, *add;             /* add: as c, what is added to the product; or NULL */
   float *c;
 };
 
@@ -100,9 +100,9 @@ FN void multiply(float (&sum)[TILE / 8][TILE / 4], const float *a, const float *
   }
 }
 
-/* Adds the sums of all warps and stores them in c. */
-FN void finish(float *shared, const float (&sum)[TILE / 8][TILE / 4], float *c, long long step,
-               long long rows, long long columns) {
+/* Adds the sums of all warps, and 'add' unless it is NULL, and stores them in c. */
+FN void finish(float *shared, const float (&sum)[TILE / 8][TILE / 4], const float *add, float *c,
+               long long step, long long rows, long long columns) {
   const int t = threadIdx.x, lane = t % 32, warp = t / 32;
   __syncthreads();
 #pragma unroll
@@ -114,7 +114,8 @@ FN void finish(float *shared, const float (&sum)[TILE / 8][TILE / 4], float *c, 
   float s = shared[t];
 #pragma unroll
   for (int w = 1; w < 8; w++) s = __fadd_rn(s, shared[w * TILE * TILE + t]);
-  if (t / TILE < rows && t % TILE < columns) c[t / TILE * step + t % TILE] = s;
+  const long long at = t / TILE * step + t % TILE;
+  if (t / TILE < rows && t % TILE < columns) c[at] = add ? __fadd_rn(s, add[at]) : s;
 }
 
 FN long long place(long long i, const small_args &p, const long long *stride) {
@@ -153,5 +154,6 @@ extern "C" __global__ void __launch_bounds__(256) small(const __grid_constant__ 
     request(s + STAGES - 1);
     multiply(sum, from, from + PART);
   }
-  finish(shared, sum, p.c + place(batch, p, p.cs) + m0 * p.n + n0, p.n, p.m - m0, p.n - n0);
+  const long long at = place(batch, p, p.cs) + m0 * p.n + n0;
+  finish(shared, sum, p.add ? p.add + at : p.add, p.c + at, p.n, p.m - m0, p.n - n0);
 }

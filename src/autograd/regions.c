@@ -123,9 +123,9 @@ fl_node *fl_add_cotangents(fl_node *sum, fl_node *g) {
   int64_t covered;
   if (!is_region(g) || !is_zeros(g->in[0]) || sum->shape != g->shape || sum->dtype != g->dtype ||
       !g->shape->numel)
-    return n_add_once(sum, g);
+    return n_add_fused(sum, g);
   const int n = count_apart(sum, g, &covered);
-  if (n < 2) return n_add_once(sum, g);
+  if (n < 2) return n_add_fused(sum, g);
   const int axis = covered == g->shape->numel ? split_axis(sum, g, n) : -1;
   if (axis >= 0) return join(sum, g, n, axis);
   if (n == 2) sum = set(sum->in[0], sum, cleared(sum->in[1]));

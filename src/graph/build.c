@@ -223,7 +223,7 @@ static fl_node *replaced(cursor *r, const said *w, fl_node **x) {
 static fl_node *product(cursor *r, fl_node **x) {
   if (r->at == r->l->n) return n_matmul(x[0], x[1]);
   fl_node *third = value(r);
-  return third && third->shape->rank > 1 ? n_matmul_sum(x[0], x[1], third)
+  return third && third->shape->rank > 1 ? n_matmul_add(x[0], x[1], third)
                                          : n_matmul_bias(x[0], x[1], third);
 }
 

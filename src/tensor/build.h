@@ -125,11 +125,12 @@ fl_node *n_matmul(fl_node *a, fl_node *b);
 /* n_matmul of operands of a half type with at least two axes; bias (n) is added before rounding. */
 fl_node *n_matmul_bias(fl_node *a, fl_node *b, fl_node *bias);
 
-/* The product of a and b, at least two axes each, plus an array x of its shape; all f32. */
-fl_node *n_matmul_sum(fl_node *a, fl_node *b, fl_node *x);
+/* The product of a and b, at least two axes each, plus an array x of its shape; all f32
+** (torch.addmm, baddbmm). */
+fl_node *n_matmul_add(fl_node *a, fl_node *b, fl_node *x);
 /* p + x, one of which has no other user. On a GPU, a large product of f32 that waits for its
 ** evaluation takes the other as a third operand: the same bits, and one pass over memory less. */
-fl_node *n_add_once(fl_node *p, fl_node *x);
+fl_node *n_add_fused(fl_node *p, fl_node *x);
 
 /* Composites of the functions above, which fuse. Axes count from 0. */
 fl_node *n_mean(fl_node *x, uint32_t axes, int keepdim);

@@ -5,7 +5,7 @@
 ** product of flattened rows if no copy is needed. Half types may have in[2] (n), which is added to
 ** each row before the result is rounded to the half type, so that it is rounded only once. In f32
 ** and f64 a separate addition has the same bits. In f32 in[2] may have the shape of the result
-** (n_matmul_sum).
+** (n_matmul_add).
 */
 #include "tensor/build_util.h"
 #include <string.h>
@@ -96,15 +96,14 @@ fl_node *n_matmul_bias(fl_node *a, fl_node *b, fl_node *bias) {
   return multiply(a, b, n_contiguous(bias));
 }
 
-fl_node *n_matmul_sum(fl_node *a, fl_node *b, fl_node *x) {
+fl_node *n_matmul_add(fl_node *a, fl_node *b, fl_node *x) {
   if (!a || !b || !x || !fl_usable(a, "matmul") || !fl_usable(b, "matmul") ||
       !fl_usable(x, "matmul") || !fl_same_device(a, b, "matmul") ||
       !fl_same_device(a, x, "matmul")) return NULL;
   const fl_layout *p = a->shape, *q = b->shape;
   int64_t size[FL_MAX_AXES];
   int fits = p->rank > 1 && q->rank > 1 && a->dtype == FLAME_F32 && b->dtype == FLAME_F32 &&
-             x->dtype == FLAME_F32 && p->size[p->rank - 1] == q->size[q->rank - 2] &&
-             p->size[p->rank - 1] > 0;
+             x->dtype == FLAME_F32 && p->size[p->rank - 1] == q->size[q->rank - 2];
   const int batch = fits ? fl_broadcast(p->rank - 2, p->size, q->rank - 2, q->size, size) : -1;
   fits = batch >= 0 && x->shape->rank == batch + 2;
   if (fits) {
@@ -112,7 +111,7 @@ fl_node *n_matmul_sum(fl_node *a, fl_node *b, fl_node *x) {
     size[batch + 1] = q->size[q->rank - 1];
     fits = memcmp(size, x->shape->size, sizeof *size * (size_t)(batch + 2)) == 0;
   }
-  if (!fits) return mismatch(a, b, "a sum needs f32, terms, and an array of the product's shape");
+  if (!fits) return mismatch(a, b, "a sum needs f32, and an array of the product's shape");
   return product(a, b, n_contiguous(x));
 }
 
@@ -124,8 +123,7 @@ static fl_node *product_in(fl_node *p) {
                    (y == p || (y->held == 0 && y->uses == 1 && y->grefs == 0));
   return sole && y->op == FL_OP_matmul && y->state == FL_PENDING && y->nin == 2 && y->device > 0 &&
          y->dtype == FLAME_F32 && y->shape->numel >= SUM_LEAST && p->layout == p->shape &&
-         p->shape->numel == y->shape->numel && y->in[0]->shape->size[y->in[0]->shape->rank - 1] > 0
-         ? y : NULL;
+         p->shape->numel == y->shape->numel ? y : NULL;
 }
 
 /* p + x as a product of three operands, if p is a product that can be; else NULL. */
@@ -134,11 +132,11 @@ static fl_node *sum_in_product(fl_node *p, fl_node *x) {
   if (!y || x == p || x->base || x->state != FL_PENDING || x->dtype != FLAME_F32 ||
       x->shape != p->shape || x->layout != x->shape) return NULL;
   x = n_reshape(x, y->shape->rank, y->shape->size);
-  fl_node *sum = n_matmul_sum(y->in[0], y->in[1], x);
+  fl_node *sum = n_matmul_add(y->in[0], y->in[1], x);
   return n_reshape(sum, p->shape->rank, p->shape->size);
 }
 
-fl_node *n_add_once(fl_node *p, fl_node *x) {
+fl_node *n_add_fused(fl_node *p, fl_node *x) {
   fl_node *y = p && x ? sum_in_product(p, x) : NULL;
   if (!y && p && x && !p->ctx->err.code) y = sum_in_product(x, p);
   return y || (p && p->ctx->err.code) ? y : n_add(p, x);

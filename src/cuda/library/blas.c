@@ -253,12 +253,10 @@ static int64_t bytes_of(const pitched *p) {
   return fl_round_up(p->to_length * p->to_count * 2, 256);
 }
 
-/* Decides which of a, b and c are copied; x becomes the call that the library gets. padded: bits
-** FL_PADDED_*, of our A, B and C. *copied: the scratch bytes. Returns whether sizes have become
-** larger. */
-static int set_pitch(fl_blas_call *x, int padded, pitched p[3], int64_t *copied) {
-  const int half = x->dtype == FLAME_F16 || x->dtype == FLAME_BF16;
-  const int wanted = half && x->batch == 1 && fl_min(x->m, fl_min(x->n, x->k)) >= FL_PITCH_LEAST;
+/* Decides which of a, b and c are copied; x, a call of product m, becomes the call that the library
+** gets. *copied: the scratch bytes. Returns whether sizes have become larger. */
+static int set_pitch(const fl_matmul *m, fl_blas_call *x, pitched p[3], int64_t *copied) {
+  const int wanted = fl_plan_pads(m) && x->batch == 1, padded = m->padded;
   const int ta = x->ta == FL_LT_OP_T, tb = x->tb == FL_LT_OP_T;
   int64_t *const ld[3] = { &x->lda, &x->ldb, &x->ldc };
   int odd = 0;
@@ -346,7 +344,7 @@ flame_status fl_blas_prepare(fl_cuda *s, const fl_matmul *m, int *yes, int64_t *
   flame_status e = open_library(s);
   if (e != FLAME_OK || !s->blas.handle) return e;
   if (!s->blas.space) e = fl_cuda_reserve(s, &s->blas.space, FL_BLAS_SPACE, "cuBLAS workspace");
-  const int odd = set_pitch(&x, m->padded, p, scratch);
+  const int odd = set_pitch(m, &x, p, scratch);
   if (e == FLAME_OK && odd && !fl_rows_want_copy(s)) e = s->ctx->err.code;
   x.aligna = x.alignb = x.alignc = fl_dtype_size(m->dtype);
   if (e == FLAME_OK) e = find(s, &x, &g);
@@ -431,15 +429,15 @@ static flame_status pad_operand(fl_cuda *s, const pitched *q, const char **at, c
 }
 
 /* Makes the call with padded matrices where the library is slow with others. x: a copy of the call,
-** operands in the library's order. */
-static flame_status multiply_pitched(fl_cuda *s, fl_blas_call x, int padded, const char *a,
+** of product m, operands in the library's order. */
+static flame_status multiply_pitched(fl_cuda *s, const fl_matmul *m, fl_blas_call x, const char *a,
                                      const char *b, char *c, const char *bias) {
   pitched p[3];
   char *free_at = s->scratch, *result = c, *sums = free_at;
   const int size = fl_dtype_size(x.dtype);
   const int64_t columns = x.m, terms = x.k;
   int64_t copied;
-  if (!set_pitch(&x, padded, p, &copied)) return multiply_rounded(s, &x, size, a, b, c, bias, sums);
+  if (!set_pitch(m, &x, p, &copied)) return multiply_rounded(s, &x, size, a, b, c, bias, sums);
   sums += copied;
   flame_status e = pad_operand(s, &p[0], &a, &free_at, terms != x.k, x.ta == FL_LT_OP_T);
   if (e == FLAME_OK) e = pad_operand(s, &p[1], &b, &free_at, terms != x.k, x.tb != FL_LT_OP_T);
@@ -458,8 +456,12 @@ static flame_status multiply_pitched(fl_cuda *s, fl_blas_call x, int padded, con
                                              p[2].ld, p[2].count, p[2].length });
 }
 
-/* k == 0: the product is all zeros. */
-static flame_status clear(fl_cuda *s, const fl_matmul *m, char *c, int64_t size) {
+/* k == 0: the product is all zeros, or what is added to it. */
+static flame_status clear(fl_cuda *s, const fl_matmul *m, char *c, const char *add, int64_t size) {
+  if (add)
+    return fl_cuda_check(s, s->cu->CopyOn((fl_cu_ptr)(uintptr_t)c, (fl_cu_ptr)(uintptr_t)add,
+                                          (size_t)(m->m * m->n * size), s->stream),
+                         "cuMemcpyDtoDAsync");
   return fl_cuda_check(s, s->cu->Memset8((fl_cu_ptr)(uintptr_t)c, 0,
                                          (size_t)(m->m * m->n * size),
                                          s->stream), "cuMemsetD8Async");
@@ -489,10 +491,10 @@ flame_status fl_blas_run(fl_cuda *s, const fl_matmul *m, char *const place[4]) {
       bo += at[i] * q.b[i];
       co += at[i] * q.c[i];
     }
-    const flame_status e = zero ? clear(s, m, c + co * size, size)
+    const flame_status e = zero ? clear(s, m, c + co * size, adds ? bias + co * size : NULL, size)
                          : adds ? multiply(s, &x, size, b + bo * size, a + ao * size, c + co * size,
                                            NULL, bias + co * size)
-                                : multiply_pitched(s, x, m->padded, b + bo * size,
+                                : multiply_pitched(s, m, x, b + bo * size,
                                                    a + ao * size, c + co * size, bias);
     if (e != FLAME_OK) return e;
     int i = outer - 1;

@@ -20,7 +20,7 @@ typedef struct small_args {
   int64_t m, n, k, rank;
   int64_t size[6], as[6], bs[6], cs[6];
   int64_t am, ak, bk, bn;
-  const void *a, *b;
+  const void *a, *b, *add;
   void *c;
 } small_args;
 
@@ -47,10 +47,11 @@ flame_status fl_small_prepare(fl_cuda *s) {
 
 static void *element(char *at, int64_t offset) { return at + offset * 4; }
 
-flame_status fl_small_run(fl_cuda *s, const fl_matmul *m, char *const at[3]) {
+flame_status fl_small_run(fl_cuda *s, const fl_matmul *m, char *const at[4]) {
   small_args x = { .m = m->m, .n = m->n, .k = m->k, .rank = m->nbatch, .am = m->as[0],
                    .ak = m->as[1], .bk = m->bs[0], .bn = m->bs[1], .a = element(at[0], m->aoff),
                    .b = element(at[1], m->boff), .c = element(at[2], m->coff) };
+  if (m->biased) x.add = element(at[3], m->bias_off);
   for (int i = 0; i < m->nbatch; i++) {
     x.size[i] = m->batch[i];
     x.as[i] = m->abatch[i];
