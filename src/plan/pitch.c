@@ -23,11 +23,13 @@ static int64_t length_of(const fl_cell *t) { return t->shape->size[t->shape->ran
 
 static int64_t rows_of(const fl_cell *t) { return t->shape->numel / length_of(t); }
 
-/* Is the cell an array of rows that no one but the plan's own steps can see? */
+/* Is the cell an array of rows of half floats that no one but the plan's own steps can see? (A
+** product may read the bytes of a cell of another dtype as half floats.) */
 static int may_pad(const fl_planner *P, fl_ref ref) {
   if (ref < 0) return 0;
   const fl_cell *t = &P->cell.at[ref];
-  return t->place.where == FL_AT_ARENA && t->home < 0 && t->pieces < 0 && !fl_is_pieced(t) &&
+  return fl_is_float(t->dtype) && fl_dtype_size(t->dtype) == 2 &&
+         t->place.where == FL_AT_ARENA && t->home < 0 && t->pieces < 0 && !fl_is_pieced(t) &&
          !fl_is_view(t) && t->shape->rank > 1 && t->shape->numel > 0;
 }
 
