@@ -138,7 +138,7 @@ static int is_early(const fl_front *p, const fl_kdevice *d, const fl_kdevice *so
     if (c->args[i].kind == FL_V_LIST || !t || t->kind == FL_C_STRUCT || fl_ctype_is_enum(t))
       return 0;
   }
-  return sooner && sooner != d && !c->self && !d->owner && d->head > p->at;
+  return sooner && sooner != d && !c->self && !d->owner && d->line && d->head > p->at;
 }
 
 static int refuses(fl_front *p, const fl_kdevice *best, int tied, int early, const fl_kcall *c) {
