@@ -336,6 +336,19 @@ describe("a program's file", function()
     refuses(rows .. "cast f64 %0\nmatmul %0 %0 %2\noutput _y %3", "a sum needs f32")
   end)
 
+  it("is closed by an error in its scope, which stays as it is", function()
+    with("program 1\ngraph 0\ninput _v f32 4\noutput _y x0")
+    local program
+    local ok, why = pcall(function()
+      local p <close> = flame.program(path)
+      program = p
+      error("of the script", 0)
+    end)
+    assert.is_false(ok)
+    assert.equal("of the script", why)
+    assert.error_matches(function() program(flame.ones(4)) end, "need an open program")
+  end)
+
   it("holds each integer", function()
     local x = flame.tensor({ 1, -3 }, { dtype = "i64" })
     for _, v in ipairs { math.maxinteger, math.mininteger, math.maxinteger - 1, -7 } do

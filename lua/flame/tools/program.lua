@@ -359,4 +359,5 @@ put("Program:close()", function(self)
   if blocks[self] then internal.program_close(blocks[self]) end
   blocks[self] = nil
 end)
-Program.__close = Program.close
+-- Lua passes an error, too
+function Program:__close() self:close() end
