@@ -87,4 +87,16 @@ function judged.compiles(k)
   assert((report.adjoint.registers > 0) == has_nvrtc, "its adjoint does not compile")
 end
 
+--- Checks kernel k of one row, f64, whose source is 'text': its values are those of g++; if 'body',
+--- the part of the text that differs from case to case, reads x[i], its gradient is right and its
+--- texts compile. proof: spec/kernel/kernel_proof.lua.
+function judged.row_is_right(k, text, body, proof)
+  local right = judged.values(text, { "x" }, judged.array("x", judged.numbers(N, 1)))
+  local x = judged.row(N, 1)
+  if right then judged.near(k(x, N):totable(), right[1], body) end
+  if not body:find("x[i]", 1, true) then return end
+  proof.check(function(v) return k(v, N) end, { x })
+  judged.compiles(k)
+end
+
 return judged

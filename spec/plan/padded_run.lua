@@ -3,19 +3,10 @@
 --- where each result is kept and so has no padding, and as one plan, whose matrices may be padded
 --- (src/plan/pitch.c): all results and gradients must have the same bits.
 local flame = require "flame"
+local generator = dofile("spec/support/generator.lua")
 
 
 local sizes <const> = { 256, 257, 258, 260, 261, 264, 271, 272 }
-
---- Numbers from 1 to n, and choices, from a seed.
-local function drawer(seed)
-  local state = seed * 2654435761 % 4294967296
-  local function draw(n)
-    state = (state * 1664525 + 1013904223) % 4294967296
-    return (state >> 16) % n + 1
-  end
-  return draw, function(list) return list[draw(#list)] end
-end
 
 --- Bits of x on the host. Bits of -0 and NaN count as well.
 local function bits(x)
@@ -74,17 +65,19 @@ table.sort(names)
 --- A function that runs the program of the seed with 'keep' and returns a list of its results; and
 --- what is in it.
 local function program(seed)
-  local draw, choose = drawer(seed)
+  local r = generator(seed)
+  local choose = r.pick
   local dtype = choose { "bf16", "bf16", "f16" }
   local M, K, N = choose(sizes), choose(sizes), choose(sizes)
   local first, second = choose(names), choose(names)
   local last = choose { "product", "loss", "both", "self" }
-  local wide, biased, computed, batch = draw(2) == 1, draw(3) == 1, draw(2) == 1, draw(3) == 1
+  local wide, biased = r.chance(1 / 2), r.chance(1 / 3)
+  local computed, batch = r.chance(1 / 2), r.chance(1 / 3)
   if batch and M % 2 == 1 then M = M + 1 end
   local x = (flame.randn(M, K) * 0.5):to(dtype):requires_grad_(true)
   local w = (flame.randn(N, K) * 0.1):to(wide and "f32" or dtype):requires_grad_(true)
   local b = biased and flame.randn(N):to(wide and "f32" or dtype):requires_grad_(true) or nil
-  local v = (flame.randn(N, 256 + draw(9)) * 0.1):to(dtype):requires_grad_(true)
+  local v = (flame.randn(N, r.int(257, 265)) * 0.1):to(dtype):requires_grad_(true)
   local labels = flame.randint({ M }, 1, N)
   flame.eval(x, w, v, labels, b)
   local kinds = { dtype, M, K, N, first, second, last, wide and "wide" or "half",

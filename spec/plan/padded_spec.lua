@@ -20,7 +20,7 @@ describe("products of half floats of odd sizes", has_gxx and function()
 
   it("have the same bits in random programs, op by op and padded", function()
     local padded = 0
-    for _, seed in ipairs { 4, 6, 26 } do
+    for _, seed in ipairs { 1, 3, 5, 8 } do
       local text = run(("print(P.check(%d))"):format(seed), "FLAME_DEBUG=1")
       assert.truthy(text:find("\nnil\t", 1, true), text:match "seed %d+: [^\n]*" or text)
       padded = padded + count(text, "batch dims[^\n]*, padded")

@@ -1,16 +1,8 @@
 --- Prints the bits (as numbers) of gradients that are sums of a large product of f32 and something
---- else: a GPU computes such a sum in one step (n_add_once in src/tensor/build_matmul.c).
+--- else: a GPU computes such a sum in one step (n_add_fused in src/tensor/build_matmul.c).
 --- Arguments: the first and the last seed.
 local flame = require "flame"
-
-local function drawer(seed)
-  local state = seed * 2654435761 % 4294967296
-  local function draw(n)
-    state = (state * 1664525 + 1013904223) % 4294967296
-    return (state >> 16) % n + 1
-  end
-  return draw, function(list) return list[draw(#list)] end
-end
+local generator = dofile("spec/support/generator.lua")
 
 local function hash(x)
   x = x:detach():contiguous()
@@ -40,21 +32,22 @@ local shapes <const> = { { 1025, 1024 }, { 4, 512, 520 }, { 2048, 513 }, { 3, 2,
   { 8, 256, 512 } }
 
 local function program(seed)
-  local draw, choose = drawer(seed)
+  local r = generator(seed)
+  local choose = r.pick
   flame.seed(seed)
   local shape, K = choose(shapes), choose { 16, 33, 64 }
   local N = shape[#shape]
   local x = flame.randn(shape):requires_grad_(true)
-  local many = #shape == 3 and draw(2) == 1
+  local many = #shape == 3 and r.chance(1 / 2)
   local w = (many and flame.randn(shape[1], N, K) or flame.randn(N, K)):requires_grad_(true)
-  local v = draw(3) == 1 and flame.randn(N, K):requires_grad_(true) or nil
+  local v = r.chance(1 / 3) and flame.randn(N, K):requires_grad_(true) or nil
   flame.eval(x, w, v)
-  local from = draw(2) == 1 and x * 0.5 or x                       -- a leaf, or not
-  if draw(3) == 1 and from ~= x then from:retain_grad() end
+  local from = r.chance(1 / 2) and x * 0.5 or x                       -- a leaf, or not
+  if r.chance(1 / 3) and from ~= x then from:retain_grad() end
   local f = other[choose(names)]
   local loss = (from:matmul(w) * 0.1):square():sum() + f(from):square():sum()
   if v then loss = loss + from:matmul(v):sin():sum() end
-  local twice = draw(4) == 1
+  local twice = r.chance(1 / 4)
   local out = {}
   if twice then
     local g = flame.autograd.grad(loss, { x }, { create_graph = true })[1]
@@ -62,7 +55,7 @@ local function program(seed)
     g:square():sum():backward()
   else loss:backward() end
   for _, p in ipairs { x, w, v, from } do if p.grad then out[#out + 1] = p.grad end end
-  if draw(2) == 1 then loss:detach() end
+  if r.chance(1 / 2) then loss:detach() end
   flame.eval(out)
   return out
 end
