@@ -1,8 +1,8 @@
 /*
 ** Access classes: one walk in program order. Whether an element was written before is decided by
 ** facts "this thread stored to variable v at index e", which hold until a variable of e is assigned
-** and only where the store surely happened (facts found in a branch, a loop body or a block that
-** can be left are dropped at its end).
+** and only where the store surely happened (facts found in a branch, a loop body or a BLOCK, which
+** may be left early, are dropped at its end).
 */
 #include "kernel/facts/access.h"
 #include "kernel/facts/defs.h"

@@ -15,7 +15,7 @@ typedef struct fl_kaccess {
   uint8_t other_atomics;     /* other atomics, as MAX or CAS; one whose result is used, or that sees
                              ** the element as another type */
   uint8_t reads_first;       /* in the order of the text, the first access reads (a LOAD or +=, no
-                             ** atomic): it finds what the array held before the launch */
+                             ** atomic): it may find what the array held before the launch */
   uint8_t reads_unwritten;   /* a LOAD or += may read an element that its thread has not written
                              ** before by the same index expression */
   int32_t read_line, unwritten_line;     /* line of the first LOAD or +=, and of the first that sets

@@ -27,7 +27,8 @@ typedef struct fl_kc_store {
   struct fl_kc_store *next;
 } fl_kc_store;
 
-/* A loop for (v = from; v < to; v += by) that no thread leaves early. */
+/* A loop for (v = from; v < to; v += by). No store is kept of a loop that a thread may leave
+** early. */
 typedef struct fl_kc_loop { const fl_kpoly *from, *by, *to; } fl_kc_loop;
 
 /* An answer of fl_kcover_all, kept since most launches ask the same question. value: of the

@@ -65,7 +65,8 @@ typedef struct finder { fl_kdefs *d; int32_t order; int changed; } finder;
 /* Sets fl_kdef.until, the last place (statement number) at which a variable that is assigned once,
 ** in b, surely has that value. Inside a loop that is 'end', the last statement of b: the next
 ** iteration may begin after it. An assignment in a labelled block inside b holds up to 'end' too,
-** unless a jump before it may skip it. Outside of loops it holds to the kernel's end. */
+** unless a jump before it may skip it. Outside of loops it holds to the kernel's end. nested: b is
+** the body of such a block. */
 static void extend(fl_kdefs *d, fl_kblock b, int32_t end, int nested) {
   for (const fl_kstmt *s = b.first; s; s = s->next) {
     fl_kdef *v = s->kind == FL_KS_ASSIGN ? &d->var[s->var] : NULL;

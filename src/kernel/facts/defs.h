@@ -20,9 +20,9 @@ typedef struct fl_kdef {
   uint8_t in_loop;           /* one of these statements is in a loop */
   uint8_t zero;              /* an integer that is no parameter and is assigned only 0 or other such
                              ** integers */
-  int32_t order, until;      /* place of its first assignment; place up to which the variable keeps
-                             ** the value assigned there, in one iteration of the loops around (0:
-                             ** unknown) */
+  int32_t order, until;      /* place of its first assignment; if that is the only one: the place up
+                             ** to which the variable keeps its value, in one iteration of the loops
+                             ** around (0: unknown) */
   const fl_kexpr *value;     /* the value first assigned; NULL: none, or it is no expression (the
                              ** result of an atomic or a shuffle, an element) */
   const fl_kexpr *step;      /* the value assigned second, if that is in the step of while loop

@@ -29,7 +29,7 @@ typedef struct fl_kfact {
   fl_kstrip strip[FL_KSTRIPS];     /* fl_kindex_strips; the first with number 0 ends the list */
 } fl_kfact;
 
-/* Two stores by which no two threads that share the memory write one element
+/* Two stores: an element that both write is written by one of the threads that share the memory
 ** (fl_kindex_owned_by_one). */
 typedef struct fl_kpair { int32_t site, other; struct fl_kpair *next; } fl_kpair;
 

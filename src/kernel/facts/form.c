@@ -1,6 +1,6 @@
 /*
-** Index expressions as polynomials (form.h). Constants of unsigned types beyond INT_MAX are read as
-** the negative numbers that were meant: i + ~0u is i - 1.
+** Index expressions as polynomials (form.h). Unsigned constants beyond the greatest signed number
+** of their width are read as the negative numbers that were meant: i + ~0u is i - 1.
 */
 #include "kernel/facts/form.h"
 #include "base/hash.h"

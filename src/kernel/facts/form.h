@@ -30,11 +30,11 @@ typedef struct fl_kterm {
   int32_t s[FL_KPOLY_FACTORS];
 } fl_kterm;
 
-/* narrow: a part of the expression has a type of at most 32 bits. unsure: an unsigned step may have
-** been below 0, or terms have cancelled, so that the sum of magnitudes of the remaining terms does
-** not bound all steps. wraps: an unsigned sum or product may have wrapped; cut: a cast may have
-** lost bits or changed the sign (neither is set where only indices and sizes of the launch are in
-** it). Then the value may be another one than the polynomial's. */
+/* narrow: an operation or cast in the expression has less than 64 bits. unsure: an unsigned step
+** may have been below 0, or terms have cancelled, so that the sum of magnitudes of the remaining
+** terms does not bound all steps. wraps: an unsigned sum or product may have wrapped; cut: a cast
+** may have lost bits or changed the sign (neither is set of an expression with only indices and
+** sizes of the launch in it). Then the value may be another one than the polynomial's. */
 typedef struct fl_kpoly {
   int n;
   uint8_t bad, narrow, unsure;      /* bad: the expression is not such a polynomial, or has too many

@@ -66,7 +66,8 @@ typedef struct coverage {
   int n_loops;
 } coverage;
 
-/* Adds to c what digit s determines. 0: s is a counter of which the start is not known. */
+/* Adds to c what digit s determines. 0: s is a counter of which the start is not known, or there
+** are too many loops. */
 static int cover(const route *r, int32_t s, coverage *c) {
   int32_t base = s;
   if (s >= FL_KSYM_VAR) {
@@ -97,7 +98,7 @@ static int32_t base_of(const digit *d) {
 /* Splits p into n digits d (indices of the thread and counters, each with a stride; with
 ** 'quotients' also quotients of these indices by small numbers, as LAST) and a shift that is the
 ** same in all threads. *c gets what the digits determine. Returns 0 if a term has two digits, or
-** one that is neither, or none has one. */
+** one of another kind, if two terms have the same digit, or if no term has one. */
 static int split(const route *r, const fl_kpoly *p, int quotients, digit *d, int *n, coverage *c,
                  fl_kpoly *shift) {
   *n = 0;

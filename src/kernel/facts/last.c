@@ -4,8 +4,8 @@
 ** No store comes after a read of the same element, and one thread accesses all elements of the row:
 ** each read finds what the array holds after the launch, where the reverse code can read it, so the
 ** stores need not be run again. A store lasts if nothing overwrites what it writes; so does a load
-** right after it of the same element. Only for global memory that the kernel writes with plain
-** stores and reads.
+** right after it of the same element. Only for global memory that the kernel reads, and writes
+** without atomics.
 */
 #include "kernel/facts/facts.h"
 #include "kernel/facts/poly.h"

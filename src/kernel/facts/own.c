@@ -367,7 +367,7 @@ static void know_launch(search *w, int in_block) {
 }
 
 /* Is it proven that the two threads are one? in_block: they are of one block. d: n digits that are
-** known at the start. used: the limits to add to; NULL: the proof may use none. */
+** known at the start. used: fl_kroute.used for this proof. */
 static int prove(search *w, int in_block, const fl_kdigit *d, int n, fl_klimits *used) {
   w->n_known = w->n_rests = 0;
   w->n_sums = w->n_given;
@@ -415,8 +415,8 @@ static void gather_sums(search *w, const fl_kexpr *index, fl_ksame same) {
   w->n_given = w->n_sums;
 }
 
-/* FL_KI_OWNED_… by the sums that are given, or 0. Limits of the launch are used only if there is no
-** proof without them. */
+/* FL_KI_OWNED_… by the sums that are given, or 0. Extents of the launch are used only if there is
+** no proof without them. */
 static int prove_given(search *w, int in_block) {
   const fl_kindices *k = w->r.k;
   const int bits = in_block ? FL_KI_OWNED_IN_BLOCK : FL_KI_OWNED_IN_BLOCK | FL_KI_OWNED_IN_GRID;

@@ -12,7 +12,7 @@ static const range none = { 1, 0 }, any = { INT64_MIN, INT64_MAX };
 ** passes may then take back what that has added. MOST_STEPS: expressions evaluated at most. */
 enum { WIDE = 4, NARROW = 6, MOST_ORDERS = 16, MOST_STEPS = 20000000 };
 
-/* What was before a slot changed, and when that was. */
+/* The interval of a slot before a change of 'now', and the time of the change (walk.time). */
 typedef struct saved { int32_t slot; range old; int64_t time; } saved;
 /* a >= b + strict, as a condition around says: so a is at least 'least', and b at most 'most'.
 ** time: when it was met. */
@@ -62,7 +62,7 @@ static range of_type(int type) {
   return (range){ fl_ktypes[type].is_signed ? -top : 0, top - 1 };
 }
 
-/* Are all values of r values of the type, which have one order as numbers and in it? */
+/* Are all values of r numbers of the type? (Values below 0 of U64 are not: see of_type.) */
 static int fits(int type, range r) {
   const range t = of_type(type);
   return fl_kt_is_int(type) && r.lo >= (type == FL_KT_U64 ? 0 : t.lo) && r.hi <= t.hi;
@@ -154,7 +154,7 @@ static int32_t contents_of(const walk *w, int32_t v) {
   return x->dynamic ? w->f->n_vars + FL_KSPECIAL_COUNT + x->type : v;
 }
 
-/* 'var' has the type of the slot. */
+/* Adds r to what is assigned to the slot. var: a variable of the slot's type. */
 static void grow(walk *w, int32_t slot, int32_t var, range r) {
   const range old = w->next[slot], type = of_type(w->f->vars[var].type);
   range more = join(old, r);
@@ -172,7 +172,8 @@ static void assign(walk *w, int32_t slot, range r, const fl_kexpr *is) {
   grow(w, slot, slot, r);
 }
 
-/* Leaves a construct: narrower intervals end, and what was assigned in it may have been. */
+/* Leaves a construct. mark: the length of the log when it began. Narrower intervals end; a variable
+** that was assigned in the construct may now have any value that is ever assigned to it. */
 static void leave(walk *w, int32_t mark) {
   while (w->n_log > mark) {
     const saved *s = &w->log[--w->n_log];
@@ -225,7 +226,7 @@ static range load(walk *w, const fl_kexpr *x) {
                                                          : of_type(v->type);
 }
 
-/* Evaluates operand i of x where the condition c is true (is false). */
+/* Evaluates x where the condition c is true (is false, if 'truth' is 0). */
 static range where(walk *w, const fl_kexpr *c, int truth, const fl_kexpr *x) {
   const int32_t mark = w->n_log;
   const int orders = w->n_orders;
@@ -254,9 +255,9 @@ static const fl_kexpr *bare(const fl_kexpr *x) {
   return x;
 }
 
-/* The interval of x, r that of its exact value, under the conditions around: these may compare the
-** operands of a difference, or x, which then has wrapped: if (t >= d) s[t - d]; if (t + d < n)
-** s[t + d]. */
+/* The interval of x, if r is that of its exact value: narrowed by the conditions around, and
+** wrapped to its type. A condition may compare the operands of a difference (if (t >= d) s[t - d])
+** or, after the wrap, x itself (if (t + d < n) s[t + d]). */
 static range ordered(const walk *w, const fl_kexpr *x, range r) {
   for (int apart = 1; apart >= 0; apart--) {
     for (int i = 0; i < w->n_orders; i++) {

@@ -24,7 +24,8 @@ typedef struct fl_kinterval { int64_t lo, hi; } fl_kinterval;
 /* A LOAD, STORE or ATOMIC of var that threads of the launch may reach, and the interval of its
 ** index; called at least once for each. */
 typedef void fl_kranges_see(void *arg, int32_t var, int32_t line, fl_kinterval index);
-/* Calls 'see' for all accesses of f in the launch. 0: memory is out, and some were left out. */
+/* Calls 'see' for all accesses of f in the launch. If the search takes too many steps, it also
+** calls it for each variable, with all indices. 0: memory is out, and some were left out. */
 int fl_kranges(fl_mem *m, const fl_kfunc *f, const fl_kcover_launch *l, fl_kranges_see *see,
                void *arg);
 #endif

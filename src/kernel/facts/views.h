@@ -16,6 +16,7 @@ typedef struct fl_kviewed { int64_t first, last; int32_t line; uint8_t type; } f
 
 /* Is no byte of dynamic shared memory accessed as two types in the launch?
 ** (Shadows, fl_kvar.dynamic 2, have bytes where nothing else is.)
-** 1: it is proven. 0: it is not, because of two accesses, which are set. -1: memory is out. */
+** 1: it is proven. 0: it is not, because of two accesses, which are stored in met. -1: memory is
+** out. */
 int fl_kviews_apart(fl_mem *m, const fl_kfunc *f, const fl_kcover_launch *l, fl_kviewed met[2]);
 #endif

@@ -19,7 +19,7 @@
 typedef struct fl_lane_place_ctx {
   struct fl_lane_place_ctx *outer;
   const fl_kstmt *stmt;
-  int flags, mask;
+  int flags, mask;                  /* FL_SHAPE_…; the first of its masks, -1: it has none */
   int32_t restore, exit, next;      /* lists of jumps whose targets are not known yet, linked
                                     ** through ins.x up to -1: to where a mask is restored, to the
                                     ** end of the construct, to the loop's step */

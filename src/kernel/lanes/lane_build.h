@@ -9,9 +9,9 @@
 typedef struct fl_lane_known {
   int32_t key[4], version[3];   /* key[0]: the function (FL_LANE_FN), ~(FL_LI_INDEX | class << 8),
                                 ** or ~(FL_LI_LOAD | variable << 8); then the registers of up to
-                                ** three operands, -1: none (of a load: the index, and the version
-                                ** of the variable's contents). version: of these registers, or
-                                ** 0 */
+                                ** three operands, -1: none (of a load: the index, and -2 minus the
+                                ** version of the variable's contents). version: of these registers;
+                                ** 0: none */
   int32_t reg, reg_version;
 } fl_lane_known;
 
@@ -33,7 +33,7 @@ typedef struct fl_lane_builder {
   int32_t stmt, line;         /* statement (number in pre-order) and line that are compiled */
   int32_t mask_depth;         /* masks in use */
   int failed;
-  struct fl_lane_place_ctx *around;
+  struct fl_lane_place_ctx *around;   /* the innermost construct around (lane.c) */
 } fl_lane_builder;
 
 fl_lane_ins *fl_lane_emit(fl_lane_builder *b, int op);     /* never NULL: if memory is out, 'failed'

@@ -114,7 +114,7 @@ typedef enum {
   FL_LI_LOAD,        /* dst = var[a]; x: its fl_lane_info, -1: a is uniform (I64); sub: it guesses
                      ** what an atomicCAS finds (facts/guess.h); fn: dst need not be copied: 1: dst
                      ** may point to the memory, 2: also to rows of it (fl_lane_rows), 3: to rows,
-                     ** but not of one element each */
+                     ** but not of one element each; -1: it is copied */
   FL_LI_STORE,       /* var[a] = b; x: as of LOAD; b uniform only if a is */
   FL_LI_ATOMIC,      /* dst (-1: unused) = atomic 'sub' on var[a] with the vectors b, c */
   FL_LI_JUMP,        /* to x */
@@ -145,7 +145,8 @@ typedef enum {
 } fl_lane_op;
 
 typedef struct fl_lane_ins {
-  uint8_t op, type, sub;
+  uint8_t op, type, sub;   /* type, sub: see fl_lane_op; EVAL with 'linear' or 'hoist': the class of
+                           ** the operands, and of a cast the fl_ktype of the result */
   uint8_t uni;             /* EVAL: which operands are uniform */
   uint8_t once;            /* the result (of STORE: b) is uniform: only one lane is computed */
   uint8_t masked, wide;    /* masked: see above; wide: dst has slots of 8 bytes */
@@ -190,7 +191,8 @@ typedef struct fl_lane_init {
   int32_t reg, special;    /* fl_kspecial, or -1 */
   int32_t param;           /* or -1: constant */
   uint8_t type;
-  uint8_t changes;         /* a parameter that the kernel changes, or that is a vector */
+  uint8_t changes;         /* a parameter that the kernel assigns to, or whose register is a
+                           ** vector */
   int64_t offset;          /* in the parameter, in bytes */
   fl_kvalue value;         /* of a constant */
 } fl_lane_init;
@@ -204,8 +206,8 @@ enum { FL_LANE_READ = 1, FL_LANE_WRITE = 2, FL_LANE_ATOMIC = 4, FL_LANE_SAME = 8
 typedef struct fl_lane_array {
   int32_t var;
   uint8_t kind, type, wide, dynamic;
-  uint8_t touched;         /* POINTER: bits 1: read, 2: written, 4: accessed at other elements than
-                           ** blockIdx.x * blockDim.x + threadIdx.x */
+  uint8_t touched;         /* POINTER, without atomics: bits 1: read, 2: written, 4: accessed at
+                           ** other elements than blockIdx.x * blockDim.x + threadIdx.x */
   uint8_t uses;            /* bits: what the code does to the array: FL_LANE_READ, … */
   int32_t param, leaf;     /* POINTER: the argument, and which of its pointers */
   int64_t count, offset;   /* offset: of SHARED the bytes before it in the block's memory; of ARRAY
@@ -225,7 +227,11 @@ struct fl_lane_code {
                                                       ** 'texts' */
   struct { uint64_t *at; int64_t n, cap; } tables;
   fl_lane_array *arrays;   /* by variable; n_vars */
-  int32_t n_vars, n_cells, n_narrow, n_wide, n_infos, n_masks, n_tracks;
+  int32_t n_vars;
+  int32_t n_cells, n_narrow, n_wide;     /* cells of uniform registers; slots for vectors of 4, and
+                                         ** of 8 bytes per lane */
+  int32_t n_infos, n_masks, n_tracks;    /* fl_lane_infos; masks; variables with flags that tell
+                                         ** whether they are set */
   int64_t local4, local8;  /* slots per lane of ARRAYs */
   int64_t shared_bytes;
   uint8_t serial, fences;  /* fl_lane_is_serial; it has a fence (__threadfence) */

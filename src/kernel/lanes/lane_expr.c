@@ -212,7 +212,7 @@ int32_t fl_lane_cast(fl_lane_builder *b, int32_t reg, int from, int to) {
   return eval(b, FL_LANE_FN(cast[fl_lane_class_of(from)][to]), is_wide(to), reg, -1, -1);
 }
 
-static int divides(const fl_kexpr *x) {               /* an integer, by what may be 0 */
+static int divides(const fl_kexpr *x) {      /* is x an integer division by what may be 0? */
   return x->kind == FL_KX_BINARY && (x->op == FL_KO_DIV || x->op == FL_KO_REM) &&
          fl_kt_is_int(x->type) && !(x->x[1]->kind == FL_KX_CONST && x->x[1]->value.i);
 }

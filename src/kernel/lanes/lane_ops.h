@@ -52,7 +52,8 @@ static inline double ops_erfcx(double x) {
 
 /* ---- operators ----------------------------------------------------------------------- */
 
-/* v for operands x and y: a loop each for one that is uniform. If both are, n is 1. */
+/* Computes v from operands x and y. There is a separate loop for x uniform, and for y uniform; if
+** both are, n is 1. */
 #define BINARY(name, T, R, v) \
   static void name(ARGS) { \
     (void)c_; \

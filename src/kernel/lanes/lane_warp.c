@@ -193,8 +193,8 @@ static fl_kvalue argument(const fl_lane_state *s, const fl_lane_ins *p, int arg,
 }
 
 /* Copies the flags, width and precision behind the '%' at f to 'spec' (*n characters with the '%'),
-** a '*' as the number that argument *arg is, which then counts one further; returns how long they
-** are in the format. */
+** a '*' as the value of argument *arg, after which *arg is one more; returns their length in the
+** format, with the '%'. */
 static size_t read_spec(const fl_lane_state *s, const fl_lane_ins *p, int64_t lane, const char *f,
                         int *arg, char spec[MOST_SPEC], size_t *n) {
   size_t k = 1;

@@ -179,7 +179,8 @@ static int jumps_to_step(const fl_kstmt *s) {
   return s->other.first && !is_for(s) && has_continue(s->body);
 }
 
-/* A loop that is DOWN (fl_kloop_form): the lanes of a warp are at the same k in each round. */
+/* Writes a loop that is DOWN (fl_kloop_form) so that the lanes of a warp are at the same k in each
+** round (from compute capability 8.0 on; before, fl_warp_most gives each lane its own k). */
 static void put_loop_down(fl_kwriter *w, const fl_kstmt *s) {
   const fl_kstmt *step = s->other.first;
   const int n = (int)s->label;
@@ -371,9 +372,9 @@ static int is_meeting(const void *none, const fl_kstmt *s) {
 }
 
 /* The arrays of a launch that a kernel writes do not overlap each other, nor what it reads, so its
-** pointers may be __restrict__. Of an array that is written this also says that no other thread
-** writes it, even across barriers: it is not said where threads may meet (is_meeting). A text that
-** is checked or saved does not say it at all. */
+** pointers may be __restrict__. For an array that is written this also promises that no other
+** thread writes its elements, so where threads may wait for each other (is_meeting) only pointers
+** to const are. A text that is checked or saved has no __restrict__. */
 static void put_params(fl_kwriter *w) {
   const int plain = w->check || w->saved, meets = fl_kblock_any(w->f->body, is_meeting, NULL);
   for (int i = 0; i < w->f->n_params; i++) {

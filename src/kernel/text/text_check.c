@@ -80,8 +80,9 @@ const char *fl_kcheck_assert(const fl_kfunc *f, int n) {
 
 /* ---- accesses ------------------------------------------------------------------------ */
 
-/* Writes the last arguments of a call of a checking function, without ")": the size or the number
-** of array 'var', in shared memory its cells, its variable, and the line. */
+/* Writes the last arguments of a call of a checking function, without ")": for global memory the
+** number of array 'var', else its length; for shared memory its first cell and the cells per
+** element; the variable, and the line. */
 static void put_rest(fl_kwriter *w, int var, int32_t line) {
   const fl_kvar *v = &w->f->vars[var];
   const fl_kcheck *c = w->check;

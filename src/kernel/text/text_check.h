@@ -17,10 +17,10 @@ typedef struct fl_kcheck {
   int grain;                 /* bytes of shared memory per cell; 0: there are no cells */
   int64_t cells;             /* number of cells of static arrays; those of dynamic arrays follow */
   uint8_t *guess;            /* by site: is the load only a guess? (facts/guess.h) */
-  int n_sites;
+  int n_sites;               /* accesses of the function (fl_kfunc.n_sites) */
   uint8_t waits, fences;     /* the kernel has barriers, shuffles or votes; it has __threadfence */
-  int sites;                 /* how many shuffles, votes and barriers of warps have a number so
-                             ** far */
+  int sites;                 /* shuffles, votes and barriers of warps written so far; each call in
+                             ** the text is told its number */
 } fl_kcheck;
 
 /* 0: no memory. */
@@ -45,8 +45,9 @@ void fl_kcheck_atomic(fl_kwriter *w, const fl_kstmt *s);
 void fl_kcheck_warp(fl_kwriter *w, const fl_kstmt *s);
 void fl_kcheck_barrier(fl_kwriter *w, const fl_kstmt *s);
 void fl_kcheck_assertion(fl_kwriter *w, const fl_kstmt *s);
-/* The flags of a variable that is tracked (of another one, or var -1: nothing is written): their
-** declaration; at its DECL: it has no value; after an ASSIGN, or as a result: "; v__s = true". */
+/* The flags of a variable that is tracked (for another one nothing is written): their declaration;
+** at its DECL, that it has no value; after an ASSIGN, or for a statement's result (var -1: it has
+** none), "; v__s = true". */
 void fl_kcheck_flag(fl_kwriter *w, int var);
 void fl_kcheck_begin(fl_kwriter *w, int var);
 void fl_kcheck_given(fl_kwriter *w, int var);

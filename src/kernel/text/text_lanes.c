@@ -47,7 +47,7 @@ static int n_joined(const fl_kstmt *s, int *all) {
   return n;
 }
 
-/* Is s made in step here: by all lanes of a warp that is known to be whole? */
+/* Is s a sum in step (fl_kstmt.in_step) that is written here for warps with all their lanes? */
 static int is_step(const fl_kwriter *w, const fl_kstmt *s) {
   return s->in_step && w->warps != FL_KPUT_PARTS;
 }
@@ -167,7 +167,8 @@ static void put_values(fl_kwriter *w, const fl_kstmt *s, int n) {
   fl_text_puts(w->t, " }");
 }
 
-/* Sums in step: a call where they are. */
+/* Writes sums in step: one call, at their place. Where lanes do not hold them the state of the call
+** is local, and added to memory at once. */
 static void put_in_step(fl_kwriter *w, const fl_kstmt *s, int n, int all) {
   const int held = is_held(w, s) ? s->held : 0;
   fl_text_printf(w->t, "{ %s fl_v[%d] = ", fl_kput_value_type(s->x[1]->type), all);
@@ -184,7 +185,7 @@ static void put_in_step(fl_kwriter *w, const fl_kstmt *s, int n, int all) {
   fl_text_printf(w->t, ", fl_v, fl_h%d);%s }\n", held, held ? "" : " fl_step_end(fl_h0);");
 }
 
-/* Sums that are added at once, by those lanes that are there together. */
+/* Writes sums that are added at once, by the lanes that are active together. */
 static void put_once(fl_kwriter *w, const fl_kstmt *s, int n) {
   fl_text_puts(w->t, "{ ");
   put_keeper(w, s);
@@ -197,7 +198,7 @@ static void put_once(fl_kwriter *w, const fl_kstmt *s, int n) {
   fl_text_puts(w->t, " }\n");
 }
 
-/* Sums that lanes hold: what is added at the end of the round. */
+/* Writes what lanes note of sums that they hold: put_late adds it at the end of the round. */
 static void put_noted(fl_kwriter *w, const fl_kstmt *s, int n) {
   const int held = s->held;
   fl_text_printf(w->t, "fl_h%d.to = ", held);
@@ -211,7 +212,7 @@ static void put_noted(fl_kwriter *w, const fl_kstmt *s, int n) {
   fl_text_puts(w->t, "\n");
 }
 
-/* Writes 'put' for whole warps and for others. */
+/* Calls 'put' twice: for warps that have all their lanes, and for others. */
 static void put_both(fl_kwriter *w, const fl_kstmt *s, fl_kput *put) {
   fl_text_puts(w->t, "if (fl_step_whole()) {\n");
   w->warps = FL_KPUT_WHOLE;

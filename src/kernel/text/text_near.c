@@ -21,6 +21,8 @@ enum { MAX_GROUPS = 9, MAX_SEEN = 32, MAX_CHAIN = 32 };
 ** wraps, the others are exact. */
 typedef struct place { uint8_t type; int64_t constant; fl_kpoly base; } place;
 
+/* The sums into one array at one base. type: that of the variable with the base (fl_at_0);
+** offsets: bit c + 1 is set if there is a sum at base + c. */
 typedef struct group { int32_t pointer; uint8_t type, offsets; place base; } group;
 
 struct fl_knear {

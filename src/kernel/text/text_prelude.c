@@ -62,11 +62,11 @@ static const char prelude[] =
 ** 'again'; 1, both are there; 2, and this is the launch that repeats. limit: the upper half of the
 ** first double that is too large to be added, 0: nothing is known of the summands, so none is
 ** added. shift: the scale's exponent. top: the greatest upper half of the finite summands; a thread
-** keeps its own in 'most' until it ends. Lanes of a warp that add to one element at one time sum
+** keeps its own in 'most' until it ends. If all active lanes of a warp add to one element, they sum
 ** their integers first (from compute capability 8.0 on), in three parts of 22, 22 and 20 bits, as
 ** integers add in any order. If the repeated launch has a summand above those of the first (since
 ** another thread took the cotangent of an element that several write), the sum is NaN rather than
-** wrong. */
+** wrong. The other fields are for kernels/ordered.cu. */
 static const char ordered[] =
   "struct fl_fixed {\n"
   "  unsigned long long *low, *high;\n"

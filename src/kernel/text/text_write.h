@@ -28,8 +28,8 @@ typedef struct fl_kwriter {
 
 /* Writes a statement. */
 typedef void fl_kput(fl_kwriter *w, const fl_kstmt *s);
-/* Sums in step (fl_kstmt.in_step) are written twice: for warps that have all their lanes, and for
-** the last one of a block if it has less. */
+/* Sums in step (fl_kstmt.in_step) are written twice: for warps that have all their lanes (WHOLE),
+** and for the last one of a block if it has less (PARTS). ANY: all else. */
 typedef enum { FL_KPUT_ANY, FL_KPUT_WHOLE, FL_KPUT_PARTS } fl_kput_warps;
 
 static inline const char *fl_kput_half(int type) { return type == FL_KT_F16 ? "f16" : "bf16"; }
@@ -66,7 +66,7 @@ const fl_kstmt *fl_kput_joined(fl_kwriter *w, const fl_kstmt *s);
 ** or saved has no such sums. */
 typedef enum { FL_KPUT_BEFORE, FL_KPUT_BEGIN, FL_KPUT_END, FL_KPUT_AFTER } fl_kput_when;
 void fl_kput_held(fl_kwriter *w, const fl_kstmt *loop, fl_kput_when when);
-/* Calls 'put' for the loop twice and returns 1 if lanes hold sums in step in it; 0: nothing is
-** written. */
+/* If lanes hold sums in step in the loop (not in one inside it) and it is not yet being written
+** twice: calls 'put' for it twice and returns 1; else returns 0 and writes nothing. */
 int fl_kput_twice(fl_kwriter *w, const fl_kstmt *loop, fl_kput *put);
 #endif
