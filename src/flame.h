@@ -111,6 +111,7 @@ FLAME_API void flame_interrupt(flame_context *c);           /* async-signal-safe
 /* Sets a limit, 0: none, and returns the previous one; most < 0 only returns it. Allowed during a
 ** call: the new limit holds from then on. -1: no such limit. */
 FLAME_API int64_t flame_limit_set(flame_context *c, flame_limit which, int64_t most);
+/* What is in use, or has been used up, of that limit; -1: no such limit. */
 FLAME_API int64_t flame_limit_used(flame_context *c, flame_limit which);
 /* Resets the counts of what is used up, and makes the context usable again. */
 FLAME_API void flame_limit_restart(flame_context *c);
@@ -120,7 +121,7 @@ FLAME_API flame_status flame_fail(flame_context *c, flame_status code, const cha
                                   const char *message);
 FLAME_API const char *flame_version(void);
 
-/* ---- making tensors (shape: ndim sizes, at most 8) ---------------------------------- */
+/* ---- making tensors (shape: the sizes of ndim axes, at most 8 of them) ---------------------- */
 /* Copies 'data': row-major, elements of dtype t. */
 FLAME_API flame_tensor *flame_from_data(flame_context *c, flame_dtype t, int ndim,
                                         const int64_t *shape, const void *data);
@@ -150,6 +151,7 @@ FLAME_API void flame_seed(flame_context *c, uint64_t seed);
 FLAME_API void flame_free(flame_tensor *x);                 /* NULL is fine */
 
 /* ---- facts; none evaluates ---------------------------------------------------------- */
+/* -1, or FLAME_DTYPE_COUNT: x is NULL or closed, or has no such axis. */
 FLAME_API flame_context *flame_context_of(const flame_tensor *x);
 FLAME_API int flame_ndim(const flame_tensor *x);
 FLAME_API int64_t flame_size(const flame_tensor *x, int axis);
@@ -157,11 +159,11 @@ FLAME_API int64_t flame_numel(const flame_tensor *x);
 FLAME_API flame_dtype flame_dtype_of(const flame_tensor *x);
 FLAME_API const char *flame_device_of(const flame_tensor *x);   /* "cpu", "cuda:0"; "" if freed */
 FLAME_API const char *flame_dtype_name(flame_dtype t);          /* "f32"; "" if there is none */
-FLAME_API size_t flame_dtype_size(flame_dtype t);               /* bytes of an element; 0 */
+FLAME_API size_t flame_dtype_size(flame_dtype t);       /* bytes of an element; 0: no such dtype */
 
 /* ---- values: these evaluate ------------------------------------------------------------ */
 FLAME_API flame_status flame_item(flame_tensor *x, double *value);          /* one element */
-/* row-major, x's dtype */
+/* Copies all elements, row-major, in x's dtype; 'bytes' must be exactly their size. */
 FLAME_API flame_status flame_read(flame_tensor *x, void *out, size_t bytes);
 /* All that is recorded. On a GPU the index checks of a run that repeats an earlier one are read
 ** later: by the next of these three, flame_synchronize, or the next evaluation. */

@@ -98,7 +98,7 @@ typedef struct fl_lua {
   uint32_t cache[FL_SITE_CACHE];
   struct { fl_tracked_box *at; int64_t n, cap; } tracked;   /* boxes of the open scopes */
   struct { fl_scope_mark *at; int64_t n, cap; } scopes;
-  int64_t serial;
+  int64_t serial;             /* number of the last scope that was opened */
   struct custom_call *calling; /* the backward functions of the script that are running, the
                                ** innermost first */
   fl_callback *callbacks;     /* all that live */

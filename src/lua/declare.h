@@ -120,7 +120,7 @@ const fl_declared *fl_declare_parse(lua_State *L, int text);
 ** with room for one more value, and returns the form's number. Raises in the function's name.
 ** (declare_read.c) */
 enum { FL_DECL_NAME = -1 };   /* holder + FL_DECL_NAME: the pseudo-index of the next upvalue, the
-                              ** name (these fall) */
+                              ** name (pseudo-indices of upvalues decrease) */
 int fl_declare_read(lua_State *L, const fl_declared *d, int holder);
 
 /* Why a form (parameter list) does not accept the arguments; 'at' is a stack index.

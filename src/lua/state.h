@@ -9,7 +9,7 @@ struct fl_lua;
 ** as light userdata under fl_key_options. */
 typedef struct fl_lua_start {
   const flame_options *options;
-  flame_context *outer;
+  flame_context *outer;             /* its limits hold for the new context, too; NULL: none */
   const void *code;                 /* the library as compiled Lua code (embedded.h); NULL: none */
   flame_context *context;           /* the host's context, which the state borrows; NULL: a new one
                                     ** is opened */

@@ -28,7 +28,7 @@ typedef struct fl_cpu {
   char *scratch, *shared;             /* width * worker_bytes; shared_bytes in all */
   /* used: bytes of blocks and scratch; reserved: also those of freed blocks kept for reuse */
   fl_level used, reserved;
-  fl_vm_fault *fault;                 /* one a worker */
+  fl_vm_fault *fault;                 /* one per worker */
   const atomic_int *stop;             /* of the step now run: the interrupt flag, or
                                       ** one that stays 0 */
 } fl_cpu;

@@ -20,7 +20,7 @@ typedef struct CUfunc_st *fl_cu_function;
 typedef struct CUgraph_st *fl_cu_graph;
 typedef struct CUgraphNode_st *fl_cu_graph_node;
 typedef struct CUgraphExec_st *fl_cu_graph_exec;
-typedef struct fl_cu_kernel_node {      /* parameters of a launch that is a node of a graph */
+typedef struct fl_cu_kernel_node {      /* CUDA_KERNEL_NODE_PARAMS: a launch as a node of a graph */
   fl_cu_function function;
   unsigned grid[3], block[3], shared;
   void **params, **extra;
@@ -33,7 +33,7 @@ typedef struct _nvrtcProgram *fl_rtc_program;
 typedef unsigned fl_lt_status;
 typedef void *fl_lt_handle, *fl_lt_desc, *fl_lt_layout, *fl_lt_preference;
 typedef struct fl_lt_algo { uint64_t data[8]; } fl_lt_algo;
-typedef struct fl_lt_found {            /* one answer of the heuristic */
+typedef struct fl_lt_found {            /* cublasLtMatmulHeuristicResult_t: one suggestion */
   fl_lt_algo algo;
   size_t space;                         /* workspace bytes it needs */
   fl_lt_status state;
@@ -106,8 +106,9 @@ typedef struct fl_cuda_lib {
 } fl_cuda_lib;
 extern const fl_cuda_lib fl_cuda_libraries;      /* the real ones, by dlopen */
 /* name: "driver", "nvrtc", "cublaslt", "cublas", "cufft", "cusolver", "cudnn", "nccl" or "nvml".
-** Returns 1 and writes to text the path of the library that is open; or returns 0 and writes the
-** reason, what to do (after FL_DO), and the file names that are usually tried. */
+** Opens that library, unless it is open. Returns 1 and writes its path to text; or, if it can not
+** be opened, returns 0 and writes the reason, what to do (after FL_DO), and the files that were
+** looked for. */
 int fl_cuda_library_place(const char *name, char *text, size_t size);
 /* Finds a function of the library that is not in a table; *out (a function pointer) is NULL if it
 ** does not exist. */

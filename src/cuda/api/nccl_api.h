@@ -10,7 +10,9 @@ typedef struct ncclComm *fl_nccl_comm;
 typedef fl_cu_stream fl_nccl_stream;
 typedef struct fl_nccl_id { char at[128]; } fl_nccl_id;
 
-/* As in version 2.18: a later library sets later fields itself. Unset fields are FL_NCCL_UNSET. */
+/* ncclConfig_t of version 2.18, whose fields have the names cgaClusterSize, minCTAs, maxCTAs,
+** netName and splitShare; a later library sets later fields itself. Unset fields are
+** FL_NCCL_UNSET. */
 typedef struct fl_nccl_config {
   size_t size;
   unsigned magic, version;

@@ -11,6 +11,7 @@ typedef struct fl_ml_process {
   unsigned instance, compute_instance;  /* of MIG */
 } fl_ml_process;
 enum { FL_ML_OK = 0, FL_ML_TOO_SMALL = 7 };             /* status */
+/* MIG mode that is on; the kind, and the period, of the ECC errors that are counted. */
 enum { FL_ML_MIG = 1, FL_ML_UNCORRECTED = 1, FL_ML_SINCE_LOAD = 0 };
 
 typedef struct fl_nvml {

@@ -37,7 +37,7 @@ typedef struct fl_module fl_module;
 typedef struct fl_modules {
   fl_module **bin;
   int64_t nbin, n;
-  fl_module *wanted;                    /* not built yet */
+  fl_module *wanted;                    /* first of those that are wanted and not built yet */
   const fl_nvrtc *rtc;                  /* NULL: not opened yet */
   int rtc_major, rtc_minor;
 } fl_modules;

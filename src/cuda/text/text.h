@@ -60,7 +60,8 @@ typedef struct fl_text_geometry {
   uint32_t grid, block;           /* blocks (x only), threads per block */
   uint32_t shared;                /* bytes of dynamic shared memory */
   int32_t words;                  /* parameter: words of 8 bytes */
-  uint8_t faults;                 /* 1: needs aux.fault */
+  uint8_t faults;                 /* 1: it reports faults to aux.fault (fl_kernel.guard reads that
+                                  ** as well) */
   int64_t scratch, counters;      /* bytes; number of uint32 */
 } fl_text_geometry;
 

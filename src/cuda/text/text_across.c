@@ -34,7 +34,7 @@ int fl_row_is_asked(const row_writer *r, int v) {
   return f->slots && r->early[v] && f->in[f->k->instr[v].arg] == 1;
 }
 
-/* Bytes of a row's requested elements before those of value 'before', or of all. */
+/* Bytes of a row's requested elements of the values before value 'before'. */
 static int row_bytes(const row_writer *r, int before) {
   int bytes = 0;
   for (int v = 0; v < before; v++)
@@ -42,8 +42,9 @@ static int row_bytes(const row_writer *r, int before) {
   return bytes * fl_row_room(r->w->f);
 }
 
-/* Two rows ahead of a warp, of which a multiprocessor has few; one of a block. Fewer if they do not
-** fit. */
+/* Plans the kernel. Where a warp computes a row, two rows are requested ahead, since a
+** multiprocessor has few such warps; where a block does, one. Fewer if they do not fit into shared
+** memory. */
 void fl_row_across_plan(text_form *f) {
   text_writer w = { .f = f };
   row_writer r;
@@ -106,7 +107,7 @@ void fl_row_put_ahead(row_writer *r) {
   put_ask(r, ahead, "slot");
 }
 
-/* Writes the stores of a lane's sums of store t. */
+/* Writes the stores of a lane's sums of store t: by whole vectors, or element by element. */
 static void put_sums(row_writer *r, int t, int whole) {
   text_writer *w = r->w;
   const text_form *f = w->f;

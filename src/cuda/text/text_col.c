@@ -3,8 +3,8 @@
 ** neighbouring columns (one load where aligned) and every 16th index of the chunk. The 16 lanes are
 ** combined in shared memory; with more than one chunk the results are put in scratch and the last
 ** block of the tile combines them, by 16 lanes again. What is computed of the sums (the kept level)
-** is done by 64 threads, a column each. Reads each operand once. What the loop computes it may also
-** store, as the gradient of an activation of which it sums the columns.
+** is done by 64 threads, one per column. Reads each operand once. What the loop computes it may
+** also store, as the gradient of an activation of which it sums the columns.
 **
 ** Names: tile (of columns, over all outer kept indices; neighbouring blocks read neighbouring
 ** tiles of the same rows), chunk, x column of the tile, y lane,

@@ -22,7 +22,10 @@ typedef enum { C_MAP, C_GROUP, C_BLOCK, C_CHUNKS, C_COL } text_class;
 typedef enum { V_CONST, V_KEPT, V_UNIFORM, V_ELEMENT } text_vary;
 
 /* The first words of a launch's parameters (fl_text_params). F_VECTOR, a bit of W_FLAGS: vectors
-** are aligned and whole. */
+** are aligned and whole. N: elements of a row, of a column; MAP: points. ROWS: rows; COL: tiles.
+** SPAN: MAP: points of a block; COL, and ROW that sums over its rows: indices of a chunk. CHUNKS:
+** chunks of a row, of a column. TILES: COL: tiles side by side. FAULT, SCRATCH, COUNTER: the
+** addresses of fl_text_aux. From FIRST on: what assign_words (text_form.c) lists. */
 enum { W_FLAGS, W_N, W_ROWS, W_SPAN, W_CHUNKS, W_TILES, W_FAULT, W_SCRATCH, W_COUNTER, W_FIRST };
 enum { F_VECTOR = 1 };
 /* ROW_CHUNK: elements of a chunk of a long row. FEW_: rows of two chunks (few, once). ONCE_: most
@@ -100,9 +103,11 @@ void fl_text_plan_calls(text_form *f);
 typedef struct text_writer {
   text_form *f;
   fl_text *out;
-  const uint8_t *cached;        /* values of an earlier sweep: held in registers as k<v>[…], or read
-                                ** from shared memory as pack k<v>; or NULL */
-  const char *slot;             /* index of the current pack, "[u]" or "[j]" */
+  const uint8_t *cached;        /* by value: it was computed before, and is in registers, k<v>[…], or
+                                ** in pack k<v> (from shared memory, or of a COL's columns); NULL:
+                                ** none was */
+  const char *slot;             /* index of the current pack, "[u]", "[j]" or "[0]"; NULL: loads are
+                                ** not from packs */
   const char *plus;             /* text added to the innermost coordinate, or NULL */
   int hits;                     /* the text has the t<v> of fl_text_target: use them */
 } text_writer;
@@ -139,7 +144,8 @@ void fl_text_coords(text_writer *w, int from, int to, const char *index);
 /* Declares the pointers "p<o>" of the operands and the arrays of packs "l<v>". */
 void fl_text_pointers(text_writer *w);
 void fl_text_packs(text_writer *w, const uint8_t *need, int vector, const char *count);
-/* Marks in need[] the values that 'v' needs, including itself; stops at values marked in 'have'. */
+/* Marks in need[] the values that 'v' needs, itself included; a value that is marked in 'have'
+** (NULL: none is) is marked, but not what it needs itself. */
 void fl_text_need(const text_form *f, int v, const uint8_t *have, uint8_t *need);
 
 void fl_text_map(text_writer *w);

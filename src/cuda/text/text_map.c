@@ -11,6 +11,8 @@
 #include "cuda/text/text_form.h"
 #include <stdio.h>
 
+/* One of the loops of the text. vector, unroll: as in text_form. need: the values that it computes;
+** early: of these, those that the loads need (positions of gathers). */
 typedef struct path { int vector, unroll; const uint8_t *need, *early; } path;
 
 static void put_load(text_writer *w, const path *p, int v) {
