@@ -103,9 +103,9 @@ void fl_text_plan_calls(text_form *f);
 typedef struct text_writer {
   text_form *f;
   fl_text *out;
-  const uint8_t *cached;        /* by value: it was computed before, and is in registers, k<v>[…], or
-                                ** in pack k<v> (from shared memory, or of a COL's columns); NULL:
-                                ** none was */
+  const uint8_t *cached;        /* by value: it was computed before, and is in registers (k<v>[…])
+                                ** or in pack k<v> (from shared memory, or of a COL's columns);
+                                ** NULL: none was */
   const char *slot;             /* index of the current pack, "[u]", "[j]" or "[0]"; NULL: loads are
                                 ** not from packs */
   const char *plus;             /* text added to the innermost coordinate, or NULL */
