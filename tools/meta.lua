@@ -234,6 +234,10 @@ end
 local OF_ATOM = { T = TENSOR, table = "table", num = "number", int = "integer", bool = "boolean",
   str = "string",
   fn = "function", any = "any", axis = "integer", axes = AXES, dtype = "string", device = "string" }
+--- The type of a list of values of a type.
+local function list_of(kind)
+  return (kind:find("|", 1, true) and "(" .. kind .. ")" or kind) .. "[]"
+end
 --- The type of a declaration, such as "T|num", in LuaLS's notation.
 local function stub_type(text)
   local out = {}
@@ -241,8 +245,7 @@ local function stub_type(text)
     local name, list = atom:match("^%s*(.-)(%[?%]?)%s*$")
     local kind = OF_ATOM[name] or name:match("^dims") and AXES or name:match('^"') and name
       or name:match("^%u") and "flame." .. name or name
-    local inner = list == "[]" and kind:find("|", 1, true) and "(" .. kind .. ")" or kind
-    out[#out + 1] = inner .. list
+    out[#out + 1] = list == "[]" and list_of(kind) or kind .. list
   end
   return table.concat(out, "|")
 end
@@ -260,6 +263,7 @@ local function doc_above(f)
   return {}, declared_at[f] and declared_at[f][1] and declared_at[f][1].file
 end
 --- An entry for a declaration: parameters and results of its first signature, the texts of all.
+--- has_named: a parameter is given by name only.
 local function entry_of_declaration(d)
   local e = { params = {}, returns = {}, forms = {}, options = {},
     all_named = d[1].self or d[1].options_first }
@@ -267,9 +271,13 @@ local function entry_of_declaration(d)
     local open = p.optional or p.default ~= nil
     local dots = d[1].rest == "list" and i == #d[1].params
     local kind, default = stub_type(p.type), p.default and "  " .. p.default or ""
-    if dots then e.params[#e.params + 1] = { "...", kind, false }
+    if dots then
+      e.params[#e.params + 1] = { "...", kind .. "|" .. list_of(kind), false, default }
     elseif not p.named then e.params[#e.params + 1] = { p.name, kind, open, default } end
-    if i > 1 or e.all_named then e.options[#e.options + 1] = { p.name, kind, default } end
+    if i > 1 or e.all_named then
+      e.options[#e.options + 1] = { p.name, dots and list_of(kind) or kind, default }
+    end
+    e.has_named = e.has_named or p.named
   end
   if d[1].rest == "as they are" then e.params[#e.params + 1] = { "...", "any", false } end
   for _, r in ipairs(d[1].results) do
@@ -643,9 +651,15 @@ local function put_function(out, e, head, skip)
   for i, p in ipairs(e.params) do
     if i > (skip or 0) then
       names[#names + 1] = p[1]
-      local kind = options and p[3] and p[2] .. "|" .. options .. p[4] or p[2]
+      -- where an argument may be missing, and among those of "id...", the table may be
+      local open = p[3] or p[1] == "..." and p[4]
+      local kind = options and open and p[2] .. "|" .. options .. p[4] or p[2]
       out[#out + 1] = ("---@param %s%s %s"):format(p[1], p[3] and "?" or "", kind)
     end
+  end
+  if options and e.has_named and names[#names] ~= "..." then
+    names[#names + 1] = "options"
+    out[#out + 1] = "---@param options? " .. options
   end
   if options and e.all_named then
     out[#out + 1] = ("---@overload fun(options: %s): %s"):format(options, e.returns[1] or "nil")

@@ -792,12 +792,12 @@ function Algebra:product(x, y, weight) end
 
 ---@class flame.options.Algebra:project
 ---@field x? flame.Tensor
----@field grades? integer
+---@field grades? integer[]
 
 --- x with all but the given grades set to 0.
 --- x (size, …); gives (size, …).
 ---@param x flame.Tensor
----@param ... integer
+---@param ... integer|integer[]|flame.options.Algebra:project
 ---@overload fun(options: flame.options.Algebra:project): flame.Tensor
 ---@return flame.Tensor
 function Algebra:project(x, ...) end
@@ -1071,9 +1071,10 @@ function Grid:pixels(scale) end
 
 --- Writes the plot as SVG, PNG or text, by the path's ending (.svg, .png, .txt), and returns it.
 ---@param path string
+---@param options? flame.options.Grid:save
 ---@overload fun(options: flame.options.Grid:save): any
 ---@return any
-function Grid:save(path) end
+function Grid:save(path, options) end
 
 --- The plot as the text of an SVG file.
 ---@return string
@@ -1086,9 +1087,10 @@ function Grid:svg() end
 
 --- The plot in characters, as print shows it. Colours are escape sequences; they are used by
 --- default if the standard output is a terminal with colours and NO_COLOR is not set.
+---@param options? flame.options.Grid:text
 ---@overload fun(options: flame.options.Grid:text): string
 ---@return string
-function Grid:text() end
+function Grid:text(options) end
 
 ---@class flame.options.GroupedQueryAttention:cache
 ---@field batch? integer
@@ -1114,11 +1116,11 @@ function GroupedQueryAttention:cache(batch, length) end
 function KernelTemplate:launch(geometry, ...) end
 
 ---@class flame.options.KernelTemplate:of
----@field dtypes? string
+---@field dtypes? string[]
 
 --- The template's kernel for these dtypes, one for each type parameter, in order: k:of("f16") is
 --- what k(x) runs for an x of f16.
----@param ... string
+---@param ... string|string[]|flame.options.KernelTemplate:of
 ---@overload fun(options: flame.options.KernelTemplate:of): flame.Kernel
 ---@return flame.Kernel
 function KernelTemplate:of(...) end
@@ -1274,11 +1276,11 @@ function Module:float() end
 function Module:forward() end
 
 ---@class flame.options.Module:freeze
----@field patterns? string
+---@field patterns? string[]
 
 --- Stops the training of the parameters with names that match a pattern of Lua, such as
 --- "^encoder%." or "bias$", and returns the names. Their gradients are dropped.
----@param ... string
+---@param ... string|string[]|flame.options.Module:freeze
 ---@overload fun(options: flame.options.Module:freeze): table
 ---@return table
 function Module:freeze(...) end
@@ -1324,9 +1326,10 @@ function Module:half() end
 --- Returns {missing_keys = {…}, unexpected_keys = {…}}.
 ---@param state table
 ---@param strict? boolean|flame.options.Module:load_state_dict  true
+---@param options? flame.options.Module:load_state_dict
 ---@overload fun(options: flame.options.Module:load_state_dict): table
 ---@return table
-function Module:load_state_dict(state, strict) end
+function Module:load_state_dict(state, strict, options) end
 
 --- The module and all below it: a list, or for module in net:modules() do … end.
 ---@return flame.Module[]
@@ -1444,16 +1447,17 @@ function Module:requires_grad_(requires_grad) end
 --- A snapshot of all parameters and persistent buffers by name; training does not change it. With
 --- zero_based, names count lists from 0 and shared tensors have all their names, so that
 --- PyTorch loads it.
+---@param options? flame.options.Module:state_dict
 ---@overload fun(options: flame.options.Module:state_dict): table
 ---@return table
-function Module:state_dict() end
+function Module:state_dict(options) end
 
 ---@class flame.options.Module:to
----@field target? string|string|flame.Tensor
+---@field target? (string|string|flame.Tensor)[]
 
 --- Moves every parameter and buffer to a device, or converts the floating ones to a dtype, or both;
 --- or to the device and dtype of a tensor. The handles stay the same.
----@param ... string|string|flame.Tensor
+---@param ... string|string|flame.Tensor|(string|string|flame.Tensor)[]|flame.options.Module:to
 ---@overload fun(options: flame.options.Module:to): any
 ---@return any
 function Module:to(...) end
@@ -1468,10 +1472,10 @@ function Module:to(...) end
 function Module:train(mode) end
 
 ---@class flame.options.Module:unfreeze
----@field patterns? string
+---@field patterns? string[]
 
 --- Makes parameters with names that match a pattern of Lua trainable again; returns the names.
----@param ... string
+---@param ... string|string[]|flame.options.Module:unfreeze
 ---@overload fun(options: flame.options.Module:unfreeze): table
 ---@return table
 function Module:unfreeze(...) end
@@ -1640,9 +1644,10 @@ function ParameterList:append(parameter) end
 --- are at 1, 2, … Their width is a fraction of the least distance of two positions.
 ---@param x flame.Tensor|any[]
 ---@param y? flame.Tensor|any[]|flame.options.Plot:bars
+---@param options? flame.options.Plot:bars
 ---@overload fun(options: flame.options.Plot:bars): flame.Plot
 ---@return flame.Plot
-function Plot:bars(x, y) end
+function Plot:bars(x, y, options) end
 
 ---@class flame.options.Plot:contour
 ---@field z? flame.Tensor|any[]
@@ -1657,9 +1662,10 @@ function Plot:bars(x, y) end
 --- approximate number of levels, which are then at ticks of the values; x and y are the positions
 --- of columns and rows.
 ---@param z flame.Tensor|any[]
+---@param options? flame.options.Plot:contour
 ---@overload fun(options: flame.options.Plot:contour): flame.Plot
 ---@return flame.Plot
-function Plot:contour(z) end
+function Plot:contour(z, options) end
 
 ---@class flame.options.Plot:heatmap
 ---@field z? flame.Tensor|any[]
@@ -1673,9 +1679,10 @@ function Plot:contour(z) end
 --- "heat" or "signed"; limits = {first, last} is the range of the colours; xlim and ylim are the
 --- ranges of the matrix on the axes.
 ---@param z flame.Tensor|any[]
+---@param options? flame.options.Plot:heatmap
 ---@overload fun(options: flame.options.Plot:heatmap): flame.Plot
 ---@return flame.Plot
-function Plot:heatmap(z) end
+function Plot:heatmap(z, options) end
 
 ---@class flame.options.Plot:histogram
 ---@field x? flame.Tensor|any[]
@@ -1687,9 +1694,10 @@ function Plot:heatmap(z) end
 --- Adds the counts of values in bins of equal width, by default as many as Freedman's and Diaconis'
 --- rule says, 100 at most.
 ---@param x flame.Tensor|any[]
+---@param options? flame.options.Plot:histogram
 ---@overload fun(options: flame.options.Plot:histogram): flame.Plot
 ---@return flame.Plot
-function Plot:histogram(x) end
+function Plot:histogram(x, options) end
 
 ---@class flame.options.Plot:image
 ---@field x? flame.Tensor
@@ -1715,9 +1723,10 @@ function Plot:image(x) end
 --- or a position in the palette.
 ---@param x flame.Tensor|any[]
 ---@param y? flame.Tensor|any[]|flame.options.Plot:line
+---@param options? flame.options.Plot:line
 ---@overload fun(options: flame.options.Plot:line): flame.Plot
 ---@return flame.Plot
-function Plot:line(x, y) end
+function Plot:line(x, y, options) end
 
 ---@class flame.options.Plot:pixels
 ---@field scale? number  2
@@ -1735,9 +1744,10 @@ function Plot:pixels(scale) end
 
 --- Writes the plot as SVG, PNG or text, by the path's ending (.svg, .png, .txt), and returns it.
 ---@param path string
+---@param options? flame.options.Plot:save
 ---@overload fun(options: flame.options.Plot:save): any
 ---@return any
-function Plot:save(path) end
+function Plot:save(path, options) end
 
 ---@class flame.options.Plot:scatter
 ---@field x? flame.Tensor|any[]
@@ -1751,9 +1761,10 @@ function Plot:save(path) end
 --- Adds points; size is in pixels.
 ---@param x flame.Tensor|any[]
 ---@param y? flame.Tensor|any[]|flame.options.Plot:scatter
+---@param options? flame.options.Plot:scatter
 ---@overload fun(options: flame.options.Plot:scatter): flame.Plot
 ---@return flame.Plot
-function Plot:scatter(x, y) end
+function Plot:scatter(x, y, options) end
 
 ---@class flame.options.Plot:set
 ---@field title? string|boolean
@@ -1770,9 +1781,10 @@ function Plot:scatter(x, y) end
 ---@field height? number
 
 --- Changes options of plot.new (false: none), and returns the plot.
+---@param options? flame.options.Plot:set
 ---@overload fun(options: flame.options.Plot:set): any
 ---@return any
-function Plot:set() end
+function Plot:set(options) end
 
 --- The plot as the text of an SVG file.
 ---@return string
@@ -1785,9 +1797,10 @@ function Plot:svg() end
 
 --- The plot in characters, as print shows it. Colours are escape sequences; they are used by
 --- default if the standard output is a terminal with colours and NO_COLOR is not set.
+---@param options? flame.options.Plot:text
 ---@overload fun(options: flame.options.Plot:text): string
 ---@return string
-function Plot:text() end
+function Plot:text(options) end
 
 --- Frees the program, as the end of a <close> variable does.
 function Program:close() end
@@ -1938,9 +1951,10 @@ function TokenStream:put(id) end
 
 --- The text of ids; skip_special leaves out special tokens.
 ---@param ids flame.Tensor|integer|integer[]
+---@param options? flame.options.Tokenizer:decode
 ---@overload fun(options: flame.options.Tokenizer:decode): string
 ---@return string
-function Tokenizer:decode(ids) end
+function Tokenizer:decode(ids, options) end
 
 ---@class flame.options.Tokenizer:decode_batch
 ---@field ids? flame.Tensor|table
@@ -1948,9 +1962,10 @@ function Tokenizer:decode(ids) end
 
 --- The texts of the rows of ids (rows, length), or of a list of what decode takes.
 ---@param ids flame.Tensor|table
+---@param options? flame.options.Tokenizer:decode_batch
 ---@overload fun(options: flame.options.Tokenizer:decode_batch): table
 ---@return table
-function Tokenizer:decode_batch(ids) end
+function Tokenizer:decode_batch(ids, options) end
 
 ---@class flame.options.Tokenizer:encode
 ---@field text? string
@@ -1967,9 +1982,10 @@ function Tokenizer:decode_batch(ids) end
 --- tokens written in the text count as text. max_length: the most ids; more are cut off at 'side'.
 ---@param text string
 ---@param pair? string|flame.options.Tokenizer:encode
+---@param options? flame.options.Tokenizer:encode
 ---@overload fun(options: flame.options.Tokenizer:encode): flame.Tensor|table
 ---@return flame.Tensor|table
-function Tokenizer:encode(text, pair) end
+function Tokenizer:encode(text, pair, options) end
 
 ---@class flame.options.Tokenizer:encode_batch
 ---@field texts? string[]
@@ -1989,9 +2005,10 @@ function Tokenizer:encode(text, pair) end
 --- the file's.
 ---@param texts string[]
 ---@param pairs? string[]|flame.options.Tokenizer:encode_batch
+---@param options? flame.options.Tokenizer:encode_batch
 ---@overload fun(options: flame.options.Tokenizer:encode_batch): table
 ---@return table
-function Tokenizer:encode_batch(texts, pairs) end
+function Tokenizer:encode_batch(texts, pairs, options) end
 
 ---@class flame.options.Tokenizer:id
 ---@field token? string
@@ -2024,9 +2041,10 @@ function Tokenizer:save(path) end
 
 --- A decoder for ids that come one after another: stream:put(id) returns the text that is certain
 --- so far, stream:finish() the rest.
+---@param options? flame.options.Tokenizer:stream
 ---@overload fun(options: flame.options.Tokenizer:stream): flame.TokenStream
 ---@return flame.TokenStream
-function Tokenizer:stream() end
+function Tokenizer:stream(options) end
 
 ---@class flame.options.Tokenizer:token
 ---@field id? integer
@@ -2191,8 +2209,9 @@ Tensor.adaptive_max_pool3d = flame.adaptive_max_pool3d
 --- sum
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
+---@param options? flame.options.add
 ---@return flame.Tensor
-function flame.add(x, y) end
+function flame.add(x, y, options) end
 Tensor.add = flame.add
 
 Tensor.add_ = flame.add
@@ -2207,8 +2226,9 @@ flame.add_ = flame.add
 ---@param x flame.Tensor
 ---@param batch1 flame.Tensor
 ---@param batch2 flame.Tensor
+---@param options? flame.options.addbmm
 ---@return flame.Tensor
-function flame.addbmm(x, batch1, batch2) end
+function flame.addbmm(x, batch1, batch2, options) end
 Tensor.addbmm = flame.addbmm
 
 Tensor.addbmm_ = flame.addbmm
@@ -2255,8 +2275,9 @@ flame.addcmul_ = flame.addcmul
 ---@param x flame.Tensor|number
 ---@param mat1 flame.Tensor
 ---@param mat2 flame.Tensor
+---@param options? flame.options.addmm
 ---@return flame.Tensor
-function flame.addmm(x, mat1, mat2) end
+function flame.addmm(x, mat1, mat2, options) end
 Tensor.addmm = flame.addmm
 
 Tensor.addmm_ = flame.addmm
@@ -2271,8 +2292,9 @@ flame.addmm_ = flame.addmm
 ---@param x flame.Tensor
 ---@param mat flame.Tensor
 ---@param vec flame.Tensor
+---@param options? flame.options.addmv
 ---@return flame.Tensor
-function flame.addmv(x, mat, vec) end
+function flame.addmv(x, mat, vec, options) end
 Tensor.addmv = flame.addmv
 
 Tensor.addmv_ = flame.addmv
@@ -2287,8 +2309,9 @@ flame.addmv_ = flame.addmv
 ---@param x flame.Tensor
 ---@param vec1 flame.Tensor
 ---@param vec2 flame.Tensor
+---@param options? flame.options.addr
 ---@return flame.Tensor
-function flame.addr(x, vec1, vec2) end
+function flame.addr(x, vec1, vec2, options) end
 Tensor.addr = flame.addr
 
 Tensor.addr_ = flame.addr
@@ -2321,8 +2344,9 @@ Tensor.affine_grid = flame.affine_grid
 ---@param x flame.Tensor
 ---@param dim? integer|integer[]|flame.options.all
 ---@param keepdim? boolean|flame.options.all  false
+---@param options? flame.options.all
 ---@return flame.Tensor
-function flame.all(x, dim, keepdim) end
+function flame.all(x, dim, keepdim, options) end
 Tensor.all = flame.all
 
 ---@class flame.options.allclose
@@ -2364,8 +2388,9 @@ Tensor.alpha_dropout = flame.alpha_dropout
 ---@param x flame.Tensor
 ---@param dim? integer|integer[]|flame.options.amax
 ---@param keepdim? boolean|flame.options.amax  false
+---@param options? flame.options.amax
 ---@return flame.Tensor
-function flame.amax(x, dim, keepdim) end
+function flame.amax(x, dim, keepdim, options) end
 Tensor.amax = flame.amax
 
 ---@class flame.options.amin
@@ -2377,8 +2402,9 @@ Tensor.amax = flame.amax
 ---@param x flame.Tensor
 ---@param dim? integer|integer[]|flame.options.amin
 ---@param keepdim? boolean|flame.options.amin  false
+---@param options? flame.options.amin
 ---@return flame.Tensor
-function flame.amin(x, dim, keepdim) end
+function flame.amin(x, dim, keepdim, options) end
 Tensor.amin = flame.amin
 
 ---@class flame.options.aminmax
@@ -2387,9 +2413,10 @@ Tensor.amin = flame.amin
 
 --- Smallest and largest.
 ---@param x flame.Tensor
+---@param options? flame.options.aminmax
 ---@return flame.Tensor min
 ---@return flame.Tensor max
-function flame.aminmax(x) end
+function flame.aminmax(x, options) end
 Tensor.aminmax = flame.aminmax
 
 --- The angle of a real number: pi below 0, else 0.
@@ -2407,8 +2434,9 @@ Tensor.angle = flame.angle
 ---@param x flame.Tensor
 ---@param dim? integer|integer[]|flame.options.any
 ---@param keepdim? boolean|flame.options.any  false
+---@param options? flame.options.any
 ---@return flame.Tensor
-function flame.any(x, dim, keepdim) end
+function flame.any(x, dim, keepdim, options) end
 Tensor.any = flame.any
 
 ---@class flame.options.apply_
@@ -2427,8 +2455,9 @@ function Tensor:apply_(f) end
 
 --- first, first + step, … up to last; arange(n) is 1 to n; i64 of integers, default_dtype() where one is a float
 ---@param n number
+---@param options? flame.options.arange
 ---@return flame.Tensor
-function flame.arange(n) end
+function flame.arange(n, options) end
 
 --- The same as acos.
 ---@param x flame.Tensor
@@ -2499,8 +2528,9 @@ flame.arctanh_ = flame.arctanh
 ---@param x flame.Tensor
 ---@param dim? integer|integer[]|flame.options.argmax
 ---@param keepdim? boolean|flame.options.argmax  false
+---@param options? flame.options.argmax
 ---@return flame.Tensor
-function flame.argmax(x, dim, keepdim) end
+function flame.argmax(x, dim, keepdim, options) end
 Tensor.argmax = flame.argmax
 
 ---@class flame.options.argmin
@@ -2512,8 +2542,9 @@ Tensor.argmax = flame.argmax
 ---@param x flame.Tensor
 ---@param dim? integer|integer[]|flame.options.argmin
 ---@param keepdim? boolean|flame.options.argmin  false
+---@param options? flame.options.argmin
 ---@return flame.Tensor
-function flame.argmin(x, dim, keepdim) end
+function flame.argmin(x, dim, keepdim, options) end
 Tensor.argmin = flame.argmin
 
 ---@class flame.options.argsort
@@ -2573,8 +2604,9 @@ Tensor.as_strided_scatter = flame.as_strided_scatter
 
 --- The values as a tensor, or the tensor x converted to the given dtype and device.
 ---@param x flame.Tensor
+---@param options? flame.options.as_tensor
 ---@return flame.Tensor
-function flame.as_tensor(x) end
+function flame.as_tensor(x, options) end
 
 ---@class flame.options.asarray
 ---@field dtype? string
@@ -2582,8 +2614,9 @@ function flame.as_tensor(x) end
 
 --- The same as as_tensor.
 ---@param x flame.Tensor
+---@param options? flame.options.asarray
 ---@return flame.Tensor
-function flame.asarray(x) end
+function flame.asarray(x, options) end
 
 --- arc sine
 ---@param x flame.Tensor
@@ -2760,7 +2793,8 @@ Tensor.avg_pool3d = flame.avg_pool3d
 
 --- adds the gradients of x to .grad of the leaves
 ---@param seed? flame.Tensor|flame.options.backward
-function Tensor:backward(seed) end
+---@param options? flame.options.backward
+function Tensor:backward(seed, options) end
 
 ---@class flame.options.backward_trace
 ---@field net? table|flame.Tensor
@@ -2771,8 +2805,9 @@ function Tensor:backward(seed) end
 --- first row with a NaN or Inf has a mark. It prints as a table. All gradients are held until the
 --- end.
 ---@param x flame.Tensor|function
+---@param options? flame.options.backward_trace
 ---@return flame.BackwardTrace
-function flame.backward_trace(x) end
+function flame.backward_trace(x, options) end
 
 ---@class flame.options.baddbmm
 ---@field batch1? flame.Tensor
@@ -2784,8 +2819,9 @@ function flame.backward_trace(x) end
 ---@param x flame.Tensor|number
 ---@param batch1 flame.Tensor
 ---@param batch2 flame.Tensor
+---@param options? flame.options.baddbmm
 ---@return flame.Tensor
-function flame.baddbmm(x, batch1, batch2) end
+function flame.baddbmm(x, batch1, batch2, options) end
 Tensor.baddbmm = flame.baddbmm
 
 Tensor.baddbmm_ = flame.baddbmm
@@ -2799,8 +2835,9 @@ flame.baddbmm_ = flame.baddbmm
 --- A triangle.
 ---@param n integer
 ---@param periodic? boolean|flame.options.bartlett_window  true
+---@param options? flame.options.bartlett_window
 ---@return flame.Tensor
-function flame.bartlett_window(n, periodic) end
+function flame.bartlett_window(n, periodic, options) end
 
 ---@class flame.options.batch_norm
 ---@field running_mean? flame.Tensor
@@ -2840,8 +2877,9 @@ Tensor.batch_norm = flame.batch_norm
 --- microseconds. On a GPU the L2 cache is filled with other data before each run (flush = false:
 --- not; true: the CPU's caches too).
 ---@param f function
+---@param options? flame.options.bench
 ---@return flame.Bench
-function flame.bench(f) end
+function flame.bench(f, options) end
 
 --- 1 with probability p, else 0.
 ---@param p flame.Tensor
@@ -2951,9 +2989,10 @@ Tensor.binomial = flame.binomial
 ---@param model table
 ---@param reference table
 ---@param batch flame.Tensor|table
+---@param options? flame.options.bisect
 ---@return boolean same
 ---@return string where
-function flame.bisect(model, reference, batch) end
+function flame.bisect(model, reference, batch, options) end
 
 ---@class flame.options.bitwise_and
 ---@field y? flame.Tensor|number
@@ -3033,14 +3072,15 @@ flame.bitwise_xor_ = flame.bitwise_xor
 --- The Blackman window.
 ---@param n integer
 ---@param periodic? boolean|flame.options.blackman_window  true
+---@param options? flame.options.blackman_window
 ---@return flame.Tensor
-function flame.blackman_window(n, periodic) end
+function flame.blackman_window(n, periodic, options) end
 
 ---@class flame.options.block_diag
----@field tensors? flame.Tensor
+---@field tensors? flame.Tensor[]
 
 --- A matrix of zeros with the given matrices as blocks along its diagonal.
----@param ... flame.Tensor
+---@param ... flame.Tensor|flame.Tensor[]|flame.options.block_diag
 ---@overload fun(options: flame.options.block_diag): flame.Tensor
 ---@return flame.Tensor
 function flame.block_diag(...) end
@@ -3060,10 +3100,10 @@ Tensor.bmm = flame.bmm
 function Tensor:bool() end
 
 ---@class flame.options.broadcast
----@field tensors? flame.Tensor
+---@field tensors? flame.Tensor[]
 
 --- Broadcasts all tensors to their common shape.
----@param ... flame.Tensor
+---@param ... flame.Tensor|flame.Tensor[]|flame.options.broadcast
 ---@overload fun(options: flame.options.broadcast): flame.Tensor[]
 ---@return flame.Tensor[]
 function flame.broadcast(...) end
@@ -3074,20 +3114,20 @@ function flame.broadcast(...) end
 function flame.broadcast_shapes(...) end
 
 ---@class flame.options.broadcast_tensors
----@field tensors? flame.Tensor
+---@field tensors? flame.Tensor[]
 
 --- The same as broadcast.
----@param ... flame.Tensor
+---@param ... flame.Tensor|flame.Tensor[]|flame.options.broadcast_tensors
 ---@overload fun(options: flame.options.broadcast_tensors): flame.Tensor[]
 ---@return flame.Tensor[]
 function flame.broadcast_tensors(...) end
 
 ---@class flame.options.broadcast_to
----@field shape? integer
+---@field shape? integer[]
 
 --- axes of size 1 repeated without copies
 ---@param x flame.Tensor
----@param ... integer
+---@param ... integer|integer[]|flame.options.broadcast_to
 ---@return flame.Tensor
 function flame.broadcast_to(x, ...) end
 Tensor.broadcast_to = flame.broadcast_to
@@ -3125,10 +3165,10 @@ function Tensor:bytes() end
 function flame.can_cast(from, to) end
 
 ---@class flame.options.cartesian_prod
----@field tensors? flame.Tensor
+---@field tensors? flame.Tensor[]
 
 --- All choices of one element from each vector, as rows.
----@param ... flame.Tensor
+---@param ... flame.Tensor|flame.Tensor[]|flame.options.cartesian_prod
 ---@overload fun(options: flame.options.cartesian_prod): flame.Tensor
 ---@return flame.Tensor
 function flame.cartesian_prod(...) end
@@ -3195,10 +3235,10 @@ Tensor.celu = flame.celu
 Tensor.celu_ = flame.celu
 flame.celu_ = flame.celu
 ---@class flame.options.chain_matmul
----@field tensors? flame.Tensor
+---@field tensors? flame.Tensor[]
 
 --- The product of matrices in the cheapest order.
----@param ... flame.Tensor
+---@param ... flame.Tensor|flame.Tensor[]|flame.options.chain_matmul
 ---@overload fun(options: flame.options.chain_matmul): flame.Tensor
 ---@return flame.Tensor
 function flame.chain_matmul(...) end
@@ -3334,9 +3374,10 @@ flame.clamp_min_ = flame.clamp_min
 ---@param algebra flame.Algebra
 ---@param inputs integer
 ---@param outputs integer
+---@param options? flame.options.clifford.FullyConnectedProduct
 ---@overload fun(options: flame.options.clifford.FullyConnectedProduct): flame.clifford.FullyConnectedProduct
 ---@return flame.clifford.FullyConnectedProduct
-function clifford.FullyConnectedProduct(algebra, inputs, outputs) end
+function clifford.FullyConnectedProduct(algebra, inputs, outputs, options) end
 
 ---@class flame.options.clifford.GELU
 ---@field algebra? flame.Algebra
@@ -3357,9 +3398,10 @@ function clifford.GELU(algebra) end
 --- features), normal with deviation 1 / sqrt(dims + 1).
 ---@param algebra flame.Algebra
 ---@param features integer
+---@param options? flame.options.clifford.GeometricProduct
 ---@overload fun(options: flame.options.clifford.GeometricProduct): flame.clifford.GeometricProduct
 ---@return flame.clifford.GeometricProduct
-function clifford.GeometricProduct(algebra, features) end
+function clifford.GeometricProduct(algebra, features, options) end
 
 ---@class flame.options.clifford.GradeNorm
 ---@field algebra? flame.Algebra
@@ -3369,9 +3411,10 @@ function clifford.GeometricProduct(algebra, features) end
 
 --- The module of algebra:grade_norm.
 ---@param algebra flame.Algebra
+---@param options? flame.options.clifford.GradeNorm
 ---@overload fun(options: flame.options.clifford.GradeNorm): flame.clifford.GradeNorm
 ---@return flame.clifford.GradeNorm
-function clifford.GradeNorm(algebra) end
+function clifford.GradeNorm(algebra, options) end
 
 ---@class flame.options.clifford.Layer
 ---@field algebra? flame.Algebra
@@ -3390,9 +3433,10 @@ function clifford.GradeNorm(algebra) end
 --- (n, #paths).
 ---@param algebra flame.Algebra
 ---@param features integer
+---@param options? flame.options.clifford.Layer
 ---@overload fun(options: flame.options.clifford.Layer): flame.clifford.Layer
 ---@return flame.clifford.Layer
-function clifford.Layer(algebra, features) end
+function clifford.Layer(algebra, features, options) end
 
 ---@class flame.options.clifford.Linear
 ---@field algebra? flame.Algebra
@@ -3409,9 +3453,10 @@ function clifford.Layer(algebra, features) end
 ---@param algebra flame.Algebra
 ---@param inputs integer
 ---@param outputs integer
+---@param options? flame.options.clifford.Linear
 ---@overload fun(options: flame.options.clifford.Linear): flame.clifford.Linear
 ---@return flame.clifford.Linear
-function clifford.Linear(algebra, inputs, outputs) end
+function clifford.Linear(algebra, inputs, outputs, options) end
 
 --- The Clifford algebra with the given squares of its generators, which anticommute. {1, 1} is
 --- Cl(2,0), {1, 1, 1} (or 3) Cl(3,0), {0, 1, 1, 1} G(3,0,1), the projective one, whose e0 squares
@@ -3499,9 +3544,10 @@ Tensor.combinations = flame.combinations
 ---@param f function
 ---@param g? function|flame.options.compare
 ---@param inputs flame.Tensor|table
+---@param options? flame.options.compare
 ---@return boolean same
 ---@return string where
-function flame.compare(f, g, inputs) end
+function flame.compare(f, g, inputs, options) end
 
 ---@class flame.options.concat
 ---@field dim? integer  1
@@ -3527,8 +3573,9 @@ function flame.concatenate(tensors, dim) end
 --- Complex conjugates. Floats with a last axis of 2 after another axis count as complex, other
 --- tensors as real, unless {complex = true | false} says otherwise; real numbers are unchanged.
 ---@param x flame.Tensor
+---@param options? flame.options.conj
 ---@return flame.Tensor
-function flame.conj(x) end
+function flame.conj(x, options) end
 Tensor.conj = flame.conj
 
 ---@class flame.options.conj_physical
@@ -3536,8 +3583,9 @@ Tensor.conj = flame.conj
 
 --- As conj.
 ---@param x flame.Tensor
+---@param options? flame.options.conj_physical
 ---@return flame.Tensor
-function flame.conj_physical(x) end
+function flame.conj_physical(x, options) end
 Tensor.conj_physical = flame.conj_physical
 
 ---@class flame.options.constant_pad_nd
@@ -3781,8 +3829,9 @@ Tensor.cosine_similarity = flame.cosine_similarity
 --- Half a period of a sine.
 ---@param n integer
 ---@param periodic? boolean|flame.options.cosine_window  true
+---@param options? flame.options.cosine_window
 ---@return flame.Tensor
-function flame.cosine_window(n, periodic) end
+function flame.cosine_window(n, periodic, options) end
 
 ---@class flame.options.count_nonzero
 ---@field dim? integer|integer[]
@@ -3803,8 +3852,9 @@ Tensor.count_nonzero = flame.count_nonzero
 
 --- Covariances of the rows of x. fweights: how often each column counts; aweights: its importance.
 ---@param x flame.Tensor
+---@param options? flame.options.cov
 ---@return flame.Tensor
-function flame.cov(x) end
+function flame.cov(x, options) end
 Tensor.cov = flame.cov
 
 --- on the CPU
@@ -3834,8 +3884,9 @@ Tensor.cross = flame.cross
 ---@param input flame.Tensor
 ---@param target flame.Tensor
 ---@param weight? flame.Tensor|flame.options.cross_entropy
+---@param options? flame.options.cross_entropy
 ---@return flame.Tensor
-function flame.cross_entropy(input, target, weight) end
+function flame.cross_entropy(input, target, weight, options) end
 Tensor.cross_entropy = flame.cross_entropy
 
 ---@class flame.options.ctc_loss
@@ -3892,8 +3943,9 @@ function flame.cuda.is_available() end
 --- parameters: one of 4 bytes takes an integer, unless params = {"float", …} names its type.
 ---@param image string
 ---@param entry? string|flame.options.cuda.load
+---@param options? flame.options.cuda.load
 ---@return flame.Kernel
-function flame.cuda.load(image, entry) end
+function flame.cuda.load(image, entry, options) end
 
 ---@class flame.options.cummax
 ---@field dim? integer
@@ -3924,8 +3976,9 @@ Tensor.cummin = flame.cummin
 --- Running products along an axis; x is cast to the dtype first.
 ---@param x flame.Tensor
 ---@param dim integer
+---@param options? flame.options.cumprod
 ---@return flame.Tensor
-function flame.cumprod(x, dim) end
+function flame.cumprod(x, dim, options) end
 Tensor.cumprod = flame.cumprod
 
 ---@class flame.options.cumprod_
@@ -3934,8 +3987,9 @@ Tensor.cumprod = flame.cumprod
 
 --- x becomes x:cumprod(dim), in its dtype.
 ---@param dim integer
+---@param options? flame.options.cumprod_
 ---@return flame.Tensor
-function Tensor:cumprod_(dim) end
+function Tensor:cumprod_(dim, options) end
 
 ---@class flame.options.cumsum
 ---@field dim? integer
@@ -3944,8 +3998,9 @@ function Tensor:cumprod_(dim) end
 --- Running sums along an axis; x is cast to the dtype first.
 ---@param x flame.Tensor
 ---@param dim integer
+---@param options? flame.options.cumsum
 ---@return flame.Tensor
-function flame.cumsum(x, dim) end
+function flame.cumsum(x, dim, options) end
 Tensor.cumsum = flame.cumsum
 
 ---@class flame.options.cumsum_
@@ -3954,8 +4009,9 @@ Tensor.cumsum = flame.cumsum
 
 --- x becomes x:cumsum(dim), in its dtype.
 ---@param dim integer
+---@param options? flame.options.cumsum_
 ---@return flame.Tensor
-function Tensor:cumsum_(dim) end
+function Tensor:cumsum_(dim, options) end
 
 ---@class flame.options.cumulative_trapezoid
 ---@field x? flame.Tensor|number
@@ -3966,8 +4022,9 @@ function Tensor:cumsum_(dim) end
 ---@param y flame.Tensor
 ---@param x? flame.Tensor|number|flame.options.cumulative_trapezoid
 ---@param dim? integer|flame.options.cumulative_trapezoid  -1
+---@param options? flame.options.cumulative_trapezoid
 ---@return flame.Tensor
-function flame.cumulative_trapezoid(y, x, dim) end
+function flame.cumulative_trapezoid(y, x, dim, options) end
 Tensor.cumulative_trapezoid = flame.cumulative_trapezoid
 
 ---@class flame.options.data.batches
@@ -3988,8 +4045,9 @@ Tensor.cumulative_trapezoid = flame.cumulative_trapezoid
 --- 'size', in a group of n ranks (flame.distributed); shard = {k, n}: it gets the k-th part of n.
 ---@param tensors flame.Tensor|flame.Tensor[]
 ---@param size? integer|flame.options.data.batches  32
+---@param options? flame.options.data.batches
 ---@return flame.Batches
-function data.batches(tensors, size) end
+function data.batches(tensors, size, options) end
 
 ---@class flame.options.data.csv
 ---@field header? boolean|"auto"  "auto"
@@ -4007,10 +4065,11 @@ function data.batches(tensors, size) end
 --- strings), "class" (ids from 1, of the distinct texts in order; the third result has these by
 --- name) or "auto": i64, else dtype, else text.
 ---@param path string
+---@param options? flame.options.data.csv
 ---@return flame.Tensor|table rows
 ---@return string[]? names
 ---@return table? classes
-function data.csv(path) end
+function data.csv(path, options) end
 
 ---@class flame.options.data.dataset
 ---@field item? function|string
@@ -4024,8 +4083,9 @@ function data.csv(path) end
 --- which an item is {name = element}.
 ---@param n integer
 ---@param item function|string
+---@param options? flame.options.data.dataset
 ---@return flame.Dataset
-function data.dataset(n, item) end
+function data.dataset(n, item, options) end
 
 --- n drawn digits, always the same: images (n, 28, 28) of f32 in 0 … 1, and classes from 1 (for
 --- the digit 0) to 10, i64.
@@ -4056,8 +4116,9 @@ function data.idx(path) end
 --- field 'classes' lists. Every file must be a PNG; names that begin with a dot are left out.
 --- channels = 3 converts all images to colour, 1 to grey, both without alpha.
 ---@param folder string
+---@param options? flame.options.data.images
 ---@return flame.Dataset
-function data.images(folder) end
+function data.images(folder, options) end
 
 --- Folder of the licence texts that every Debian machine has.
 ---@return string
@@ -4085,8 +4146,9 @@ function data.licences() end
 --- worker. shard: as in data.batches.
 ---@param dataset flame.Dataset|table
 ---@param size? integer|flame.options.data.loader  32
+---@param options? flame.options.data.loader
 ---@return flame.Loader
-function data.loader(dataset, size) end
+function data.loader(dataset, size, options) end
 
 --- A .npy file.
 ---@param path string
@@ -4117,9 +4179,10 @@ function data.options(arguments, spec) end
 --- prints a line that stays, and p:plot() gives the curve of the losses. 'from' steps were done
 --- before; a step is 'each' units. On a terminal the line includes a curve of the loss, 16 or
 --- 'curve' characters wide.
+---@param options? flame.options.data.progress
 ---@overload fun(options: flame.options.data.progress): flame.Progress
 ---@return flame.Progress
-function data.progress() end
+function data.progress(options) end
 
 --- A uniform number in [0, 1), from a generator that no tensor operation uses.
 ---@return number
@@ -4138,9 +4201,10 @@ function data.seed(seed) end
 --- The same seed gives the same parts; shuffle = false cuts the items in order.
 ---@param dataset flame.Dataset|table
 ---@param parts number[]
+---@param options? flame.options.data.split
 ---@return flame.Dataset part
 ---@return any ...
-function data.split(dataset, parts) end
+function data.split(dataset, parts, options) end
 
 ---@class flame.options.data.tensorboard
 ---@field time? function
@@ -4150,8 +4214,9 @@ function data.split(dataset, parts) end
 --- not exist; each writer has its own file in it. time() returns the time of an event in seconds
 --- (default: os.time).
 ---@param folder string
+---@param options? flame.options.data.tensorboard
 ---@return flame.EventWriter
-function data.tensorboard(folder) end
+function data.tensorboard(folder, options) end
 
 --- A text as ids from 1, one for each byte: {ids =, vocab =, encode =, decode =}. vocab is the
 --- sorted list of the characters that occur; encode gives a list of ids, decode takes one or a
@@ -4171,8 +4236,9 @@ function data.text(source) end
 --- is a dataset, which reads only the items that are requested: an item is 'block' ids and, as
 --- its second part, the ids one position later; items begin 'step' ids apart.
 ---@param path string
+---@param options? flame.options.data.tokens
 ---@return flame.Tensor|flame.Dataset
-function data.tokens(path) end
+function data.tokens(path, options) end
 
 ---@class flame.options.debug
 ---@field level? integer|boolean
@@ -4340,8 +4406,9 @@ Tensor.diff = flame.diff
 ---@param x flame.Tensor
 ---@param schedule flame.NoiseSchedule
 ---@param steps? integer|flame.options.diffusion.ddim  50
+---@param options? flame.options.diffusion.ddim
 ---@return flame.Tensor
-function diffusion.ddim(model, x, schedule, steps) end
+function diffusion.ddim(model, x, schedule, steps, options) end
 
 ---@class flame.options.diffusion.ddpm
 ---@field x? flame.Tensor
@@ -4360,8 +4427,9 @@ function diffusion.ddim(model, x, schedule, steps) end
 ---@param x flame.Tensor
 ---@param schedule flame.NoiseSchedule
 ---@param steps? integer|flame.options.diffusion.ddpm
+---@param options? flame.options.diffusion.ddpm
 ---@return flame.Tensor
-function diffusion.ddpm(model, x, schedule, steps) end
+function diffusion.ddpm(model, x, schedule, steps, options) end
 
 ---@class flame.options.diffusion.dpm_solver
 ---@field x? flame.Tensor
@@ -4379,8 +4447,9 @@ function diffusion.ddpm(model, x, schedule, steps) end
 ---@param x flame.Tensor
 ---@param schedule flame.NoiseSchedule
 ---@param steps? integer|flame.options.diffusion.dpm_solver  20
+---@param options? flame.options.diffusion.dpm_solver
 ---@return flame.Tensor
-function diffusion.dpm_solver(model, x, schedule, steps) end
+function diffusion.dpm_solver(model, x, schedule, steps, options) end
 
 ---@class flame.options.diffusion.flow
 ---@field x? flame.Tensor
@@ -4395,8 +4464,9 @@ function diffusion.dpm_solver(model, x, schedule, steps) end
 ---@param x flame.Tensor
 ---@param steps? integer|flame.options.diffusion.flow  50
 ---@param method? "euler"|"midpoint"|"heun"|"rk4"|flame.options.diffusion.flow  "euler"
+---@param options? flame.options.diffusion.flow
 ---@return flame.Tensor
-function diffusion.flow(model, x, steps, method) end
+function diffusion.flow(model, x, steps, method, options) end
 
 ---@class flame.options.diffusion.flow_loss
 ---@field x? flame.Tensor
@@ -4433,9 +4503,10 @@ function diffusion.loss(model, x, schedule, prediction) end
 --- "cosine" (Nichol and Dhariwal 2021), or the given betas (steps).
 ---@param steps? integer|flame.options.diffusion.schedule  1000
 ---@param kind? "linear"|"scaled_linear"|"cosine"|flame.options.diffusion.schedule  "linear"
+---@param options? flame.options.diffusion.schedule
 ---@overload fun(options: flame.options.diffusion.schedule): flame.NoiseSchedule
 ---@return flame.NoiseSchedule
-function diffusion.schedule(steps, kind) end
+function diffusion.schedule(steps, kind, options) end
 
 ---@class flame.options.diffusion.time_embedding
 ---@field size? integer
@@ -4531,19 +4602,21 @@ function distributed.broadcast(x, from) end
 --- part of each parameter alone. An optimiser updates this part, with state of its size, and then
 --- all ranks get the new values of all parts. With shard, ordered sends no more bytes.
 ---@param net flame.Module
+---@param options? flame.options.distributed.data_parallel
 ---@overload fun(options: flame.options.distributed.data_parallel): flame.Module
 ---@return flame.Module
-function distributed.data_parallel(net) end
+function distributed.data_parallel(net, options) end
 
 ---@class flame.options.distributed.init
 ---@field timeout? number  600
 
 --- Meets the other ranks that torchrun, mpirun or srun has started; without a launcher the group
 --- has one rank. A collective that waits longer than 'timeout' seconds for a rank raises on all.
+---@param options? flame.options.distributed.init
 ---@overload fun(options: flame.options.distributed.init): integer rank
 ---@return integer rank
 ---@return integer size
-function distributed.init() end
+function distributed.init(options) end
 
 --- Has init met a group?
 ---@return boolean
@@ -4637,9 +4710,10 @@ function distributions.AffineTransform(loc, scale) end
 --- 1 with probability probs, else 0; logits are log(p / (1 - p)).
 ---@param probs? flame.Tensor|number|flame.options.distributions.Bernoulli
 ---@param logits? flame.Tensor|number|flame.options.distributions.Bernoulli
+---@param options? flame.options.distributions.Bernoulli
 ---@overload fun(options: flame.options.distributions.Bernoulli): flame.Distribution
 ---@return flame.Distribution
-function distributions.Bernoulli(probs, logits) end
+function distributions.Bernoulli(probs, logits, options) end
 
 ---@class flame.options.distributions.Beta
 ---@field concentration0? flame.Tensor|number
@@ -4649,8 +4723,9 @@ function distributions.Bernoulli(probs, logits) end
 --- (1 - x)^(concentration0 - 1).
 ---@param concentration1 flame.Tensor|number
 ---@param concentration0 flame.Tensor|number
+---@param options? flame.options.distributions.Beta
 ---@return flame.Distribution
-function distributions.Beta(concentration1, concentration0) end
+function distributions.Beta(concentration1, concentration0, options) end
 
 ---@class flame.options.distributions.Binomial
 ---@field total_count? flame.Tensor|number  1
@@ -4662,9 +4737,10 @@ function distributions.Beta(concentration1, concentration0) end
 ---@param total_count? flame.Tensor|number|flame.options.distributions.Binomial  1
 ---@param probs? flame.Tensor|number|flame.options.distributions.Binomial
 ---@param logits? flame.Tensor|number|flame.options.distributions.Binomial
+---@param options? flame.options.distributions.Binomial
 ---@overload fun(options: flame.options.distributions.Binomial): flame.Distribution
 ---@return flame.Distribution
-function distributions.Binomial(total_count, probs, logits) end
+function distributions.Binomial(total_count, probs, logits, options) end
 
 ---@class flame.options.distributions.Categorical
 ---@field probs? flame.Tensor
@@ -4674,9 +4750,10 @@ function distributions.Binomial(total_count, probs, logits) end
 --- Classes 1 to n: weights probs (…, n) are scaled to sum to 1; logits are their logarithms.
 ---@param probs? flame.Tensor|flame.options.distributions.Categorical
 ---@param logits? flame.Tensor|flame.options.distributions.Categorical
+---@param options? flame.options.distributions.Categorical
 ---@overload fun(options: flame.options.distributions.Categorical): flame.Distribution
 ---@return flame.Distribution
-function distributions.Categorical(probs, logits) end
+function distributions.Categorical(probs, logits, options) end
 
 --- The composition of a list of transforms: the first one is applied first.
 ---@param parts any
@@ -4688,8 +4765,9 @@ function distributions.ComposeTransform(parts) end
 
 --- Dirichlet's distribution of shares that sum to 1 along the last axis of concentration.
 ---@param concentration flame.Tensor
+---@param options? flame.options.distributions.Dirichlet
 ---@return flame.Distribution
-function distributions.Dirichlet(concentration) end
+function distributions.Dirichlet(concentration, options) end
 
 --- y = exp(x).
 ---@return flame.Transform
@@ -4700,8 +4778,9 @@ function distributions.ExpTransform() end
 
 --- Exponential distribution: times between events that occur 'rate' times per unit of time.
 ---@param rate flame.Tensor|number
+---@param options? flame.options.distributions.Exponential
 ---@return flame.Distribution
-function distributions.Exponential(rate) end
+function distributions.Exponential(rate, options) end
 
 ---@class flame.options.distributions.Gamma
 ---@field rate? flame.Tensor|number
@@ -4711,8 +4790,9 @@ function distributions.Exponential(rate) end
 --- concentration.
 ---@param concentration flame.Tensor|number
 ---@param rate flame.Tensor|number
+---@param options? flame.options.distributions.Gamma
 ---@return flame.Distribution
-function distributions.Gamma(concentration, rate) end
+function distributions.Gamma(concentration, rate, options) end
 
 ---@class flame.options.distributions.Geometric
 ---@field probs? flame.Tensor|number
@@ -4722,9 +4802,10 @@ function distributions.Gamma(concentration, rate) end
 --- The number of failures before the first success; trials succeed with probability probs.
 ---@param probs? flame.Tensor|number|flame.options.distributions.Geometric
 ---@param logits? flame.Tensor|number|flame.options.distributions.Geometric
+---@param options? flame.options.distributions.Geometric
 ---@overload fun(options: flame.options.distributions.Geometric): flame.Distribution
 ---@return flame.Distribution
-function distributions.Geometric(probs, logits) end
+function distributions.Geometric(probs, logits, options) end
 
 ---@class flame.options.distributions.Independent
 ---@field base_dist? flame.Distribution
@@ -4734,9 +4815,10 @@ function distributions.Geometric(probs, logits) end
 --- The last n axes of the base's batch become axes of an event: log_prob sums over them.
 ---@param base_dist flame.Distribution
 ---@param reinterpreted_batch_ndims integer
+---@param options? flame.options.distributions.Independent
 ---@overload fun(options: flame.options.distributions.Independent): flame.Distribution
 ---@return flame.Distribution
-function distributions.Independent(base_dist, reinterpreted_batch_ndims) end
+function distributions.Independent(base_dist, reinterpreted_batch_ndims, options) end
 
 ---@class flame.options.distributions.Laplace
 ---@field scale? flame.Tensor|number
@@ -4745,8 +4827,9 @@ function distributions.Independent(base_dist, reinterpreted_batch_ndims) end
 --- Laplace's distribution around loc, with the density exp(-|x - loc| / scale) / (2 scale).
 ---@param loc flame.Tensor|number
 ---@param scale flame.Tensor|number
+---@param options? flame.options.distributions.Laplace
 ---@return flame.Distribution
-function distributions.Laplace(loc, scale) end
+function distributions.Laplace(loc, scale, options) end
 
 ---@class flame.options.distributions.LogNormal
 ---@field scale? flame.Tensor|number
@@ -4755,8 +4838,9 @@ function distributions.Laplace(loc, scale) end
 --- Numbers whose logarithms are normal, with mean loc and standard deviation scale.
 ---@param loc flame.Tensor|number
 ---@param scale flame.Tensor|number
+---@param options? flame.options.distributions.LogNormal
 ---@return flame.Distribution
-function distributions.LogNormal(loc, scale) end
+function distributions.LogNormal(loc, scale, options) end
 
 ---@class flame.options.distributions.MixtureSameFamily
 ---@field mixture_distribution? flame.Categorical
@@ -4767,9 +4851,10 @@ function distributions.LogNormal(loc, scale) end
 --- component's batch, chosen by 'mixture', a Categorical over that axis.
 ---@param mixture_distribution flame.Categorical
 ---@param component_distribution flame.Distribution
+---@param options? flame.options.distributions.MixtureSameFamily
 ---@overload fun(options: flame.options.distributions.MixtureSameFamily): flame.Distribution
 ---@return flame.Distribution
-function distributions.MixtureSameFamily(mixture_distribution, component_distribution) end
+function distributions.MixtureSameFamily(mixture_distribution, component_distribution, options) end
 
 ---@class flame.options.distributions.MultivariateNormal
 ---@field covariance_matrix? flame.Tensor
@@ -4783,8 +4868,9 @@ function distributions.MixtureSameFamily(mixture_distribution, component_distrib
 ---@param covariance_matrix? flame.Tensor|flame.options.distributions.MultivariateNormal
 ---@param precision_matrix? flame.Tensor|flame.options.distributions.MultivariateNormal
 ---@param scale_tril? flame.Tensor|flame.options.distributions.MultivariateNormal
+---@param options? flame.options.distributions.MultivariateNormal
 ---@return flame.Distribution
-function distributions.MultivariateNormal(loc, covariance_matrix, precision_matrix, scale_tril) end
+function distributions.MultivariateNormal(loc, covariance_matrix, precision_matrix, scale_tril, options) end
 
 ---@class flame.options.distributions.Normal
 ---@field scale? flame.Tensor|number
@@ -4793,16 +4879,18 @@ function distributions.MultivariateNormal(loc, covariance_matrix, precision_matr
 --- The normal distribution of mean loc and standard deviation scale.
 ---@param loc flame.Tensor|number
 ---@param scale flame.Tensor|number
+---@param options? flame.options.distributions.Normal
 ---@return flame.Distribution
-function distributions.Normal(loc, scale) end
+function distributions.Normal(loc, scale, options) end
 
 ---@class flame.options.distributions.Poisson
 ---@field validate_args? boolean
 
 --- The number of events that occur independently, 'rate' of them on average.
 ---@param rate flame.Tensor|number
+---@param options? flame.options.distributions.Poisson
 ---@return flame.Distribution
-function distributions.Poisson(rate) end
+function distributions.Poisson(rate, options) end
 
 --- y = 1 / (1 + exp(-x)).
 ---@return flame.Transform
@@ -4817,8 +4905,9 @@ function distributions.SigmoidTransform() end
 ---@param df flame.Tensor|number
 ---@param loc? flame.Tensor|number|flame.options.distributions.StudentT  0
 ---@param scale? flame.Tensor|number|flame.options.distributions.StudentT  1
+---@param options? flame.options.distributions.StudentT
 ---@return flame.Distribution
-function distributions.StudentT(df, loc, scale) end
+function distributions.StudentT(df, loc, scale, options) end
 
 --- y = tanh(x).
 ---@return flame.Transform
@@ -4841,9 +4930,10 @@ function distributions.Transform(x) end
 --- The distribution of t(x) for draws x of a base; t: a transform or a list, first to last.
 ---@param base_distribution flame.Distribution
 ---@param transforms any
+---@param options? flame.options.distributions.TransformedDistribution
 ---@overload fun(options: flame.options.distributions.TransformedDistribution): flame.Distribution
 ---@return flame.Distribution
-function distributions.TransformedDistribution(base_distribution, transforms) end
+function distributions.TransformedDistribution(base_distribution, transforms, options) end
 
 ---@class flame.options.distributions.Uniform
 ---@field high? flame.Tensor|number
@@ -4852,8 +4942,9 @@ function distributions.TransformedDistribution(base_distribution, transforms) en
 --- The uniform distribution from low to high, high above low.
 ---@param low flame.Tensor|number
 ---@param high flame.Tensor|number
+---@param options? flame.options.distributions.Uniform
 ---@return flame.Distribution
-function distributions.Uniform(low, high) end
+function distributions.Uniform(low, high, options) end
 
 ---@class flame.options.distributions.kl_divergence
 ---@field p? flame.Distribution
@@ -4889,8 +4980,9 @@ function distributions.set_default_validate_args(on) end
 --- quotient, a float
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
+---@param options? flame.options.div
 ---@return flame.Tensor
-function flame.div(x, y) end
+function flame.div(x, y, options) end
 Tensor.div = flame.div
 
 Tensor.div_ = flame.div
@@ -4902,8 +4994,9 @@ flame.div_ = flame.div
 --- The same as div.
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
+---@param options? flame.options.divide
 ---@return flame.Tensor
-function flame.divide(x, y) end
+function flame.divide(x, y, options) end
 Tensor.divide = flame.divide
 
 Tensor.divide_ = flame.divide
@@ -4994,8 +5087,9 @@ function flame.dstack(tensors) end
 --- if it has one axis) into that of y; x_lengths, y_lengths: for rows shorter than the tensor.
 ---@param x flame.Tensor
 ---@param y flame.Tensor
+---@param options? flame.options.edit_distance
 ---@return flame.Tensor
-function flame.edit_distance(x, y) end
+function flame.edit_distance(x, y, options) end
 Tensor.edit_distance = flame.edit_distance
 
 ---@class flame.options.eigh
@@ -5011,13 +5105,13 @@ function flame.eigh(x, UPLO) end
 Tensor.eigh = flame.eigh
 
 ---@class flame.options.einsum
----@field operands? flame.Tensor
+---@field operands? flame.Tensor[]
 
 --- Einstein summation: "ij,jk->ik" names the axes by letters; "..." is for any further axes, which
 --- broadcast. Letters that are not on the right are summed. Without an arrow the result has "..."
 --- and, in alphabetical order, the letters that occur once.
 ---@param spec string
----@param ... flame.Tensor
+---@param ... flame.Tensor|flame.Tensor[]|flame.options.einsum
 ---@return flame.Tensor
 function flame.einsum(spec, ...) end
 
@@ -5091,10 +5185,10 @@ Tensor.embedding_bag = flame.embedding_bag
 ---@field dtype? string
 ---@field device? string
 ---@field requires_grad? boolean
----@field shape? integer
+---@field shape? integer[]
 
 --- zeros too: memory is never left with old values
----@param ... integer
+---@param ... integer|integer[]|flame.options.empty
 ---@overload fun(options: flame.options.empty): flame.Tensor
 ---@return flame.Tensor
 function flame.empty(...) end
@@ -5109,8 +5203,9 @@ function flame.empty_cache() end
 
 --- zeros of x's shape, dtype and device
 ---@param x flame.Tensor
+---@param options? flame.options.empty_like
 ---@return flame.Tensor
-function flame.empty_like(x) end
+function flame.empty_like(x, options) end
 Tensor.empty_like = flame.empty_like
 
 --- with tracking: calls f, or gives a guard for <close>
@@ -5182,10 +5277,10 @@ Tensor.erfinv = flame.erfinv
 Tensor.erfinv_ = flame.erfinv
 flame.erfinv_ = flame.erfinv
 ---@class flame.options.eval
----@field tensors? flame.Tensor
+---@field tensors? flame.Tensor[]
 
 --- computes these now; nothing: all that is recorded
----@param ... flame.Tensor
+---@param ... flame.Tensor|flame.Tensor[]|flame.options.eval
 ---@overload fun(options: flame.options.eval): ...
 ---@return any ...
 function flame.eval(...) end
@@ -5207,11 +5302,11 @@ flame.exp2_ = flame.exp2
 Tensor.exp_ = flame.exp
 flame.exp_ = flame.exp
 ---@class flame.options.expand
----@field shape? integer
+---@field shape? integer[]
 
 --- axes of size 1 repeated without copies; -1 keeps an axis
 ---@param x flame.Tensor
----@param ... integer
+---@param ... integer|integer[]|flame.options.expand
 ---@return flame.Tensor
 function flame.expand(x, ...) end
 Tensor.expand = flame.expand
@@ -5263,8 +5358,9 @@ function Tensor:exponential_(lambd) end
 ---@param periodic? boolean|flame.options.exponential_window  true
 ---@param center? number|flame.options.exponential_window
 ---@param tau? number|flame.options.exponential_window  1.0
+---@param options? flame.options.exponential_window
 ---@return flame.Tensor
-function flame.exponential_window(n, periodic, center, tau) end
+function flame.exponential_window(n, periodic, center, tau, options) end
 
 ---@class flame.options.export
 ---@field f? function
@@ -5292,8 +5388,9 @@ function flame.export(path, f, inputs) end
 --- ones on the diagonal, n rows and m columns
 ---@param n integer
 ---@param m? integer|flame.options.eye  n
+---@param options? flame.options.eye
 ---@return flame.Tensor
-function flame.eye(n, m) end
+function flame.eye(n, m, options) end
 
 ---@class flame.options.feature_alpha_dropout
 ---@field p? number  0.5
@@ -5344,8 +5441,9 @@ Tensor.fft2 = flame.fft2
 --- Frequencies of the n elements of fft's result, for samples at distances d.
 ---@param n integer
 ---@param d? number|flame.options.fftfreq  1.0
+---@param options? flame.options.fftfreq
 ---@return flame.Tensor
-function flame.fftfreq(n, d) end
+function flame.fftfreq(n, d, options) end
 
 ---@class flame.options.fftn
 ---@field s? integer|integer[]
@@ -5369,8 +5467,9 @@ Tensor.fftn = flame.fftn
 --- without dim the last axis, of real and imaginary part, stays; by default if it has 2 elements.
 ---@param x flame.Tensor
 ---@param dim? integer|integer[]|flame.options.fftshift
+---@param options? flame.options.fftshift
 ---@return flame.Tensor
-function flame.fftshift(x, dim) end
+function flame.fftshift(x, dim, options) end
 Tensor.fftshift = flame.fftshift
 
 ---@class flame.options.fill
@@ -5434,11 +5533,11 @@ function flame.flatten(x, start_dim, end_dim) end
 Tensor.flatten = flame.flatten
 
 ---@class flame.options.flip
----@field dims? integer
+---@field dims? integer[]
 
 --- the positions of these axes in reverse order
 ---@param x flame.Tensor
----@param ... integer
+---@param ... integer|integer[]|flame.options.flip
 ---@return flame.Tensor
 function flame.flip(x, ...) end
 Tensor.flip = flame.flip
@@ -5630,8 +5729,9 @@ Tensor.frexp = flame.frexp
 ---@param bytes string
 ---@param shape integer|integer[]
 ---@param dtype string
+---@param options? flame.options.from_bytes
 ---@return flame.Tensor
-function flame.from_bytes(bytes, shape, dtype) end
+function flame.from_bytes(bytes, shape, dtype, options) end
 
 --- the tensor that a C module hands over, without a copy: its memory is used until the last value that needs it is gone
 ---@param dltensor any
@@ -5647,8 +5747,9 @@ function flame.from_dlpack(dltensor) end
 --- every element the value
 ---@param shape integer|integer[]
 ---@param value number|boolean
+---@param options? flame.options.full
 ---@return flame.Tensor
-function flame.full(shape, value) end
+function flame.full(shape, value, options) end
 
 ---@class flame.options.full_like
 ---@field value? number|boolean
@@ -5659,8 +5760,9 @@ function flame.full(shape, value) end
 --- every element the value, in x's shape, dtype and device
 ---@param x flame.Tensor
 ---@param value number|boolean
+---@param options? flame.options.full_like
 ---@return flame.Tensor
-function flame.full_like(x, value) end
+function flame.full_like(x, value, options) end
 Tensor.full_like = flame.full_like
 
 ---@class flame.options.func
@@ -5670,9 +5772,10 @@ Tensor.full_like = flame.full_like
 
 --- A function with its own gradient: func {forward =, backward =}. backward gives one gradient
 --- (or nil) for each tensor argument of forward, in order.
+---@param options? flame.options.func
 ---@overload fun(options: flame.options.func): function
 ---@return function
-function flame.func() end
+function flame.func(options) end
 
 ---@class flame.options.functional_call
 ---@field values? any
@@ -5728,8 +5831,9 @@ Tensor.gaussian_nll_loss = flame.gaussian_nll_loss
 ---@param n integer
 ---@param periodic? boolean|flame.options.gaussian_window  true
 ---@param std? number|flame.options.gaussian_window  1.0
+---@param options? flame.options.gaussian_window
 ---@return flame.Tensor
-function flame.gaussian_window(n, periodic, std) end
+function flame.gaussian_window(n, periodic, std, options) end
 
 ---@class flame.options.gcd
 ---@field y? flame.Tensor|integer
@@ -5784,8 +5888,9 @@ function Tensor:gelu_(approximate) end
 ---@param n integer
 ---@param a number[]|flame.Tensor
 ---@param periodic? boolean|flame.options.general_cosine_window  true
+---@param options? flame.options.general_cosine_window
 ---@return flame.Tensor
-function flame.general_cosine_window(n, a, periodic) end
+function flame.general_cosine_window(n, a, periodic, options) end
 
 ---@class flame.options.general_hamming_window
 ---@field periodic? boolean  true
@@ -5798,8 +5903,9 @@ function flame.general_cosine_window(n, a, periodic) end
 ---@param n integer
 ---@param periodic? boolean|flame.options.general_hamming_window  true
 ---@param alpha? number|flame.options.general_hamming_window  0.54
+---@param options? flame.options.general_hamming_window
 ---@return flame.Tensor
-function flame.general_hamming_window(n, periodic, alpha) end
+function flame.general_hamming_window(n, periodic, alpha, options) end
 
 ---@class flame.options.generate
 ---@field ids? any
@@ -5828,8 +5934,9 @@ function flame.general_hamming_window(n, periodic, alpha) end
 ---@param model any
 ---@param ids any
 ---@param max_new_tokens? integer|flame.options.generate  64
+---@param options? flame.options.generate
 ---@return any
-function flame.generate(model, ids, max_new_tokens) end
+function flame.generate(model, ids, max_new_tokens, options) end
 
 ---@class flame.options.geometric_
 ---@field p? number  0.5
@@ -5881,12 +5988,12 @@ function flame.glu(x, dim) end
 Tensor.glu = flame.glu
 
 ---@class flame.options.grad
----@field argnums? integer
+---@field argnums? integer[]
 
 --- A function that returns f's gradients with respect to the arguments with the given numbers
 --- (default: the first).
 ---@param f function
----@param ... integer
+---@param ... integer|integer[]|flame.options.grad
 ---@return function
 function flame.grad(f, ...) end
 Tensor.grad = flame.grad
@@ -5903,8 +6010,9 @@ Tensor.grad = flame.grad
 --- order = 2 checks second derivatives as well.
 ---@param f function
 ---@param inputs flame.Tensor|any[]
+---@param options? flame.options.gradcheck
 ---@return boolean
-function flame.gradcheck(f, inputs) end
+function flame.gradcheck(f, inputs, options) end
 
 ---@class flame.options.gradient
 ---@field spacing? number|flame.Tensor|any[]  1.0
@@ -5915,8 +6023,9 @@ function flame.gradcheck(f, inputs) end
 --- differences, at the ends one-sided. spacing: a number, a number for each axis, or the positions
 --- along each axis.
 ---@param x flame.Tensor
+---@param options? flame.options.gradient
 ---@return flame.Tensor[]
-function flame.gradient(x) end
+function flame.gradient(x, options) end
 Tensor.gradient = flame.gradient
 
 ---@class flame.options.gradients
@@ -5929,8 +6038,9 @@ Tensor.gradient = flame.gradient
 --- A map from each input to its gradient. An input on which x does not depend raises; with
 --- allow_unused it is not in the map. seed has x's shape; without it x has one element.
 ---@param inputs flame.Tensor|flame.Tensor[]
+---@param options? flame.options.gradients
 ---@return table
-function Tensor:gradients(inputs) end
+function Tensor:gradients(inputs, options) end
 
 ---@class flame.options.gradients_table
 ---@field step? table|function
@@ -5942,8 +6052,9 @@ function Tensor:gradients(inputs) end
 --- optimiser or a function, that step is made and rows have ratio, the norm of the update divided
 --- by that of the weight; the mark "unchanged" means that the step did not change the weight.
 ---@param net table|flame.Tensor
+---@param options? flame.options.gradients_table
 ---@return flame.GradientsTable
-function flame.gradients_table(net) end
+function flame.gradients_table(net, options) end
 
 ---@class flame.options.graph
 ---@field format? "text"|"dot"  "text"
@@ -6054,8 +6165,9 @@ function Tensor:half() end
 ---@param periodic? boolean|flame.options.hamming_window  true
 ---@param alpha? number|flame.options.hamming_window  0.54
 ---@param beta? number|flame.options.hamming_window  0.46
+---@param options? flame.options.hamming_window
 ---@return flame.Tensor
-function flame.hamming_window(n, periodic, alpha, beta) end
+function flame.hamming_window(n, periodic, alpha, beta, options) end
 
 ---@class flame.options.hann_window
 ---@field periodic? boolean  true
@@ -6066,8 +6178,9 @@ function flame.hamming_window(n, periodic, alpha, beta) end
 --- Hann's window: (1 - cos(p)) / 2, where p goes from 0 to 2 pi over the window.
 ---@param n integer
 ---@param periodic? boolean|flame.options.hann_window  true
+---@param options? flame.options.hann_window
 ---@return flame.Tensor
-function flame.hann_window(n, periodic) end
+function flame.hann_window(n, periodic, options) end
 
 ---@class flame.options.hardshrink
 ---@field lambd? number  0.5
@@ -6240,9 +6353,10 @@ Tensor.histc = flame.histc
 --- both its edges. density: the sums are divided so that their integral over x is 1.
 ---@param x flame.Tensor
 ---@param bins integer|flame.Tensor
+---@param options? flame.options.histogram
 ---@return flame.Tensor sums
 ---@return flame.Tensor edges
-function flame.histogram(x, bins) end
+function flame.histogram(x, bins, options) end
 Tensor.histogram = flame.histogram
 
 ---@class flame.options.histogramdd
@@ -6255,9 +6369,10 @@ Tensor.histogram = flame.histogram
 --- of edges. bins: a number, or a list of numbers or edges; range: the bounds of each axis in turn.
 ---@param x flame.Tensor
 ---@param bins integer|integer[]|flame.Tensor[]
+---@param options? flame.options.histogramdd
 ---@return flame.Tensor sums
 ---@return flame.Tensor[] edges
-function flame.histogramdd(x, bins) end
+function flame.histogramdd(x, bins, options) end
 Tensor.histogramdd = flame.histogramdd
 
 ---@class flame.options.hsplit
@@ -6394,8 +6509,9 @@ Tensor.ifftn = flame.ifftn
 --- The inverse of fftshift.
 ---@param x flame.Tensor
 ---@param dim? integer|integer[]|flame.options.ifftshift
+---@param options? flame.options.ifftshift
 ---@return flame.Tensor
-function flame.ifftshift(x, dim) end
+function flame.ifftshift(x, dim, options) end
 Tensor.ifftshift = flame.ifftshift
 
 ---@class flame.options.igamma
@@ -6488,8 +6604,9 @@ Tensor.im2col = flame.im2col
 
 --- The imaginary parts of complex numbers (see conj), without the last axis.
 ---@param x flame.Tensor
+---@param options? flame.options.imag
 ---@return flame.Tensor
-function flame.imag(x) end
+function flame.imag(x, options) end
 Tensor.imag = flame.imag
 
 ---@class flame.options.image.load
@@ -6499,8 +6616,9 @@ Tensor.imag = flame.imag
 --- Reads a PNG file as (h, w) or (channels, h, w), u8 or, of 16 bits per
 --- channel, i32. With float = true f32 from 0 to 1.
 ---@param path string
+---@param options? flame.options.image.load
 ---@return flame.Tensor
-function image.load(path) end
+function image.load(path, options) end
 
 ---@class flame.options.image.make_grid
 ---@field columns? integer  8
@@ -6511,8 +6629,9 @@ function image.load(path) end
 --- Several images as one, row by row. x: (n, h, w) or (n, channels, h, w); padding: pixels of
 --- 'value' between them. normalize: scales the values to the range from 0 to 1.
 ---@param x flame.Tensor
+---@param options? flame.options.image.make_grid
 ---@return flame.Tensor
-function image.make_grid(x) end
+function image.make_grid(x, options) end
 
 ---@class flame.options.image.resize
 ---@field size? integer|integer[]
@@ -6523,8 +6642,9 @@ function image.make_grid(x) end
 --- shorter side; u8 stays u8.
 ---@param x flame.Tensor
 ---@param size integer|integer[]
+---@param options? flame.options.image.resize
 ---@return flame.Tensor
-function image.resize(x, size) end
+function image.resize(x, size, options) end
 
 ---@class flame.options.image.save
 ---@field x? flame.Tensor
@@ -6545,8 +6665,9 @@ function image.save(path, x) end
 ---@param dim integer
 ---@param index flame.Tensor
 ---@param src flame.Tensor|number|boolean
+---@param options? flame.options.index_add
 ---@return flame.Tensor
-function flame.index_add(x, dim, index, src) end
+function flame.index_add(x, dim, index, src, options) end
 Tensor.index_add = flame.index_add
 
 ---@class flame.options.index_add_
@@ -6559,8 +6680,9 @@ Tensor.index_add = flame.index_add
 ---@param dim integer
 ---@param index flame.Tensor
 ---@param src flame.Tensor|number|boolean
+---@param options? flame.options.index_add_
 ---@return flame.Tensor
-function Tensor:index_add_(dim, index, src) end
+function Tensor:index_add_(dim, index, src, options) end
 
 ---@class flame.options.index_copy
 ---@field dim? integer
@@ -6645,8 +6767,9 @@ flame.index_put_ = flame.index_put
 ---@param index flame.Tensor
 ---@param source flame.Tensor
 ---@param reduce "prod"|"mean"|"amax"|"amin"
+---@param options? flame.options.index_reduce
 ---@return flame.Tensor
-function flame.index_reduce(x, dim, index, source, reduce) end
+function flame.index_reduce(x, dim, index, source, reduce, options) end
 Tensor.index_reduce = flame.index_reduce
 
 Tensor.index_reduce_ = flame.index_reduce
@@ -6858,8 +6981,9 @@ flame.isfinite_ = flame.isfinite
 --- Is each element of x among those of y?
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
+---@param options? flame.options.isin
 ---@return flame.Tensor
-function flame.isin(x, y) end
+function flame.isin(x, y, options) end
 Tensor.isin = flame.isin
 
 --- is x infinite
@@ -6933,8 +7057,9 @@ function Tensor:item() end
 --- then of x. Several results or several inputs give lists, indexed [result][input].
 ---@param f function
 ---@param x flame.Tensor|table
+---@param options? flame.options.jacobian
 ---@return flame.Tensor|table
-function flame.jacobian(f, x) end
+function flame.jacobian(f, x, options) end
 
 ---@class flame.options.jvp
 ---@field x? flame.Tensor|table
@@ -6961,8 +7086,9 @@ function flame.jvp(f, x, v) end
 ---@param n integer
 ---@param periodic? boolean|flame.options.kaiser_window  true
 ---@param beta? number|flame.options.kaiser_window  12.0
+---@param options? flame.options.kaiser_window
 ---@return flame.Tensor
-function flame.kaiser_window(n, periodic, beta) end
+function flame.kaiser_window(n, periodic, beta, options) end
 
 ---@class flame.options.keep
 ---@field init? any
@@ -7007,8 +7133,9 @@ function flame.kernel_cache(what) end
 --- A kernel from a file of CUDA C, as by flame.kernel; messages name the file and its
 --- lines.
 ---@param path string
+---@param options? flame.options.kernel_file
 ---@return flame.Kernel
-function flame.kernel_file(path) end
+function flame.kernel_file(path, options) end
 
 ---@class flame.options.kl_div
 ---@field target? flame.Tensor
@@ -7197,8 +7324,9 @@ flame.lgamma_ = flame.lgamma
 ---@param x flame.Tensor|number
 ---@param mat1 flame.Tensor
 ---@param mat2 flame.Tensor
+---@param options? flame.options.linalg.addmm
 ---@return flame.Tensor
-function flame.linalg.addmm(x, mat1, mat2) end
+function flame.linalg.addmm(x, mat1, mat2, options) end
 
 ---@class flame.options.linalg.baddbmm
 ---@field batch1? flame.Tensor
@@ -7210,8 +7338,9 @@ function flame.linalg.addmm(x, mat1, mat2) end
 ---@param x flame.Tensor|number
 ---@param batch1 flame.Tensor
 ---@param batch2 flame.Tensor
+---@param options? flame.options.linalg.baddbmm
 ---@return flame.Tensor
-function flame.linalg.baddbmm(x, batch1, batch2) end
+function flame.linalg.baddbmm(x, batch1, batch2, options) end
 
 ---@class flame.options.linalg.bmm
 ---@field y? flame.Tensor
@@ -7360,13 +7489,13 @@ function flame.linalg.eigh(x, UPLO) end
 function flame.linalg.eigvalsh(x, UPLO) end
 
 ---@class flame.options.linalg.einsum
----@field operands? flame.Tensor
+---@field operands? flame.Tensor[]
 
 --- Einstein summation: "ij,jk->ik" names the axes by letters; "..." is for any further axes, which
 --- broadcast. Letters that are not on the right are summed. Without an arrow the result has "..."
 --- and, in alphabetical order, the letters that occur once.
 ---@param spec string
----@param ... flame.Tensor
+---@param ... flame.Tensor|flame.Tensor[]|flame.options.linalg.einsum
 ---@return flame.Tensor
 function flame.linalg.einsum(spec, ...) end
 
@@ -7415,9 +7544,10 @@ function flame.linalg.kron(x, y) end
 
 --- x = L D L' for symmetric matrices, packed as LAPACK does it; only the lower half of x is read.
 ---@param x flame.Tensor
+---@param options? flame.options.linalg.ldl_factor
 ---@return flame.Tensor LD
 ---@return flame.Tensor pivots
-function flame.linalg.ldl_factor(x) end
+function flame.linalg.ldl_factor(x, options) end
 
 ---@class flame.options.linalg.ldl_factor_ex
 ---@field hermitian? boolean  false
@@ -7425,10 +7555,11 @@ function flame.linalg.ldl_factor(x) end
 
 --- ldl_factor's result, and where D has its first 0 (i32; 0: nowhere).
 ---@param x flame.Tensor
+---@param options? flame.options.linalg.ldl_factor_ex
 ---@return flame.Tensor LD
 ---@return flame.Tensor pivots
 ---@return flame.Tensor info
-function flame.linalg.ldl_factor_ex(x) end
+function flame.linalg.ldl_factor_ex(x, options) end
 
 ---@class flame.options.linalg.ldl_solve
 ---@field pivots? flame.Tensor
@@ -7440,8 +7571,9 @@ function flame.linalg.ldl_factor_ex(x) end
 ---@param LD flame.Tensor
 ---@param pivots flame.Tensor
 ---@param B flame.Tensor
+---@param options? flame.options.linalg.ldl_solve
 ---@return flame.Tensor
-function flame.linalg.ldl_solve(LD, pivots, B) end
+function flame.linalg.ldl_solve(LD, pivots, B, options) end
 
 --- Logarithms of determinants; NaN for negative ones.
 ---@param x flame.Tensor
@@ -7511,8 +7643,9 @@ function flame.linalg.lu_factor_ex(x, pivot) end
 ---@param lu flame.Tensor
 ---@param pivots flame.Tensor
 ---@param b flame.Tensor
+---@param options? flame.options.linalg.lu_solve
 ---@return flame.Tensor
-function flame.linalg.lu_solve(lu, pivots, b) end
+function flame.linalg.lu_solve(lu, pivots, b, options) end
 
 ---@class flame.options.linalg.matmul
 ---@field y? flame.Tensor
@@ -7540,8 +7673,9 @@ function flame.linalg.matrix_exp(x) end
 ---@param ord? number|"fro"|"nuc"|flame.options.linalg.matrix_norm  "fro"
 ---@param dim? integer[]|flame.options.linalg.matrix_norm
 ---@param keepdim? boolean|flame.options.linalg.matrix_norm  false
+---@param options? flame.options.linalg.matrix_norm
 ---@return flame.Tensor
-function flame.linalg.matrix_norm(x, ord, dim, keepdim) end
+function flame.linalg.matrix_norm(x, ord, dim, keepdim, options) end
 
 ---@class flame.options.linalg.matrix_power
 ---@field n? integer
@@ -7563,8 +7697,9 @@ function flame.linalg.matrix_power(x, n) end
 ---@param x flame.Tensor
 ---@param tol? number|flame.Tensor|flame.options.linalg.matrix_rank
 ---@param hermitian? boolean|flame.options.linalg.matrix_rank  false
+---@param options? flame.options.linalg.matrix_rank
 ---@return flame.Tensor
-function flame.linalg.matrix_rank(x, tol, hermitian) end
+function flame.linalg.matrix_rank(x, tol, hermitian, options) end
 
 --- The last two axes exchanged.
 ---@param x flame.Tensor
@@ -7606,8 +7741,9 @@ function flame.linalg.mv(x, y) end
 ---@param ord? number|"fro"|"nuc"|flame.options.linalg.norm
 ---@param dim? integer|integer[]|flame.options.linalg.norm
 ---@param keepdim? boolean|flame.options.linalg.norm  false
+---@param options? flame.options.linalg.norm
 ---@return flame.Tensor
-function flame.linalg.norm(x, ord, dim, keepdim) end
+function flame.linalg.norm(x, ord, dim, keepdim, options) end
 
 ---@class flame.options.linalg.outer
 ---@field y? flame.Tensor
@@ -7628,8 +7764,9 @@ function flame.linalg.outer(x, y) end
 ---@param x flame.Tensor
 ---@param rtol? number|flame.Tensor|flame.options.linalg.pinv
 ---@param hermitian? boolean|flame.options.linalg.pinv  false
+---@param options? flame.options.linalg.pinv
 ---@return flame.Tensor
-function flame.linalg.pinv(x, rtol, hermitian) end
+function flame.linalg.pinv(x, rtol, hermitian, options) end
 
 ---@class flame.options.linalg.qr
 ---@field mode? "reduced"|"complete"|"r"  "reduced"
@@ -7656,8 +7793,9 @@ function flame.linalg.slogdet(x) end
 --- with x a = b.
 ---@param a flame.Tensor
 ---@param b flame.Tensor
+---@param options? flame.options.linalg.solve
 ---@return flame.Tensor
-function flame.linalg.solve(a, b) end
+function flame.linalg.solve(a, b, options) end
 
 ---@class flame.options.linalg.solve_ex
 ---@field b? flame.Tensor
@@ -7773,8 +7911,9 @@ function flame.linalg.vecdot(x, y, dim) end
 ---@param ord? number|flame.options.linalg.vector_norm  2
 ---@param dim? integer|integer[]|flame.options.linalg.vector_norm
 ---@param keepdim? boolean|flame.options.linalg.vector_norm  false
+---@param options? flame.options.linalg.vector_norm
 ---@return flame.Tensor
-function flame.linalg.vector_norm(x, ord, dim, keepdim) end
+function flame.linalg.vector_norm(x, ord, dim, keepdim, options) end
 
 ---@class flame.options.linear
 ---@field weight? flame.Tensor
@@ -7799,8 +7938,9 @@ Tensor.linear = flame.linear
 ---@param first number
 ---@param last number
 ---@param n integer
+---@param options? flame.options.linspace
 ---@return flame.Tensor
-function flame.linspace(first, last, n) end
+function flame.linspace(first, last, n, options) end
 
 ---@class flame.options.load
 ---@field device? string
@@ -7810,9 +7950,10 @@ function flame.linspace(first, last, n) end
 --- png (u8, of 16 bits i32; (h, w) or (channels, h, w)); by its ending csv (f32, see data.csv) and
 --- the list of a model in several files, "….index.json".
 ---@param path string
+---@param options? flame.options.load
 ---@return flame.Tensor|table
 ---@return table metadata
-function flame.load(path) end
+function flame.load(path, options) end
 
 ---@class flame.options.local_response_norm
 ---@field size? integer
@@ -8009,8 +8150,9 @@ flame.logsigmoid_ = flame.logsigmoid
 ---@param last number
 ---@param n integer
 ---@param base? number|flame.options.logspace  10.0
+---@param options? flame.options.logspace
 ---@return flame.Tensor
-function flame.logspace(first, last, n, base) end
+function flame.logspace(first, last, n, base, options) end
 
 ---@class flame.options.logsumexp
 ---@field dim? integer|integer[]
@@ -8400,8 +8542,9 @@ flame.maximum_ = flame.maximum
 ---@param x flame.Tensor
 ---@param dim? integer|integer[]|flame.options.mean
 ---@param keepdim? boolean|flame.options.mean  false
+---@param options? flame.options.mean
 ---@return flame.Tensor
-function flame.mean(x, dim, keepdim) end
+function flame.mean(x, dim, keepdim, options) end
 Tensor.mean = flame.mean
 
 ---@class flame.options.median
@@ -8429,10 +8572,10 @@ function flame.memory(device) end
 
 ---@class flame.options.meshgrid
 ---@field indexing? "ij"|"xy"  "ij"
----@field tensors? flame.Tensor
+---@field tensors? flame.Tensor[]
 
 --- The coordinates of all points of a grid, one tensor per axis.
----@param ... flame.Tensor
+---@param ... flame.Tensor|flame.Tensor[]|flame.options.meshgrid
 ---@overload fun(options: flame.options.meshgrid): flame.Tensor[]
 ---@return flame.Tensor[]
 function flame.meshgrid(...) end
@@ -8514,8 +8657,9 @@ Tensor.mode = flame.mode
 --- such as {model_type = "gpt2", vocab_size = 100, n_embd = 32, n_layer = 2, n_head = 2}, in
 --- evaluation mode (call train() to train it). architecture: the class, if not the configuration's.
 ---@param config table
+---@param options? flame.options.models.from_config
 ---@return flame.Module
-function models.from_config(config) end
+function models.from_config(config, options) end
 
 ---@class flame.options.models.from_pretrained
 ---@field architecture? string
@@ -8528,9 +8672,10 @@ function models.from_config(config) end
 --- names that only the files or only the model have are not an error; they are the second result,
 --- {missing_keys, unexpected_keys}.
 ---@param folder string
+---@param options? flame.options.models.from_pretrained
 ---@return flame.Module
 ---@return table
-function models.from_pretrained(folder) end
+function models.from_pretrained(folder, options) end
 
 ---@class flame.options.models.save_pretrained
 ---@field model? flame.Module
@@ -8541,8 +8686,9 @@ function models.from_pretrained(folder) end
 --- config.json and safetensors files of at most max_shard_size bytes. A missing folder is made.
 ---@param model flame.Module
 ---@param folder string
+---@param options? flame.options.models.save_pretrained
 ---@overload fun(options: flame.options.models.save_pretrained): nil
-function models.save_pretrained(model, folder) end
+function models.save_pretrained(model, folder, options) end
 
 ---@class flame.options.moveaxis
 ---@field source? integer|integer[]
@@ -8717,8 +8863,9 @@ flame.nan_to_num_ = flame.nan_to_num
 ---@param x flame.Tensor
 ---@param dim? integer|integer[]|flame.options.nanmean
 ---@param keepdim? boolean|flame.options.nanmean  false
+---@param options? flame.options.nanmean
 ---@return flame.Tensor
-function flame.nanmean(x, dim, keepdim) end
+function flame.nanmean(x, dim, keepdim, options) end
 Tensor.nanmean = flame.nanmean
 
 ---@class flame.options.nanmedian
@@ -8745,8 +8892,9 @@ Tensor.nanmedian = flame.nanmedian
 ---@param q number|flame.Tensor
 ---@param dim? integer|flame.options.nanquantile
 ---@param keepdim? boolean|flame.options.nanquantile  false
+---@param options? flame.options.nanquantile
 ---@return flame.Tensor
-function flame.nanquantile(x, q, dim, keepdim) end
+function flame.nanquantile(x, q, dim, keepdim, options) end
 Tensor.nanquantile = flame.nanquantile
 
 ---@class flame.options.nansum
@@ -8758,8 +8906,9 @@ Tensor.nanquantile = flame.nanquantile
 ---@param x flame.Tensor
 ---@param dim? integer|integer[]|flame.options.nansum
 ---@param keepdim? boolean|flame.options.nansum  false
+---@param options? flame.options.nansum
 ---@return flame.Tensor
-function flame.nansum(x, dim, keepdim) end
+function flame.nansum(x, dim, keepdim, options) end
 Tensor.nansum = flame.nansum
 
 ---@class flame.options.narrow
@@ -8850,10 +8999,10 @@ function Tensor:nelement() end
 ---@field dtype? string
 ---@field device? string
 ---@field requires_grad? boolean
----@field shape? integer
+---@field shape? integer[]
 
 --- Zeros of x's dtype and device.
----@param ... integer
+---@param ... integer|integer[]|flame.options.new_empty
 ---@return flame.Tensor
 function Tensor:new_empty(...) end
 
@@ -8867,17 +9016,18 @@ function Tensor:new_empty(...) end
 --- A tensor filled with the value, with x's dtype and device.
 ---@param shape integer|integer[]
 ---@param value number|boolean
+---@param options? flame.options.new_full
 ---@return flame.Tensor
-function Tensor:new_full(shape, value) end
+function Tensor:new_full(shape, value, options) end
 
 ---@class flame.options.new_ones
 ---@field dtype? string
 ---@field device? string
 ---@field requires_grad? boolean
----@field shape? integer
+---@field shape? integer[]
 
 --- Ones of x's dtype and device.
----@param ... integer
+---@param ... integer|integer[]|flame.options.new_ones
 ---@return flame.Tensor
 function Tensor:new_ones(...) end
 
@@ -8889,17 +9039,18 @@ function Tensor:new_ones(...) end
 
 --- A tensor of the values, of x's dtype and device.
 ---@param values number|boolean|table
+---@param options? flame.options.new_tensor
 ---@return flame.Tensor
-function Tensor:new_tensor(values) end
+function Tensor:new_tensor(values, options) end
 
 ---@class flame.options.new_zeros
 ---@field dtype? string
 ---@field device? string
 ---@field requires_grad? boolean
----@field shape? integer
+---@field shape? integer[]
 
 --- Zeros of x's dtype and device.
----@param ... integer
+---@param ... integer|integer[]|flame.options.new_zeros
 ---@return flame.Tensor
 function Tensor:new_zeros(...) end
 
@@ -9041,9 +9192,10 @@ function nn.AlphaDropout(p, inplace) end
 --- - d times the new one; avg_fn(averaged, current, count) is another rule. use_buffers: buffers
 --- are averaged too, else they are those of the last update. averaged(…) calls the copy.
 ---@param model flame.Module
+---@param options? flame.options.nn.AveragedModel
 ---@overload fun(options: flame.options.nn.AveragedModel): flame.AveragedModel
 ---@return flame.AveragedModel
-function nn.AveragedModel(model) end
+function nn.AveragedModel(model, options) end
 
 ---@class flame.options.nn.AvgPool1d
 ---@field kernel_size? integer|integer[]
@@ -9259,9 +9411,10 @@ function nn.CTCLoss(blank, reduction, zero_infinity) end
 ---@param heads integer
 ---@param dropout? number|flame.options.nn.CausalSelfAttention  0
 ---@param bias? boolean|flame.options.nn.CausalSelfAttention  true
+---@param options? flame.options.nn.CausalSelfAttention
 ---@overload fun(options: flame.options.nn.CausalSelfAttention): flame.CausalSelfAttention
 ---@return flame.CausalSelfAttention
-function nn.CausalSelfAttention(size, heads, dropout, bias) end
+function nn.CausalSelfAttention(size, heads, dropout, bias, options) end
 
 ---@class flame.options.nn.ChannelShuffle
 ---@field groups? integer
@@ -9624,9 +9777,10 @@ function nn.ELU(alpha, inplace) end
 ---@param max_norm? number|flame.options.nn.Embedding
 ---@param norm_type? number|flame.options.nn.Embedding  2
 ---@param scale_grad_by_freq? boolean|flame.options.nn.Embedding  false
+---@param options? flame.options.nn.Embedding
 ---@overload fun(options: flame.options.nn.Embedding): flame.Embedding
 ---@return flame.Embedding
-function nn.Embedding(num_embeddings, embedding_dim, padding_idx, max_norm, norm_type, scale_grad_by_freq) end
+function nn.Embedding(num_embeddings, embedding_dim, padding_idx, max_norm, norm_type, scale_grad_by_freq, options) end
 
 ---@class flame.options.nn.Embedding.from_pretrained
 ---@field freeze? boolean  true
@@ -9644,8 +9798,9 @@ function nn.Embedding(num_embeddings, embedding_dim, padding_idx, max_norm, norm
 ---@param max_norm? number|flame.options.nn.Embedding.from_pretrained
 ---@param norm_type? number|flame.options.nn.Embedding.from_pretrained  2
 ---@param scale_grad_by_freq? boolean|flame.options.nn.Embedding.from_pretrained  false
+---@param options? flame.options.nn.Embedding.from_pretrained
 ---@return flame.Embedding
-function nn.Embedding.from_pretrained(embeddings, freeze, padding_idx, max_norm, norm_type, scale_grad_by_freq) end
+function nn.Embedding.from_pretrained(embeddings, freeze, padding_idx, max_norm, norm_type, scale_grad_by_freq, options) end
 
 ---@class flame.options.nn.EmbeddingBag
 ---@field num_embeddings? integer
@@ -9668,9 +9823,10 @@ function nn.Embedding.from_pretrained(embeddings, freeze, padding_idx, max_norm,
 ---@param norm_type? number|flame.options.nn.EmbeddingBag  2
 ---@param scale_grad_by_freq? boolean|flame.options.nn.EmbeddingBag  false
 ---@param mode? "mean"|"sum"|"max"|flame.options.nn.EmbeddingBag  "mean"
+---@param options? flame.options.nn.EmbeddingBag
 ---@overload fun(options: flame.options.nn.EmbeddingBag): flame.EmbeddingBag
 ---@return flame.EmbeddingBag
-function nn.EmbeddingBag(num_embeddings, embedding_dim, max_norm, norm_type, scale_grad_by_freq, mode) end
+function nn.EmbeddingBag(num_embeddings, embedding_dim, max_norm, norm_type, scale_grad_by_freq, mode, options) end
 
 ---@class flame.options.nn.FeatureAlphaDropout
 ---@field p? number  0.5
@@ -9913,9 +10069,10 @@ function nn.GroupNorm(num_groups, num_channels, eps, affine, device, dtype) end
 ---@param embed_dim integer
 ---@param num_heads integer
 ---@param num_kv_heads? integer|flame.options.nn.GroupedQueryAttention
+---@param options? flame.options.nn.GroupedQueryAttention
 ---@overload fun(options: flame.options.nn.GroupedQueryAttention): flame.GroupedQueryAttention
 ---@return flame.GroupedQueryAttention
-function nn.GroupedQueryAttention(embed_dim, num_heads, num_kv_heads) end
+function nn.GroupedQueryAttention(embed_dim, num_heads, num_kv_heads, options) end
 
 ---@class flame.options.nn.Hardshrink
 ---@field lambd? number  0.5
@@ -10187,9 +10344,10 @@ function nn.LSTMCell(input_size, hidden_size, bias, device, dtype) end
 ---@param eps? number|flame.options.nn.LayerNorm  1e-5
 ---@param elementwise_affine? boolean|flame.options.nn.LayerNorm  true
 ---@param bias? boolean|flame.options.nn.LayerNorm  true
+---@param options? flame.options.nn.LayerNorm
 ---@overload fun(options: flame.options.nn.LayerNorm): flame.LayerNorm
 ---@return flame.LayerNorm
-function nn.LayerNorm(normalized_shape, eps, elementwise_affine, bias) end
+function nn.LayerNorm(normalized_shape, eps, elementwise_affine, bias, options) end
 
 ---@class flame.options.nn.LazyBatchNorm1d
 ---@field eps? number  1e-5
@@ -10794,9 +10952,10 @@ function nn.MultiMarginLoss(p, margin, weight, reduction) end
 ---@param batch_first? boolean|flame.options.nn.MultiheadAttention  false
 ---@param device? string|flame.options.nn.MultiheadAttention
 ---@param dtype? string|flame.options.nn.MultiheadAttention
+---@param options? flame.options.nn.MultiheadAttention
 ---@overload fun(options: flame.options.nn.MultiheadAttention): flame.MultiheadAttention
 ---@return flame.MultiheadAttention
-function nn.MultiheadAttention(embed_dim, num_heads, dropout, bias, add_bias_kv, add_zero_attn, kdim, vdim, batch_first, device, dtype) end
+function nn.MultiheadAttention(embed_dim, num_heads, dropout, bias, add_bias_kv, add_zero_attn, kdim, vdim, batch_first, device, dtype, options) end
 
 ---@class flame.options.nn.NLLLoss
 ---@field weight? flame.Tensor
@@ -10916,9 +11075,10 @@ function nn.PoissonNLLLoss(log_input, full, eps, reduction) end
 ---@param elementwise_affine? boolean|flame.options.nn.RMSNorm  true
 ---@param device? string|flame.options.nn.RMSNorm
 ---@param dtype? string|flame.options.nn.RMSNorm
+---@param options? flame.options.nn.RMSNorm
 ---@overload fun(options: flame.options.nn.RMSNorm): flame.RMSNorm
 ---@return flame.RMSNorm
-function nn.RMSNorm(normalized_shape, eps, elementwise_affine, device, dtype) end
+function nn.RMSNorm(normalized_shape, eps, elementwise_affine, device, dtype, options) end
 
 ---@class flame.options.nn.RNN
 ---@field input_size? integer
@@ -10975,9 +11135,10 @@ function nn.RNNCell(input_size, hidden_size, bias, nonlinearity, device, dtype) 
 --- mean.
 ---@param lower? number|flame.options.nn.RReLU  0.125
 ---@param upper? number|flame.options.nn.RReLU  0.3333333333333333
+---@param options? flame.options.nn.RReLU
 ---@overload fun(options: flame.options.nn.RReLU): flame.RReLU
 ---@return flame.RReLU
-function nn.RReLU(lower, upper) end
+function nn.RReLU(lower, upper, options) end
 
 ---@class flame.options.nn.ReLU
 ---@field inplace? boolean  false
@@ -11061,11 +11222,11 @@ function nn.ReplicationPad3d(padding) end
 function nn.SELU(inplace) end
 
 ---@class flame.options.nn.Sequential
----@field modules? flame.Module|function
+---@field modules? (flame.Module|function)[]
 
 --- Runs its modules in order: nn.Sequential{ a, b, c } or nn.Sequential(a, b, c). Functions may
 --- be among them.
----@param ... flame.Module|function
+---@param ... flame.Module|function|(flame.Module|function)[]|flame.options.nn.Sequential
 ---@overload fun(options: flame.options.nn.Sequential): flame.Sequential
 ---@return flame.Sequential
 function nn.Sequential(...) end
@@ -11252,9 +11413,10 @@ function nn.Threshold(threshold, value, inplace) end
 ---@param batch_first? boolean|flame.options.nn.Transformer  false
 ---@param norm_first? boolean|flame.options.nn.Transformer  false
 ---@param bias? boolean|flame.options.nn.Transformer  true
+---@param options? flame.options.nn.Transformer
 ---@overload fun(options: flame.options.nn.Transformer): flame.Transformer
 ---@return flame.Transformer
-function nn.Transformer(d_model, nhead, num_encoder_layers, num_decoder_layers, dim_feedforward, dropout, activation, custom_encoder, custom_decoder, layer_norm_eps, batch_first, norm_first, bias) end
+function nn.Transformer(d_model, nhead, num_encoder_layers, num_decoder_layers, dim_feedforward, dropout, activation, custom_encoder, custom_decoder, layer_norm_eps, batch_first, norm_first, bias, options) end
 
 ---@class flame.options.nn.Transformer.generate_square_subsequent_mask
 ---@field dtype? string
@@ -11263,8 +11425,9 @@ function nn.Transformer(d_model, nhead, num_encoder_layers, num_decoder_layers, 
 
 --- The mask of a sequence that must not look ahead: 0, and -inf above the diagonal.
 ---@param size integer
+---@param options? flame.options.nn.Transformer.generate_square_subsequent_mask
 ---@return flame.Tensor
-function nn.Transformer.generate_square_subsequent_mask(size) end
+function nn.Transformer.generate_square_subsequent_mask(size, options) end
 
 ---@class flame.options.nn.TransformerBlock
 ---@field size? integer
@@ -11286,9 +11449,10 @@ function nn.Transformer.generate_square_subsequent_mask(size) end
 ---@param bias? boolean|flame.options.nn.TransformerBlock  true
 ---@param causal? boolean|flame.options.nn.TransformerBlock  false
 ---@param hidden? integer|flame.options.nn.TransformerBlock
+---@param options? flame.options.nn.TransformerBlock
 ---@overload fun(options: flame.options.nn.TransformerBlock): flame.TransformerBlock
 ---@return flame.TransformerBlock
-function nn.TransformerBlock(size, heads, dropout, bias, causal, hidden) end
+function nn.TransformerBlock(size, heads, dropout, bias, causal, hidden, options) end
 
 ---@class flame.options.nn.TransformerDecoder
 ---@field decoder_layer? flame.Module
@@ -11327,9 +11491,10 @@ function nn.TransformerDecoder(decoder_layer, num_layers, norm) end
 ---@param batch_first? boolean|flame.options.nn.TransformerDecoderLayer  false
 ---@param norm_first? boolean|flame.options.nn.TransformerDecoderLayer  false
 ---@param bias? boolean|flame.options.nn.TransformerDecoderLayer  true
+---@param options? flame.options.nn.TransformerDecoderLayer
 ---@overload fun(options: flame.options.nn.TransformerDecoderLayer): flame.TransformerDecoderLayer
 ---@return flame.TransformerDecoderLayer
-function nn.TransformerDecoderLayer(d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias) end
+function nn.TransformerDecoderLayer(d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias, options) end
 
 ---@class flame.options.nn.TransformerEncoder
 ---@field encoder_layer? flame.Module
@@ -11373,9 +11538,10 @@ function nn.TransformerEncoder(encoder_layer, num_layers, norm, enable_nested_te
 ---@param batch_first? boolean|flame.options.nn.TransformerEncoderLayer  false
 ---@param norm_first? boolean|flame.options.nn.TransformerEncoderLayer  false
 ---@param bias? boolean|flame.options.nn.TransformerEncoderLayer  true
+---@param options? flame.options.nn.TransformerEncoderLayer
 ---@overload fun(options: flame.options.nn.TransformerEncoderLayer): flame.TransformerEncoderLayer
 ---@return flame.TransformerEncoderLayer
-function nn.TransformerEncoderLayer(d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias) end
+function nn.TransformerEncoderLayer(d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias, options) end
 
 ---@class flame.options.nn.TripletMarginLoss
 ---@field margin? number  1
@@ -11872,8 +12038,9 @@ function nn.lora.unmerge(net) end
 ---@param max_norm number|flame.Tensor
 ---@param norm_type? number|flame.options.nn.utils.clip_grad_norm  2
 ---@param error_if_nonfinite? boolean|flame.options.nn.utils.clip_grad_norm  false
+---@param options? flame.options.nn.utils.clip_grad_norm
 ---@return flame.Tensor
-function nn.utils.clip_grad_norm(parameters, max_norm, norm_type, error_if_nonfinite) end
+function nn.utils.clip_grad_norm(parameters, max_norm, norm_type, error_if_nonfinite, options) end
 
 ---@class flame.options.nn.utils.clip_grad_norm_
 ---@field max_norm? number|flame.Tensor
@@ -11886,8 +12053,9 @@ function nn.utils.clip_grad_norm(parameters, max_norm, norm_type, error_if_nonfi
 ---@param max_norm number|flame.Tensor
 ---@param norm_type? number|flame.options.nn.utils.clip_grad_norm_  2
 ---@param error_if_nonfinite? boolean|flame.options.nn.utils.clip_grad_norm_  false
+---@param options? flame.options.nn.utils.clip_grad_norm_
 ---@return flame.Tensor
-function nn.utils.clip_grad_norm_(parameters, max_norm, norm_type, error_if_nonfinite) end
+function nn.utils.clip_grad_norm_(parameters, max_norm, norm_type, error_if_nonfinite, options) end
 
 ---@class flame.options.nn.utils.clip_grad_value
 ---@field clip_value? number
@@ -11896,7 +12064,8 @@ function nn.utils.clip_grad_norm_(parameters, max_norm, norm_type, error_if_nonf
 --- As optim.clip_grad_value.
 ---@param parameters flame.Tensor|flame.Tensor[]
 ---@param clip_value number
-function nn.utils.clip_grad_value(parameters, clip_value) end
+---@param options? flame.options.nn.utils.clip_grad_value
+function nn.utils.clip_grad_value(parameters, clip_value, options) end
 
 ---@class flame.options.nn.utils.clip_grad_value_
 ---@field clip_value? number
@@ -11905,7 +12074,8 @@ function nn.utils.clip_grad_value(parameters, clip_value) end
 --- The same as nn.utils.clip_grad_value.
 ---@param parameters flame.Tensor|flame.Tensor[]
 ---@param clip_value number
-function nn.utils.clip_grad_value_(parameters, clip_value) end
+---@param options? flame.options.nn.utils.clip_grad_value_
+function nn.utils.clip_grad_value_(parameters, clip_value, options) end
 
 ---@class flame.options.nn.utils.is_parametrized
 ---@field module? flame.Module
@@ -11988,9 +12158,10 @@ function nn.utils.parameters_to_vector(parameters) end
 ---@param module flame.Module
 ---@param name string
 ---@param parametrization flame.Module
+---@param options? flame.options.nn.utils.register_parametrization
 ---@overload fun(options: flame.options.nn.utils.register_parametrization): flame.Module
 ---@return flame.Module
-function nn.utils.register_parametrization(module, name, parametrization) end
+function nn.utils.register_parametrization(module, name, parametrization, options) end
 
 ---@class flame.options.nn.utils.remove_parametrizations
 ---@field module? flame.Module
@@ -12127,8 +12298,9 @@ Tensor.nonzero = flame.nonzero
 ---@param p? number|"fro"|"nuc"|flame.options.norm  2
 ---@param dim? integer|integer[]|flame.options.norm
 ---@param keepdim? boolean|flame.options.norm  false
+---@param options? flame.options.norm
 ---@return flame.Tensor
-function flame.norm(x, p, dim, keepdim) end
+function flame.norm(x, p, dim, keepdim, options) end
 Tensor.norm = flame.norm
 
 ---@class flame.options.normal
@@ -12142,8 +12314,9 @@ Tensor.norm = flame.norm
 ---@param shape integer|integer[]
 ---@param mean? number|flame.options.normal  0
 ---@param std? number|flame.options.normal  1
+---@param options? flame.options.normal
 ---@return flame.Tensor
-function flame.normal(shape, mean, std) end
+function flame.normal(shape, mean, std, options) end
 
 ---@class flame.options.normal_
 ---@field mean? number  0
@@ -12196,8 +12369,9 @@ Tensor.numel = flame.numel
 --- Nuttall's minimal window of four cosines.
 ---@param n integer
 ---@param periodic? boolean|flame.options.nuttall_window  true
+---@param options? flame.options.nuttall_window
 ---@return flame.Tensor
-function flame.nuttall_window(n, periodic) end
+function flame.nuttall_window(n, periodic, options) end
 
 ---@class flame.options.one_hot
 ---@field num_classes? integer  -1
@@ -12213,10 +12387,10 @@ Tensor.one_hot = flame.one_hot
 ---@field dtype? string
 ---@field device? string
 ---@field requires_grad? boolean
----@field shape? integer
+---@field shape? integer[]
 
 --- ones of this shape
----@param ... integer
+---@param ... integer|integer[]|flame.options.ones
 ---@overload fun(options: flame.options.ones): flame.Tensor
 ---@return flame.Tensor
 function flame.ones(...) end
@@ -12228,8 +12402,9 @@ function flame.ones(...) end
 
 --- ones of x's shape, dtype and device
 ---@param x flame.Tensor
+---@param options? flame.options.ones_like
 ---@return flame.Tensor
-function flame.ones_like(x) end
+function flame.ones_like(x, options) end
 Tensor.ones_like = flame.ones_like
 
 ---@class flame.options.optim.ASGD
@@ -12252,8 +12427,9 @@ Tensor.ones_like = flame.ones_like
 ---@param alpha? number|flame.options.optim.ASGD  0.75
 ---@param t0? number|flame.options.optim.ASGD  1e6
 ---@param weight_decay? number|flame.options.optim.ASGD  0
+---@param options? flame.options.optim.ASGD
 ---@return flame.Optimizer
-function optim.ASGD(params, lr, lambd, alpha, t0, weight_decay) end
+function optim.ASGD(params, lr, lambd, alpha, t0, weight_decay, options) end
 
 ---@class flame.options.optim.Adadelta
 ---@field lr? number  1.0
@@ -12272,8 +12448,9 @@ function optim.ASGD(params, lr, lambd, alpha, t0, weight_decay) end
 ---@param rho? number|flame.options.optim.Adadelta  0.9
 ---@param eps? number|flame.options.optim.Adadelta  1e-6
 ---@param weight_decay? number|flame.options.optim.Adadelta  0
+---@param options? flame.options.optim.Adadelta
 ---@return flame.Optimizer
-function optim.Adadelta(params, lr, rho, eps, weight_decay) end
+function optim.Adadelta(params, lr, rho, eps, weight_decay, options) end
 
 ---@class flame.options.optim.Adagrad
 ---@field lr? number  1e-2
@@ -12294,8 +12471,9 @@ function optim.Adadelta(params, lr, rho, eps, weight_decay) end
 ---@param weight_decay? number|flame.options.optim.Adagrad  0
 ---@param initial_accumulator_value? number|flame.options.optim.Adagrad  0
 ---@param eps? number|flame.options.optim.Adagrad  1e-10
+---@param options? flame.options.optim.Adagrad
 ---@return flame.Optimizer
-function optim.Adagrad(params, lr, lr_decay, weight_decay, initial_accumulator_value, eps) end
+function optim.Adagrad(params, lr, lr_decay, weight_decay, initial_accumulator_value, eps, options) end
 
 ---@class flame.options.optim.Adam
 ---@field lr? number  1e-3
@@ -12318,8 +12496,9 @@ function optim.Adagrad(params, lr, lr_decay, weight_decay, initial_accumulator_v
 ---@param eps? number|flame.options.optim.Adam  1e-8
 ---@param weight_decay? number|flame.options.optim.Adam  0
 ---@param amsgrad? boolean|flame.options.optim.Adam  false
+---@param options? flame.options.optim.Adam
 ---@return flame.Optimizer
-function optim.Adam(params, lr, betas, eps, weight_decay, amsgrad) end
+function optim.Adam(params, lr, betas, eps, weight_decay, amsgrad, options) end
 
 ---@class flame.options.optim.AdamW
 ---@field lr? number  1e-3
@@ -12340,8 +12519,9 @@ function optim.Adam(params, lr, betas, eps, weight_decay, amsgrad) end
 ---@param eps? number|flame.options.optim.AdamW  1e-8
 ---@param weight_decay? number|flame.options.optim.AdamW  0.01
 ---@param amsgrad? boolean|flame.options.optim.AdamW  false
+---@param options? flame.options.optim.AdamW
 ---@return flame.Optimizer
-function optim.AdamW(params, lr, betas, eps, weight_decay, amsgrad) end
+function optim.AdamW(params, lr, betas, eps, weight_decay, amsgrad, options) end
 
 ---@class flame.options.optim.Adamax
 ---@field lr? number  2e-3
@@ -12360,8 +12540,9 @@ function optim.AdamW(params, lr, betas, eps, weight_decay, amsgrad) end
 ---@param betas? number[]|flame.options.optim.Adamax  {0.9, 0.999}
 ---@param eps? number|flame.options.optim.Adamax  1e-8
 ---@param weight_decay? number|flame.options.optim.Adamax  0
+---@param options? flame.options.optim.Adamax
 ---@return flame.Optimizer
-function optim.Adamax(params, lr, betas, eps, weight_decay) end
+function optim.Adamax(params, lr, betas, eps, weight_decay, options) end
 
 ---@class flame.options.optim.GradScaler
 ---@field init_scale? number  65536
@@ -12406,8 +12587,9 @@ function optim.GradScaler(init_scale, growth_factor, backoff_factor, growth_inte
 ---@param tolerance_change? number|flame.options.optim.LBFGS  1e-9
 ---@param history_size? integer|flame.options.optim.LBFGS  100
 ---@param line_search_fn? "strong_wolfe"|flame.options.optim.LBFGS
+---@param options? flame.options.optim.LBFGS
 ---@return flame.Optimizer
-function optim.LBFGS(params, lr, max_iter, max_eval, tolerance_grad, tolerance_change, history_size, line_search_fn) end
+function optim.LBFGS(params, lr, max_iter, max_eval, tolerance_grad, tolerance_change, history_size, line_search_fn, options) end
 
 ---@class flame.options.optim.Lion
 ---@field lr? number  1e-4
@@ -12424,8 +12606,9 @@ function optim.LBFGS(params, lr, max_iter, max_eval, tolerance_grad, tolerance_c
 ---@param lr? number|flame.options.optim.Lion  1e-4
 ---@param betas? number[]|flame.options.optim.Lion  {0.9, 0.99}
 ---@param weight_decay? number|flame.options.optim.Lion  0
+---@param options? flame.options.optim.Lion
 ---@return flame.Optimizer
-function optim.Lion(params, lr, betas, weight_decay) end
+function optim.Lion(params, lr, betas, weight_decay, options) end
 
 ---@class flame.options.optim.Muon
 ---@field lr? number  1e-3
@@ -12452,8 +12635,9 @@ function optim.Lion(params, lr, betas, weight_decay) end
 ---@param eps? number|flame.options.optim.Muon  1e-7
 ---@param ns_steps? integer|flame.options.optim.Muon  5
 ---@param adjust_lr_fn? "original"|"match_rms_adamw"|flame.options.optim.Muon  "original"
+---@param options? flame.options.optim.Muon
 ---@return flame.Optimizer
-function optim.Muon(params, lr, weight_decay, momentum, nesterov, ns_coefficients, eps, ns_steps, adjust_lr_fn) end
+function optim.Muon(params, lr, weight_decay, momentum, nesterov, ns_coefficients, eps, ns_steps, adjust_lr_fn, options) end
 
 ---@class flame.options.optim.NAdam
 ---@field lr? number  2e-3
@@ -12476,8 +12660,9 @@ function optim.Muon(params, lr, weight_decay, momentum, nesterov, ns_coefficient
 ---@param weight_decay? number|flame.options.optim.NAdam  0
 ---@param momentum_decay? number|flame.options.optim.NAdam  4e-3
 ---@param decoupled_weight_decay? boolean|flame.options.optim.NAdam  false
+---@param options? flame.options.optim.NAdam
 ---@return flame.Optimizer
-function optim.NAdam(params, lr, betas, eps, weight_decay, momentum_decay, decoupled_weight_decay) end
+function optim.NAdam(params, lr, betas, eps, weight_decay, momentum_decay, decoupled_weight_decay, options) end
 
 ---@class flame.options.optim.RAdam
 ---@field lr? number  1e-3
@@ -12498,8 +12683,9 @@ function optim.NAdam(params, lr, betas, eps, weight_decay, momentum_decay, decou
 ---@param eps? number|flame.options.optim.RAdam  1e-8
 ---@param weight_decay? number|flame.options.optim.RAdam  0
 ---@param decoupled_weight_decay? boolean|flame.options.optim.RAdam  false
+---@param options? flame.options.optim.RAdam
 ---@return flame.Optimizer
-function optim.RAdam(params, lr, betas, eps, weight_decay, decoupled_weight_decay) end
+function optim.RAdam(params, lr, betas, eps, weight_decay, decoupled_weight_decay, options) end
 
 ---@class flame.options.optim.RMSprop
 ---@field lr? number  1e-2
@@ -12522,8 +12708,9 @@ function optim.RAdam(params, lr, betas, eps, weight_decay, decoupled_weight_deca
 ---@param weight_decay? number|flame.options.optim.RMSprop  0
 ---@param momentum? number|flame.options.optim.RMSprop  0
 ---@param centered? boolean|flame.options.optim.RMSprop  false
+---@param options? flame.options.optim.RMSprop
 ---@return flame.Optimizer
-function optim.RMSprop(params, lr, alpha, eps, weight_decay, momentum, centered) end
+function optim.RMSprop(params, lr, alpha, eps, weight_decay, momentum, centered, options) end
 
 ---@class flame.options.optim.Rprop
 ---@field lr? number  1e-2
@@ -12540,8 +12727,9 @@ function optim.RMSprop(params, lr, alpha, eps, weight_decay, momentum, centered)
 ---@param lr? number|flame.options.optim.Rprop  1e-2
 ---@param etas? number[]|flame.options.optim.Rprop  {0.5, 1.2}
 ---@param step_sizes? number[]|flame.options.optim.Rprop  {1e-6, 50}
+---@param options? flame.options.optim.Rprop
 ---@return flame.Optimizer
-function optim.Rprop(params, lr, etas, step_sizes) end
+function optim.Rprop(params, lr, etas, step_sizes, options) end
 
 ---@class flame.options.optim.SGD
 ---@field lr? number  1e-3
@@ -12562,8 +12750,9 @@ function optim.Rprop(params, lr, etas, step_sizes) end
 ---@param dampening? number|flame.options.optim.SGD  0
 ---@param weight_decay? number|flame.options.optim.SGD  0
 ---@param nesterov? boolean|flame.options.optim.SGD  false
+---@param options? flame.options.optim.SGD
 ---@return flame.Optimizer
-function optim.SGD(params, lr, momentum, dampening, weight_decay, nesterov) end
+function optim.SGD(params, lr, momentum, dampening, weight_decay, nesterov, options) end
 
 ---@class flame.options.optim.clip_grad_norm
 ---@field max_norm? number|flame.Tensor
@@ -12577,8 +12766,9 @@ function optim.SGD(params, lr, momentum, dampening, weight_decay, nesterov) end
 ---@param max_norm number|flame.Tensor
 ---@param norm_type? number|flame.options.optim.clip_grad_norm  2
 ---@param error_if_nonfinite? boolean|flame.options.optim.clip_grad_norm  false
+---@param options? flame.options.optim.clip_grad_norm
 ---@return flame.Tensor
-function optim.clip_grad_norm(parameters, max_norm, norm_type, error_if_nonfinite) end
+function optim.clip_grad_norm(parameters, max_norm, norm_type, error_if_nonfinite, options) end
 
 ---@class flame.options.optim.clip_grad_value
 ---@field clip_value? number
@@ -12587,7 +12777,8 @@ function optim.clip_grad_norm(parameters, max_norm, norm_type, error_if_nonfinit
 --- Clamps every gradient value in place to -clip_value … clip_value.
 ---@param parameters flame.Tensor|flame.Tensor[]
 ---@param clip_value number
-function optim.clip_grad_value(parameters, clip_value) end
+---@param options? flame.options.optim.clip_grad_value
+function optim.clip_grad_value(parameters, clip_value, options) end
 
 ---@class flame.options.optim.lr_scheduler.ChainedScheduler
 ---@field opt? flame.Optimizer
@@ -12623,9 +12814,10 @@ function optim.lr_scheduler.ConstantLR(opt, factor, total_iters) end
 ---@param opt flame.Optimizer
 ---@param T_max? number|flame.options.optim.lr_scheduler.CosineAnnealingLR
 ---@param eta_min? number|flame.options.optim.lr_scheduler.CosineAnnealingLR  0
+---@param options? flame.options.optim.lr_scheduler.CosineAnnealingLR
 ---@overload fun(options: flame.options.optim.lr_scheduler.CosineAnnealingLR): flame.Schedule
 ---@return flame.Schedule
-function optim.lr_scheduler.CosineAnnealingLR(opt, T_max, eta_min) end
+function optim.lr_scheduler.CosineAnnealingLR(opt, T_max, eta_min, options) end
 
 ---@class flame.options.optim.lr_scheduler.CosineAnnealingWarmRestarts
 ---@field opt? flame.Optimizer
@@ -12692,9 +12884,10 @@ function optim.lr_scheduler.ExponentialLR(opt, gamma) end
 --- The same as optim.schedule.lambda.
 ---@param opt flame.Optimizer
 ---@param f? function|function[]|flame.options.optim.lr_scheduler.LambdaLR
+---@param options? flame.options.optim.lr_scheduler.LambdaLR
 ---@overload fun(options: flame.options.optim.lr_scheduler.LambdaLR): flame.Schedule
 ---@return flame.Schedule
-function optim.lr_scheduler.LambdaLR(opt, f) end
+function optim.lr_scheduler.LambdaLR(opt, f, options) end
 
 ---@class flame.options.optim.lr_scheduler.LinearLR
 ---@field opt? flame.Optimizer
@@ -12732,9 +12925,10 @@ function optim.lr_scheduler.MultiStepLR(opt, milestones, gamma) end
 --- The same as optim.schedule.multiplicative.
 ---@param opt flame.Optimizer
 ---@param f? function|function[]|flame.options.optim.lr_scheduler.MultiplicativeLR
+---@param options? flame.options.optim.lr_scheduler.MultiplicativeLR
 ---@overload fun(options: flame.options.optim.lr_scheduler.MultiplicativeLR): flame.Schedule
 ---@return flame.Schedule
-function optim.lr_scheduler.MultiplicativeLR(opt, f) end
+function optim.lr_scheduler.MultiplicativeLR(opt, f, options) end
 
 ---@class flame.options.optim.lr_scheduler.OneCycleLR
 ---@field opt? flame.Optimizer
@@ -12940,9 +13134,10 @@ function optim.schedule.exponential(opt, gamma) end
 --- lr_lambda is another name of f.
 ---@param opt flame.Optimizer
 ---@param f? function|function[]|flame.options.optim.schedule.lambda
+---@param options? flame.options.optim.schedule.lambda
 ---@overload fun(options: flame.options.optim.schedule.lambda): flame.Schedule
 ---@return flame.Schedule
-function optim.schedule.lambda(opt, f) end
+function optim.schedule.lambda(opt, f, options) end
 
 ---@class flame.options.optim.schedule.linear
 ---@field opt? flame.Optimizer
@@ -12981,9 +13176,10 @@ function optim.schedule.multi_step(opt, milestones, gamma) end
 --- lr_lambda is another name of f.
 ---@param opt flame.Optimizer
 ---@param f? function|function[]|flame.options.optim.schedule.multiplicative
+---@param options? flame.options.optim.schedule.multiplicative
 ---@overload fun(options: flame.options.optim.schedule.multiplicative): flame.Schedule
 ---@return flame.Schedule
-function optim.schedule.multiplicative(opt, f) end
+function optim.schedule.multiplicative(opt, f, options) end
 
 ---@class flame.options.optim.schedule.one_cycle
 ---@field opt? flame.Optimizer
@@ -13180,11 +13376,11 @@ function flame.pdist(x, p) end
 Tensor.pdist = flame.pdist
 
 ---@class flame.options.permute
----@field dims? integer
+---@field dims? integer[]
 
 --- axes in another order
 ---@param x flame.Tensor
----@param ... integer
+---@param ... integer|integer[]|flame.options.permute
 ---@return flame.Tensor
 function flame.permute(x, ...) end
 Tensor.permute = flame.permute
@@ -13231,9 +13427,10 @@ Tensor.pixel_unshuffle = flame.pixel_unshuffle
 --- are at 1, 2, … Their width is a fraction of the least distance of two positions.
 ---@param x flame.Tensor|any[]
 ---@param y? flame.Tensor|any[]|flame.options.plot.bars
+---@param options? flame.options.plot.bars
 ---@overload fun(options: flame.options.plot.bars): flame.Plot
 ---@return flame.Plot
-function plot.bars(x, y) end
+function plot.bars(x, y, options) end
 
 ---@class flame.options.plot.contour
 ---@field z? flame.Tensor|any[]
@@ -13248,17 +13445,19 @@ function plot.bars(x, y) end
 --- approximate number of levels, which are then at ticks of the values; x and y are the positions
 --- of columns and rows.
 ---@param z flame.Tensor|any[]
+---@param options? flame.options.plot.contour
 ---@overload fun(options: flame.options.plot.contour): flame.Plot
 ---@return flame.Plot
-function plot.contour(z) end
+function plot.contour(z, options) end
 
 ---@class flame.options.plot.grid
 ---@field columns? number  2
 
 --- Plots side by side, row by row; the grid has the methods save, svg, png and text of a plot.
 ---@param plots any
+---@param options? flame.options.plot.grid
 ---@return flame.Grid
-function plot.grid(plots) end
+function plot.grid(plots, options) end
 
 ---@class flame.options.plot.heatmap
 ---@field z? flame.Tensor|any[]
@@ -13272,9 +13471,10 @@ function plot.grid(plots) end
 --- "heat" or "signed"; limits = {first, last} is the range of the colours; xlim and ylim are the
 --- ranges of the matrix on the axes.
 ---@param z flame.Tensor|any[]
+---@param options? flame.options.plot.heatmap
 ---@overload fun(options: flame.options.plot.heatmap): flame.Plot
 ---@return flame.Plot
-function plot.heatmap(z) end
+function plot.heatmap(z, options) end
 
 ---@class flame.options.plot.histogram
 ---@field x? flame.Tensor|any[]
@@ -13286,9 +13486,10 @@ function plot.heatmap(z) end
 --- Makes a plot with the counts of values in bins of equal width, by default as many as Freedman's and Diaconis'
 --- rule says, 100 at most.
 ---@param x flame.Tensor|any[]
+---@param options? flame.options.plot.histogram
 ---@overload fun(options: flame.options.plot.histogram): flame.Plot
 ---@return flame.Plot
-function plot.histogram(x) end
+function plot.histogram(x, options) end
 
 ---@class flame.options.plot.image
 ---@field x? flame.Tensor
@@ -13314,9 +13515,10 @@ function plot.image(x) end
 --- or a position in the palette.
 ---@param x flame.Tensor|any[]
 ---@param y? flame.Tensor|any[]|flame.options.plot.line
+---@param options? flame.options.plot.line
 ---@overload fun(options: flame.options.plot.line): flame.Plot
 ---@return flame.Plot
-function plot.line(x, y) end
+function plot.line(x, y, options) end
 
 ---@class flame.options.plot.new
 ---@field title? string
@@ -13334,9 +13536,10 @@ function plot.line(x, y) end
 
 --- An empty plot, to which its methods add. xlim and ylim are {first, last}; legend, grid or axes =
 --- false leaves that out; width and height are in pixels.
+---@param options? flame.options.plot.new
 ---@overload fun(options: flame.options.plot.new): flame.Plot
 ---@return flame.Plot
-function plot.new() end
+function plot.new(options) end
 
 ---@class flame.options.plot.save
 ---@field path? string
@@ -13345,8 +13548,9 @@ function plot.new() end
 --- Writes a plot, as its method save does.
 ---@param p any
 ---@param path string
+---@param options? flame.options.plot.save
 ---@return flame.Plot
-function plot.save(p, path) end
+function plot.save(p, path, options) end
 
 ---@class flame.options.plot.scatter
 ---@field x? flame.Tensor|any[]
@@ -13360,9 +13564,10 @@ function plot.save(p, path) end
 --- Makes a plot with points; size is in pixels.
 ---@param x flame.Tensor|any[]
 ---@param y? flame.Tensor|any[]|flame.options.plot.scatter
+---@param options? flame.options.plot.scatter
 ---@overload fun(options: flame.options.plot.scatter): flame.Plot
 ---@return flame.Plot
-function plot.scatter(x, y) end
+function plot.scatter(x, y, options) end
 
 --- A draw from Poisson's distribution for each mean in x. It reads values, so it evaluates.
 ---@param x flame.Tensor
@@ -13439,8 +13644,9 @@ Tensor.prelu = flame.prelu
 ---@param x flame.Tensor
 ---@param dim? integer|integer[]|flame.options.prod
 ---@param keepdim? boolean|flame.options.prod  false
+---@param options? flame.options.prod
 ---@return flame.Tensor
-function flame.prod(x, dim, keepdim) end
+function flame.prod(x, dim, keepdim, options) end
 Tensor.prod = flame.prod
 
 --- profile(f, …): runs f; a table with a row for each op, the slowest first ({op, calls, ms on the
@@ -13512,8 +13718,9 @@ Tensor.qr = flame.qr
 ---@param q number|flame.Tensor
 ---@param dim? integer|flame.options.quantile
 ---@param keepdim? boolean|flame.options.quantile  false
+---@param options? flame.options.quantile
 ---@return flame.Tensor
-function flame.quantile(x, q, dim, keepdim) end
+function flame.quantile(x, q, dim, keepdim, options) end
 Tensor.quantile = flame.quantile
 
 --- Radians as degrees.
@@ -13528,10 +13735,10 @@ flame.rad2deg_ = flame.rad2deg
 ---@field dtype? string
 ---@field device? string
 ---@field requires_grad? boolean
----@field shape? integer
+---@field shape? integer[]
 
 --- uniform numbers in [0, 1) of this shape
----@param ... integer
+---@param ... integer|integer[]|flame.options.rand
 ---@overload fun(options: flame.options.rand): flame.Tensor
 ---@return flame.Tensor
 function flame.rand(...) end
@@ -13543,8 +13750,9 @@ function flame.rand(...) end
 
 --- uniform numbers in [0, 1) of x's shape, dtype and device
 ---@param x flame.Tensor
+---@param options? flame.options.rand_like
 ---@return flame.Tensor
-function flame.rand_like(x) end
+function flame.rand_like(x, options) end
 Tensor.rand_like = flame.rand_like
 
 ---@class flame.options.randint
@@ -13558,8 +13766,9 @@ Tensor.rand_like = flame.rand_like
 ---@param shape integer|integer[]
 ---@param low integer
 ---@param high integer
+---@param options? flame.options.randint
 ---@return flame.Tensor
-function flame.randint(shape, low, high) end
+function flame.randint(shape, low, high, options) end
 
 ---@class flame.options.randint_like
 ---@field low? integer
@@ -13572,18 +13781,19 @@ function flame.randint(shape, low, high) end
 ---@param x flame.Tensor
 ---@param low integer
 ---@param high integer
+---@param options? flame.options.randint_like
 ---@return flame.Tensor
-function flame.randint_like(x, low, high) end
+function flame.randint_like(x, low, high, options) end
 Tensor.randint_like = flame.randint_like
 
 ---@class flame.options.randn
 ---@field dtype? string
 ---@field device? string
 ---@field requires_grad? boolean
----@field shape? integer
+---@field shape? integer[]
 
 --- standard normal numbers of this shape
----@param ... integer
+---@param ... integer|integer[]|flame.options.randn
 ---@overload fun(options: flame.options.randn): flame.Tensor
 ---@return flame.Tensor
 function flame.randn(...) end
@@ -13595,8 +13805,9 @@ function flame.randn(...) end
 
 --- standard normal numbers of x's shape, dtype and device
 ---@param x flame.Tensor
+---@param options? flame.options.randn_like
 ---@return flame.Tensor
-function flame.randn_like(x) end
+function flame.randn_like(x, options) end
 Tensor.randn_like = flame.randn_like
 
 ---@class flame.options.random_
@@ -13613,8 +13824,9 @@ function Tensor:random_(high) end
 
 --- 1 to n in random order: the order of n random numbers of 53 bits.
 ---@param n integer
+---@param options? flame.options.randperm
 ---@return flame.Tensor
-function flame.randperm(n) end
+function flame.randperm(n, options) end
 
 --- All elements as one axis.
 ---@param x flame.Tensor
@@ -13628,8 +13840,9 @@ Tensor.ravel = flame.ravel
 --- The real parts of complex numbers (see conj), without the last axis; of
 --- real numbers their values.
 ---@param x flame.Tensor
+---@param options? flame.options.real
 ---@return flame.Tensor
-function flame.real(x) end
+function flame.real(x, options) end
 Tensor.real = flame.real
 
 ---@class flame.options.rearrange
@@ -13740,8 +13953,9 @@ flame.renorm_ = flame.renorm
 ---@param x flame.Tensor
 ---@param repeats integer|flame.Tensor
 ---@param dim? integer|flame.options.repeat_interleave
+---@param options? flame.options.repeat_interleave
 ---@return flame.Tensor
-function flame.repeat_interleave(x, repeats, dim) end
+function flame.repeat_interleave(x, repeats, dim, options) end
 Tensor.repeat_interleave = flame.repeat_interleave
 
 ---@class flame.options.requires_grad_
@@ -13753,11 +13967,11 @@ Tensor.repeat_interleave = flame.repeat_interleave
 function Tensor:requires_grad_(on) end
 
 ---@class flame.options.reshape
----@field shape? integer
+---@field shape? integer[]
 
 --- the same elements in another shape; one size may be -1
 ---@param x flame.Tensor
----@param ... integer
+---@param ... integer|integer[]|flame.options.reshape
 ---@return flame.Tensor
 function flame.reshape(x, ...) end
 Tensor.reshape = flame.reshape
@@ -13834,8 +14048,9 @@ Tensor.rfft2 = flame.rfft2
 --- Frequencies of the n // 2 + 1 elements of rfft's result, for n samples at distances d.
 ---@param n integer
 ---@param d? number|flame.options.rfftfreq  1.0
+---@param options? flame.options.rfftfreq
 ---@return flame.Tensor
-function flame.rfftfreq(n, d) end
+function flame.rfftfreq(n, d, options) end
 
 ---@class flame.options.rfftn
 ---@field s? integer|integer[]
@@ -13909,8 +14124,9 @@ Tensor.rot90 = flame.rot90
 ---@param x flame.Tensor
 ---@param cos? flame.Tensor|flame.options.rotary
 ---@param sin? flame.Tensor|flame.options.rotary
+---@param options? flame.options.rotary
 ---@return flame.Tensor
-function flame.rotary(x, cos, sin) end
+function flame.rotary(x, cos, sin, options) end
 Tensor.rotary = flame.rotary
 
 ---@class flame.options.round
@@ -13918,8 +14134,9 @@ Tensor.rotary = flame.rotary
 
 --- nearest integer, halves to even
 ---@param x flame.Tensor
+---@param options? flame.options.round
 ---@return flame.Tensor
-function flame.round(x) end
+function flame.round(x, options) end
 Tensor.round = flame.round
 
 --- nearest integer, halves to even
@@ -13992,9 +14209,10 @@ Tensor.rsub = flame.rsub
 --- folder), "kernels", "code" (load), "devices", "libraries", "clock", and, where all limits are 0,
 --- "workers". print gets what scripts print; by default that goes to this program's output. Limits
 --- of this state apply inside too. See docs/security.md.
+---@param options? flame.options.sandbox
 ---@overload fun(options: flame.options.sandbox): flame.Sandbox
 ---@return flame.Sandbox
-function flame.sandbox() end
+function flame.sandbox(options) end
 
 ---@class flame.options.save
 ---@field value? flame.Tensor|table
@@ -14014,8 +14232,9 @@ function flame.save(path, value) end
 
 --- The same as tensor.
 ---@param values any
+---@param options? flame.options.scalar_tensor
 ---@return flame.Tensor
-function flame.scalar_tensor(values) end
+function flame.scalar_tensor(values, options) end
 
 ---@class flame.options.scaled_dot_product_attention
 ---@field k? flame.Tensor
@@ -14054,8 +14273,9 @@ Tensor.scaled_dot_product_attention = flame.scaled_dot_product_attention
 ---@param dim integer
 ---@param index flame.Tensor
 ---@param src flame.Tensor|number|boolean
+---@param options? flame.options.scatter
 ---@return flame.Tensor
-function flame.scatter(x, dim, index, src) end
+function flame.scatter(x, dim, index, src, options) end
 Tensor.scatter = flame.scatter
 
 ---@class flame.options.scatter_
@@ -14110,8 +14330,9 @@ function Tensor:scatter_add_(dim, index, src) end
 ---@param index flame.Tensor
 ---@param src flame.Tensor
 ---@param reduce "sum"|"prod"|"mean"|"amax"|"amin"
+---@param options? flame.options.scatter_reduce
 ---@return flame.Tensor
-function flame.scatter_reduce(x, dim, index, src, reduce) end
+function flame.scatter_reduce(x, dim, index, src, reduce, options) end
 Tensor.scatter_reduce = flame.scatter_reduce
 
 Tensor.scatter_reduce_ = flame.scatter_reduce
@@ -14157,8 +14378,9 @@ function flame.seed(seed) end
 --- (sum), NaN (mean), 1 (prod), -inf (max) or inf (min). unsafe has no effect.
 ---@param x flame.Tensor
 ---@param reduce "sum"|"mean"|"prod"|"max"|"min"
+---@param options? flame.options.segment_reduce
 ---@return flame.Tensor
-function flame.segment_reduce(x, reduce) end
+function flame.segment_reduce(x, reduce, options) end
 Tensor.segment_reduce = flame.segment_reduce
 
 ---@class flame.options.select
@@ -14421,8 +14643,9 @@ flame.softsign_ = flame.softsign
 --- with x a = b.
 ---@param a flame.Tensor
 ---@param b flame.Tensor
+---@param options? flame.options.solve
 ---@return flame.Tensor
-function flame.solve(a, b) end
+function flame.solve(a, b, options) end
 Tensor.solve = flame.solve
 
 ---@class flame.options.sort
@@ -14752,8 +14975,9 @@ Tensor.special.psi = flame.special.psi
 
 --- The same as flame.round.
 ---@param x flame.Tensor
+---@param options? flame.options.special.round
 ---@return flame.Tensor
-function flame.special.round(x) end
+function flame.special.round(x, options) end
 Tensor.special.round = flame.special.round
 
 --- exp(x) times the modified Bessel function of the second kind, of the order in its name.
@@ -14992,8 +15216,9 @@ function Tensor:stride(dim) end
 --- difference
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
+---@param options? flame.options.sub
 ---@return flame.Tensor
-function flame.sub(x, y) end
+function flame.sub(x, y, options) end
 Tensor.sub = flame.sub
 
 Tensor.sub_ = flame.sub
@@ -15005,8 +15230,9 @@ flame.sub_ = flame.sub
 --- The same as sub.
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
+---@param options? flame.options.subtract
 ---@return flame.Tensor
-function flame.subtract(x, y) end
+function flame.subtract(x, y, options) end
 Tensor.subtract = flame.subtract
 
 Tensor.subtract_ = flame.subtract
@@ -15020,16 +15246,17 @@ flame.subtract_ = flame.subtract
 ---@param x flame.Tensor
 ---@param dim? integer|integer[]|flame.options.sum
 ---@param keepdim? boolean|flame.options.sum  false
+---@param options? flame.options.sum
 ---@return flame.Tensor
-function flame.sum(x, dim, keepdim) end
+function flame.sum(x, dim, keepdim, options) end
 Tensor.sum = flame.sum
 
 ---@class flame.options.sum_to_size
----@field size? integer
+---@field size? integer[]
 
 --- Sums x over axes so that the shape becomes 'size', which must broadcast to x's shape.
 ---@param x flame.Tensor
----@param ... integer
+---@param ... integer|integer[]|flame.options.sum_to_size
 ---@return flame.Tensor
 function flame.sum_to_size(x, ...) end
 Tensor.sum_to_size = flame.sum_to_size
@@ -15167,8 +15394,9 @@ flame.tanhshrink_ = flame.tanhshrink
 
 --- a tensor of a number, a boolean or nested tables
 ---@param values any
+---@param options? flame.options.tensor
 ---@return flame.Tensor
-function flame.tensor(values) end
+function flame.tensor(values, options) end
 
 ---@class flame.options.tensor_split
 ---@field n? integer|integer[]|flame.Tensor
@@ -15209,11 +15437,11 @@ Tensor.threshold = flame.threshold
 Tensor.threshold_ = flame.threshold
 flame.threshold_ = flame.threshold
 ---@class flame.options.tile
----@field dims? integer
+---@field dims? integer[]
 
 --- x repeated dims[d] times along each axis; the last number is for the last axis.
 ---@param x flame.Tensor
----@param ... integer
+---@param ... integer|integer[]|flame.options.tile
 ---@return flame.Tensor
 function flame.tile(x, ...) end
 Tensor.tile = flame.tile
@@ -15222,9 +15450,10 @@ Tensor.tile = flame.tile
 ---@field sync? boolean  false
 
 --- a clock: each call gives the seconds since; sync: with all work done, here and at each call
+---@param options? flame.options.timer
 ---@overload fun(options: flame.options.timer): function
 ---@return function
-function flame.timer() end
+function flame.timer(options) end
 
 ---@class flame.options.to
 ---@field target? flame.Tensor|string|string
@@ -15235,8 +15464,9 @@ function flame.timer() end
 --- in another dtype, on another device, or like another tensor
 ---@param target? flame.Tensor|string|string|flame.options.to
 ---@param more? flame.Tensor|string|string|flame.options.to
+---@param options? flame.options.to
 ---@return flame.Tensor
-function Tensor:to(target, more) end
+function Tensor:to(target, more, options) end
 
 ---@class flame.options.to_
 ---@field target? string|string
@@ -15291,8 +15521,9 @@ function tokenizers.load(path) end
 --- Tokens of three or more characters have fewer than max_token_length.
 ---@param texts any
 ---@param vocab_size? integer|flame.options.tokenizers.train_bpe  30000
+---@param options? flame.options.tokenizers.train_bpe
 ---@return flame.Tokenizer
-function tokenizers.train_bpe(texts, vocab_size) end
+function tokenizers.train_bpe(texts, vocab_size, options) end
 
 --- The same as totable.
 ---@return number|boolean|table
@@ -15346,8 +15577,9 @@ Tensor.transpose = flame.transpose
 ---@param y flame.Tensor
 ---@param x? flame.Tensor|number|flame.options.trapezoid
 ---@param dim? integer|flame.options.trapezoid  -1
+---@param options? flame.options.trapezoid
 ---@return flame.Tensor
-function flame.trapezoid(y, x, dim) end
+function flame.trapezoid(y, x, dim, options) end
 Tensor.trapezoid = flame.trapezoid
 
 ---@class flame.options.trapz
@@ -15359,8 +15591,9 @@ Tensor.trapezoid = flame.trapezoid
 ---@param y flame.Tensor
 ---@param x? flame.Tensor|number|flame.options.trapz
 ---@param dim? integer|flame.options.trapz  -1
+---@param options? flame.options.trapz
 ---@return flame.Tensor
-function flame.trapz(y, x, dim) end
+function flame.trapz(y, x, dim, options) end
 Tensor.trapz = flame.trapz
 
 --- derivative of digamma
@@ -15399,8 +15632,9 @@ function Tensor:tril_(diagonal) end
 ---@param rows integer
 ---@param columns integer
 ---@param offset? integer|flame.options.tril_indices  0
+---@param options? flame.options.tril_indices
 ---@return flame.Tensor
-function flame.tril_indices(rows, columns, offset) end
+function flame.tril_indices(rows, columns, offset, options) end
 
 ---@class flame.options.triplet_margin_loss
 ---@field positive? flame.Tensor
@@ -15438,8 +15672,9 @@ Tensor.triplet_margin_loss = flame.triplet_margin_loss
 ---@param anchor flame.Tensor
 ---@param positive flame.Tensor
 ---@param negative flame.Tensor
+---@param options? flame.options.triplet_margin_with_distance_loss
 ---@return flame.Tensor
-function flame.triplet_margin_with_distance_loss(anchor, positive, negative) end
+function flame.triplet_margin_with_distance_loss(anchor, positive, negative, options) end
 Tensor.triplet_margin_with_distance_loss = flame.triplet_margin_with_distance_loss
 
 ---@class flame.options.triu
@@ -15470,8 +15705,9 @@ function Tensor:triu_(diagonal) end
 ---@param rows integer
 ---@param columns integer
 ---@param offset? integer|flame.options.triu_indices  0
+---@param options? flame.options.triu_indices
 ---@return flame.Tensor
-function flame.triu_indices(rows, columns, offset) end
+function flame.triu_indices(rows, columns, offset, options) end
 
 ---@class flame.options.true_divide
 ---@field y? flame.Tensor|number
@@ -15480,8 +15716,9 @@ function flame.triu_indices(rows, columns, offset) end
 --- The same as div.
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
+---@param options? flame.options.true_divide
 ---@return flame.Tensor
-function flame.true_divide(x, y) end
+function flame.true_divide(x, y, options) end
 Tensor.true_divide = flame.true_divide
 
 Tensor.true_divide_ = flame.true_divide
@@ -15559,8 +15796,9 @@ Tensor.unfold = flame.unfold
 ---@param shape integer|integer[]
 ---@param low? number|flame.options.uniform  0
 ---@param high? number|flame.options.uniform  1
+---@param options? flame.options.uniform
 ---@return flame.Tensor
-function flame.uniform(shape, low, high) end
+function flame.uniform(shape, low, high, options) end
 
 ---@class flame.options.uniform_
 ---@field low? number  0
@@ -15863,10 +16101,10 @@ function Tensor:zero_() end
 ---@field dtype? string
 ---@field device? string
 ---@field requires_grad? boolean
----@field shape? integer
+---@field shape? integer[]
 
 --- zeros of this shape
----@param ... integer
+---@param ... integer|integer[]|flame.options.zeros
 ---@overload fun(options: flame.options.zeros): flame.Tensor
 ---@return flame.Tensor
 function flame.zeros(...) end
@@ -15878,8 +16116,9 @@ function flame.zeros(...) end
 
 --- zeros of x's shape, dtype and device
 ---@param x flame.Tensor
+---@param options? flame.options.zeros_like
 ---@return flame.Tensor
-function flame.zeros_like(x) end
+function flame.zeros_like(x, options) end
 Tensor.zeros_like = flame.zeros_like
 
 ---@class flame.options.zeta

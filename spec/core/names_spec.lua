@@ -119,6 +119,32 @@ describe("public names", function()
     assert.same({}, silent)
   end)
   it("come as a stub that is Lua", function() assert(load(meta.stub(), "=stub")) end)
+  it("have a place for the options in the stub if one is given by name only", function()
+    local blocks, class = {}, nil                          -- name -> its lines in the stub
+    for line in meta.stub():gmatch("[^\n]*") do
+      class = line:match("^%-%-%-@class flame%.options%.([%w_.:]+)$") or class
+      if class then blocks[class] = (blocks[class] or "") .. line .. "\n" end
+      if line:find("^function ") then class = nil end
+    end
+    local missing, count = {}, 0
+    for _, e in ipairs(list) do
+      local star = e.forms and e.options and e.forms[1]:find("[%(,]%s*%*")
+      if star and blocks[e.name] then
+        count = count + 1
+        local type = "flame%.options%." .. e.name:gsub("%.", "%%.")
+        if not (blocks[e.name]:find("@param options%? " .. type .. "\n")
+            and blocks[e.name]:find("[%( ]options%) end\n"))
+            and not blocks[e.name]:find("@param %.%.%. [^\n]*" .. type) then
+          missing[#missing + 1] = e.name
+        end
+      end
+    end
+    assert.same({}, missing)
+    assert.is_true(count > 200, count)
+    assert.matches("function flame.addmm(x, mat1, mat2, options) end", blocks.addmm, 1, true)
+    assert.matches("@param ... integer|integer[]|flame.options.ones\n", blocks.ones, 1, true)
+    assert.matches("function flame.diag(x, diagonal) end", blocks.diag, 1, true)
+  end)
   it("are there at their first use, also in the groups that C makes", function()
     local interpreter = dofile("spec/support/interpreter.lua")
     for _, e in ipairs(list) do
