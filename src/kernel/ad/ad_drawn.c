@@ -9,7 +9,8 @@
 */
 #include "kernel/ad/ad_state.h"
 
-/* Does x write the same in each thread, and leave the same if it is done twice or in any order? */
+/* Does the atomic s have the same operands in each thread? Then it leaves the same if it is done
+** twice, or in any order. */
 static int is_fixed(const fl_kad_state *d, const fl_kstmt *s) {
   for (int i = 1; i < 4; i++)
     if (s->x[i] && !fl_kdef_gives(d->defs, s->x[i], -1)) return 0;

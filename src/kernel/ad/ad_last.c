@@ -8,7 +8,8 @@
 */
 #include "kernel/ad/ad_state.h"
 
-/* Of the array: reads: loads; bad: a load that may find another value, or a write that reads. */
+/* How array 'var' is used. reads: it is loaded; bad: a load may find another value than the launch
+** leaves, or a write is += or atomic. */
 typedef struct uses { fl_kad_state *d; int var, reads, bad; } uses;
 
 static int see_load(void *arg, fl_kexpr *x) {

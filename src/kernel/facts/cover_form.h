@@ -10,11 +10,12 @@
 enum { FL_KC_GUARDS = 12 };
 /* The symbols of the polynomials here are indices of the thread and sizes of the launch (form.h),
 ** COUNTER + k for the counter of loops[k], and VAR + v for variable v, an integer parameter with
-** the value that was given. Polynomials of which terms have cancelled, or with an unsigned step
-** that may be below 0 ('unsure'), are not kept. So no step of computing one exceeds the sum of the
-** magnitudes of its terms, which must fit the type: 32 bits if it is 'narrow', less FL_KC_ROOM. The
-** room is for guards a < b + 1 (for a <= b): the + 1 makes a constant of b that is below 0 smaller
-** in magnitude, but the kernel computes b. Such constants are at least -FL_KC_ROOM. */
+** the value that was given.
+** A polynomial that is kept is not 'unsure', so no step of computing it in the kernel exceeds the
+** sum of the magnitudes of its terms. This sum must fit the type (32 bits if it is 'narrow') less
+** FL_KC_ROOM. The room is for conditions a <= b, which are kept as a < b + 1: if b is n - 5, the
+** kernel computes n - 5, and n - 4 has a smaller sum. Constants of such a b are at least
+** -FL_KC_ROOM. */
 enum { FL_KC_ROOM = 1 << 15 };
 typedef struct fl_kc_guard { const fl_kpoly *a, *b; } fl_kc_guard;      /* a < b */
 

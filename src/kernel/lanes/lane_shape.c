@@ -1,13 +1,13 @@
 /*
 ** Which values are the same for all lanes, and where lanes diverge.
 **
-** A region has a level: how many masked constructs and dirty loop bodies (where some lanes have
-** gone on to the next iteration) are around it. Lanes that take part in a region agree about a
-** variable if it is assigned uniform values only, at the level of its declaration: then every lane
-** that can read it was active. The same comparison tells whether an assignment must keep the old
-** value of inactive lanes. A variable without DECL, or used outside the block of its DECL, begins
-** where lane_scope.c says, or is at level 0. Facts are only added, so passes are repeated until
-** there is no new one.
+** A statement has a level: the number of constructs around it in which lanes may be masked off
+** (divergent IFs, loops and BLOCKs, and "dirty" loop bodies, where some lanes have continued with
+** the next iteration). A variable is the same for all lanes if it is assigned uniform values only,
+** each at the level of its declaration: then every lane that can read it was active. If an
+** assignment is at a higher level, it must also keep the old value of inactive lanes. A variable
+** without DECL, or used outside the block of its DECL, begins where lane_scope.c says, or is at
+** level 0. Facts are only added, so passes are repeated until there is no new one.
 */
 #include "kernel/facts/defs.h"
 #include "kernel/facts/form.h"
