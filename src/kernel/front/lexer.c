@@ -63,7 +63,7 @@ int fl_ktok_among(const fl_ktok *t, const char *const *names, int n) {
   return -1;
 }
 
-/* The token of n characters that is no number, as "4x4"; ## may still make a name of it. */
+/* Makes t the text from s to 'end', which is no number, as "4x4". ## may make a name of it. */
 static void no_number(fl_ktok *t, const char *s, const char *end) {
   t->kind = FL_TOK_BAD;
   t->type = FL_BAD_NUMBER;

@@ -5,8 +5,8 @@
 **
 ** - Right before left: of assignments. The statements of the left side are moved after those of the
 **   right one.
-** - Left before right: of << >>, a[b], lists in braces. A value that later
-**   statements change is kept in a temporary.
+** - Left before right: of << >>, a[b], lists in braces. A value that later statements change is
+**   kept in a temporary.
 ** - Unspecified: other operators and arguments. Where one operand changes what another one uses the
 **   expression is refused, since compilers differ. Calls of functions are not interleaved, and run
 **   from left to right, as on GPUs: f(&s) + s and s + f(&s) differ.
@@ -109,7 +109,7 @@ fl_kblock fl_order_cut(const fl_kmark *m) {
 /* A search for effects (writes to variables). first: only variables with lower numbers count, those
 ** from before the operands were read, and pointers into one of several arrays. which: PLAIN:
 ** effects of called functions and atomics are left out; ALL: they are not. meet: called for each
-** effect; if it returns true the search ends. */
+** effect; if it returns true the search ends, and 'found' is 1 + the variable. */
 enum { PLAIN = 1, ALL };
 typedef struct effects {
   const fl_front *p;

@@ -82,6 +82,8 @@ int fl_pack_next(fl_front *p, fl_kpacked *x) {
 
 /* ---- folds ---- */
 
+/* The number of tokens from 'from' to the ')' that closes the bracket around them; -1: there is
+** none. *dots: set to the last "..." that is in no inner bracket, if there is one. */
 static int level_one(fl_front *p, int64_t from, int64_t *dots) {
   int depth = 0;
   for (int64_t i = from; i < p->toks.n; i++) {

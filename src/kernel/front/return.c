@@ -1,5 +1,5 @@
-/* return, in a kernel and in functions that are inlined. Those return nothing, an object, a
-** reference or a pointer. */
+/* return, in a kernel and in functions that are inlined. Those return nothing, a value, a
+** reference, a pointer or an address in shared memory. */
 #include "kernel/front/forms.h"
 
 /* Returns a reference, a pointer or an address in shared memory (shared.c). It must be to the same

@@ -1,6 +1,6 @@
 /*
-** Calls that are statements: atomics, barriers, shuffles, votes, printf, assert; and the half
-** intrinsics, which are conversions and arithmetic.
+** Calls that are statements: atomics, barriers, shuffles, votes, printf, assert; and functions that
+** are conversions, roundings to integers, or arithmetic of halves.
 */
 #include "kernel/front/forms.h"
 #include "kernel/front/number.h"
