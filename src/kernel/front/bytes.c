@@ -1,8 +1,8 @@
 /* memcpy and memset, read as assignments of one element after another. An element has the type of
 ** the destination (of the source, if the destination is bytes; for memset with another byte than 0
-** it is an unsigned integer of that size). Where the number of bytes is a constant and not a
-** multiple of its size, elements are single bytes; where it is known only when the kernel runs, a
-** thread for which it is not a multiple is stopped. */
+** it is an unsigned integer of the size of the destination's numbers). Where the number of bytes is
+** a constant and not a multiple of its size, elements are single bytes; where it is known only when
+** the kernel runs, a thread for which it is not a multiple is stopped. */
 #include "kernel/front/forms.h"
 #include "kernel/front/front.h"
 #include <string.h>
