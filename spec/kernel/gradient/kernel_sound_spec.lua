@@ -277,4 +277,33 @@ describe("what a launch decides", function()
       assert(exchanged == (k:source("adjoint"):find("atomicExch", 1, true) ~= nil), body)
     end
   end)
+
+  -- In the loop of the adjoint an element of 'flag' is a variable, and a number becomes bool there.
+  it("takes a number that becomes bool for 0 or 1", function()
+    local x <const> = flame.arange(1.0, 9.0, { dtype = "f64" })
+    for number, count in pairs {
+      ["threadIdx.x"] = 1, ["3u * threadIdx.x + 2u * blockDim.x"] = 1, ["(int)threadIdx.x - 3"] = 1,
+      ["(long long)threadIdx.x"] = 1, ["300 * (int)threadIdx.x"] = 1, ["threadIdx.y"] = 2,
+      ["threadIdx.z"] = 3, ["(int)(threadIdx.z * 2 - threadIdx.x)"] = 3, ["n"] = 1, ["n - 2"] = 1,
+    } do
+      for _, use in ipairs { "flag[i]", "(flag[i] ? 1. : 0.)", "(flag[i] == true ? 1. : 0.)" } do
+        local block <const> = ({ { 8 }, { 2, 4 }, { 2, 2, 2 } })[count]
+        local k = flame.kernel { block = block, grid = { 1 }, source =
+          "__global__ void k(const double *x, double *y, bool *flag, int n) {\n" ..
+          "  int i = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);\n" ..
+          "  double s = 0;\n  for (int j = 0; j < n; j++) {\n    flag[i] = false;\n    flag[i] += " ..
+          number .. ";\n    s += x[i] * x[i] * " .. use .. ";\n  }\n  y[i] = s;\n}" }
+        local v = x:detach():requires_grad_()
+        local y, flag = k(v, 2)
+        local set <const>, g <const> = flag:totable(), y:sum():gradients { v }[v]:totable()
+        local some = number == "n - 2"
+        for j = 1, 8 do
+          some = some or set[j]
+          assert.equal(set[j] and 2.0 * j * j or 0.0, y[j]:item())
+          assert.equal(set[j] and 4.0 * j or 0.0, g[j], ("%s, %s: %d"):format(number, use, j))
+        end
+        assert(some, number)
+      end
+    end
+  end)
 end)

@@ -45,7 +45,9 @@ FL_LANE_RARE int fl_lane_linear_kind(const fl_lane_ins *p, int *cls, int *to) {
   if (cast < 0 || cast >= FL_LC_COUNT * FL_LANE_CASTS) return choice_of(p, cls);
   *cls = cast / FL_LANE_CASTS;
   *to = cast % FL_LANE_CASTS;
-  return *cls != FL_LC_F32 && *cls != FL_LC_F64 && fl_kt_is_int(*to) ? FL_LANE_CAST : 0;
+  /* a cast to BOOL is a test */
+  return *cls != FL_LC_F32 && *cls != FL_LC_F64 && fl_kt_is_int(*to) && *to != FL_KT_BOOL
+         ? FL_LANE_CAST : 0;
 }
 
 /* Can this instruction use operands that are linear? wanted: by register, can its reader? */
