@@ -186,8 +186,8 @@ FLAME_API flame_status flame_memory(flame_context *c, const char *device, flame_
 FLAME_API void flame_empty_cache(flame_context *c);     /* frees cached memory */
 
 /* ---- files: safetensors, npz, npy ------------------------------------------------------------ */
-/* Saves n tensors; the path's ending tells the format: ".npy" holds one tensor; ".npz", and every
-** other ending, which means safetensors, any number. The old file stays until the new one is
+/* Saves n tensors; the path's ending tells the format: ".npy" holds one tensor, ".npz" any number,
+** and so does safetensors, which every other ending means. The old file stays until the new one is
 ** complete. */
 FLAME_API flame_status flame_save(flame_context *c, const char *path, int n,
                                   const char *const *names, flame_tensor *const *x);
@@ -372,9 +372,10 @@ FLAME_API flame_tensor *flame_slice(flame_tensor *x, int axis, int64_t first, in
                                     int64_t step);
 FLAME_API flame_tensor *flame_select(flame_tensor *x, int axis, int64_t i);  /* without the axis */
 FLAME_API flame_tensor *flame_expand(flame_tensor *x, int ndim, const int64_t *shape);
-/* without the axis, if its size is 1 */
+/* x without the axis if its size is 1, else x */
 FLAME_API flame_tensor *flame_squeeze(flame_tensor *x, int axis);
-FLAME_API flame_tensor *flame_unsqueeze(flame_tensor *x, int axis);    /* one of size 1 more */
+/* x with one more axis, of size 1; 'axis' is its place in the result */
+FLAME_API flame_tensor *flame_unsqueeze(flame_tensor *x, int axis);
 
 /* ---- indexing: idx holds positions from 1, or negative ones, of any integer dtype ---------- */
 /* the parts x[…, idx, …] along the axis */

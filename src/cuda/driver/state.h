@@ -158,7 +158,8 @@ void fl_cuda_fault(fl_cuda *s, fl_fault *fault);
 ** weights of a row are 0, and these bits are the row, from 0, or 2^46 if there is only one row. The
 ** low 16 bits are the site, which stands for a line of the script. */
 #define FL_LATE_NONE UINT64_MAX
-flame_status fl_cuda_expect_late(fl_cuda *s);      /* after such a call */
+/* Queues the copy of *late to *late_host, after a call that may report so was queued. */
+flame_status fl_cuda_expect_late(fl_cuda *s);
 /* Allocates device memory; NO_MEMORY with an error if there is none. */
 flame_status fl_cuda_reserve(fl_cuda *s, void **p, int64_t bytes, const char *what);
 void fl_cuda_release(fl_cuda *s, void *p);

@@ -82,8 +82,9 @@ enum { FL_TEXT_NAME = 64 };
 flame_status fl_text_named(const fl_kernel *k, int multi, char name[FL_TEXT_NAME], fl_text *out);
 void fl_text_geometry_of(const fl_kernel *k, int multi, fl_text_geometry *g);
 
-/* The parameter of a single launch: g->words words into 'word'. address[i]: device address of
-** operand i's place (the operand's own offset is added here). scalar: the scalars of the plan. */
+/* Writes the parameter of a single launch, fl_text_geometry.words words, to 'word'. address[i]:
+** device address of operand i's place (the operand's own offset is added here). scalar: the scalars
+** of the plan. */
 void fl_text_params(const fl_kernel *k, void *const *address, const fl_scalar *scalar,
                     const fl_text_aux *aux, int64_t *word);
 /* Lists the words that hold scalars (numbers of the script, other ones in each run), each with the

@@ -142,7 +142,7 @@ static void run(fl_kad_state *d, const fl_kad_pass *pass, int n) {
 }
 
 /* Finds the facts about the kernel's accesses to memory. Marks in site_meets the stores by which
-** several threads may write one element: all of which the contrary is not proven. */
+** several threads may write one element: those not proven to write elements of one thread each. */
 static void find_facts(fl_kad_state *d) {
   d->facts = fl_kfacts_new(d->a, d->source, d->r->geometry, d->r->launched, &d->res->limits);
   for (int i = 0; d->facts && i < d->n_sites0; i++)
@@ -450,9 +450,9 @@ static int64_t kept_bytes(const fl_kad *ad) {
   return n;
 }
 
-/* The adjoint of f with its short loops written out, if that moves at most half of what 'first'
-** does; else 'first'. A loop that rewrites a private array keeps whole copies of it. Written out,
-** its indices are constants, so only single elements are kept, in registers. */
+/* The adjoint of f with its short loops unrolled, if that moves at most half as many bytes
+** (fl_kad.moved) as 'first'; else 'first'. A loop that rewrites a private array keeps whole copies
+** of it. Unrolled, its indices are constants, so only single elements are kept, in registers. */
 static fl_kad *written_out(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r,
                            fl_kad *first) {
   const int64_t kept = kept_bytes(first);

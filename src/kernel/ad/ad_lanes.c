@@ -133,8 +133,8 @@ static int is_number(const fl_kexpr *x, int64_t i) {
   return fl_kexpr_is_int(x) && x->value.i == i;
 }
 
-/* Threads that wait for each other in a loop, or make it in step, all make as many rounds, so it
-** need not be DOWN. */
+/* Marks a loop that is DOWN (fl_kloop_form). Not one whose threads wait for each other or run in
+** step: they all make the same number of rounds. */
 static int see_loop(void *arg, fl_kstmt *s) {
   const lanes *l = arg;
   fl_kcount c;

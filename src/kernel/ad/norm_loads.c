@@ -20,7 +20,8 @@ static fl_kexpr *asked(fl_kad_state *d, fl_kexpr *when, const fl_kexpr *x, int i
 }
 
 /* x with its loads of arrays in d->in_thread replaced by variables, which are set before the
-** statement (h->out). */
+** statement (h->out). when: the condition under which x is evaluated, else the variables are 0;
+** NULL: always. */
 static fl_kexpr *held(hold *h, fl_kexpr *x, fl_kexpr *when) {
   fl_kad_state *d = h->d;
   if (!fl_kexpr_any(x, is_held, d->in_thread)) return x;

@@ -216,9 +216,9 @@ static void keep_known(walk *w, const arm *r) {
   }
 }
 
-/* Walks both branches; the second may be the code that follows a return. Where some threads return
-** and it is known which, w->now gets the guards that hold for the others, and the result is
-** NOWHERE, or -1 inside a branch or loop. */
+/* Walks both branches; the second may be the code that follows a return. Returns the outermost
+** construct that one of them leaves. Where some threads return and it is known which, w->now gets
+** the guards that hold for the others, and the result is NOWHERE, or -1 inside a branch or loop. */
 static int either(walk *w, const fl_kexpr *c, fl_kstmt *body, fl_kstmt *other) {
   const size_t bytes = (size_t)w->f->n_vars * sizeof *w->env;
   value *const env = fl_karena_new(w->a, bytes);

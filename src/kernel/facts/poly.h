@@ -41,7 +41,7 @@ struct fl_kindices {
 /* The place of an expression: the number of its statement (defs.h), and the loops around it by
 ** label, the outermost first; -1: it is in that loop's step. same: which threads a proof compares.
 ** IN_BLOCK: those of one block, IN_GRID: those of the launch, in the same iteration of all loops
-** around; an expression that is equal in these threads, and no polynomial, is then a symbol SAME.
+** around; an expression that is equal in these threads and is no polynomial is then a symbol SAME.
 ** NONE: any threads, in any iterations; there is no SAME. */
 typedef enum { FL_KSAME_NONE, FL_KSAME_IN_BLOCK, FL_KSAME_IN_GRID } fl_ksame;
 typedef struct fl_kplace {
