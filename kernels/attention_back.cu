@@ -86,27 +86,55 @@ template <int N> struct by_column {
   FN float delta_of(int, int n, int e) const { return e % 2 ? delta[n].y : delta[n].x; }
 };
 
-/* Replaces scores s by weights p, and gradients dp of weights by those of scores. (i0, j0): query
-** and key of the lane's first element. In a row without a key (lse is NaN) p is NaN; where the
-** query does not see the key, the gradient is 0. */
+/* Which of a lane's pairs of a query and a key are seen, in the tile whose first pair of this lane is
+** (i, j). EDGE: not all are; TRANSPOSED: a row is a key. */
+template <bool EDGE, bool TRANSPOSED> struct lane_sight {
+  const sight &see;
+  int i0, j0;
+  FN int i(int t, int n, int e) const { return i0 + (TRANSPOSED ? right(n, e) : down(t, e)); }
+  FN int j(int t, int n, int e) const { return j0 + (TRANSPOSED ? down(t, e) : right(n, e)); }
+  FN bool seen(int t, int n, int e) const { return !EDGE || see.seen(i(t, n, e), j(t, n, e)); }
+  FN float added(int t, int n, int e) const { return see.added(i(t, n, e), j(t, n, e)); }
+  FN static int down(int t, int e) { return t * 16 + e / 2 * 8; }
+  FN static int right(int n, int e) { return n * 8 + e % 2; }
+};
+
+/* Replaces scores by weights. In a row without a key (lse is NaN) they are NaN. */
 template <bool EDGE, bool TRANSPOSED, int T, int N, class STATE>
-FN void gradients(float (&s)[T][N][4], float (&dp)[T][N][4], const STATE &x, const sight &w, int i0,
-                  int j0, float c) {
+FN void weigh(float (&s)[T][N][4], const STATE &x, const lane_sight<EDGE, TRANSPOSED> &w, float c) {
 #pragma unroll
   for (int t = 0; t < T; t++)
 #pragma unroll
     for (int n = 0; n < N; n++)
 #pragma unroll
       for (int e = 0; e < 4; e++) {
-        const int down = t * 16 + e / 2 * 8, right = n * 8 + e % 2;
-        const int i = i0 + (TRANSPOSED ? right : down), j = j0 + (TRANSPOSED ? down : right);
-        const bool seen = !EDGE || w.seen(i, j);
         const float lse = x.shift_of(t, n, e),
-                    shift = MASK == 2 ? __fmaf_rn(w.added(i, j), LOG2E, lse) : lse;
-        const float p = exp2_of(seen ? __fmaf_rn(s[t][n][e], c, shift) : shift + minus_inf());
-        s[t][n][e] = p;
-        dp[t][n][e] = seen ? p * (dp[t][n][e] - x.delta_of(t, n, e)) : 0.0f;
+                    shift = MASK == 2 ? __fmaf_rn(w.added(t, n, e), LOG2E, lse) : lse;
+        s[t][n][e] = exp2_of(w.seen(t, n, e) ? __fmaf_rn(s[t][n][e], c, shift)
+                                             : shift + minus_inf());
       }
+}
+
+/* Replaces gradients dp of weights p by those of scores: 0 where the query does not see the key. */
+template <bool EDGE, bool TRANSPOSED, int T, int N, class STATE>
+FN void gradients(float (&dp)[T][N][4], const float (&p)[T][N][4], const STATE &x,
+                  const lane_sight<EDGE, TRANSPOSED> &w) {
+#pragma unroll
+  for (int t = 0; t < T; t++)
+#pragma unroll
+    for (int n = 0; n < N; n++)
+#pragma unroll
+      for (int e = 0; e < 4; e++)
+        dp[t][n][e] = w.seen(t, n, e) ? p[t][n][e] * (dp[t][n][e] - x.delta_of(t, n, e)) : 0.0f;
+}
+
+/* Both. (i, j): query and key of the lane's first pair. */
+template <bool EDGE, bool TRANSPOSED, int T, int N, class STATE>
+FN void weigh_both(float (&s)[T][N][4], float (&dp)[T][N][4], const STATE &x, const sight &see,
+                   int i, int j, float c) {
+  const lane_sight<EDGE, TRANSPOSED> w = { see, i, j };
+  weigh(s, x, w, c);
+  gradients(dp, s, x, w);
 }
 
 /* The queries that see the keys of a block: head after head of those that share the keys, and in
@@ -155,8 +183,8 @@ FN void step_keys(float (&dk)[T][COLUMNS / 8][4], float (&dv)[T][COLUMNS / 8][4]
   by_column<W / 8> x;
   x.open(sums, sums + W);
   const int i0 = i + lane_column(), j0 = j + lane_row();
-  if (MASK || (CAUSAL && j + 16 * T - 1 > i)) gradients<true, true>(s, dp, x, see, i0, j0, c);
-  else gradients<false, true>(s, dp, x, see, i0, j0, c);
+  if (MASK || (CAUSAL && j + 16 * T - 1 > i)) weigh_both<true, true>(s, dp, x, see, i0, j0, c);
+  else weigh_both<false, true>(s, dp, x, see, i0, j0, c);
   u32 p[T][W / 16][4], ds[T][W / 16][4];
   round_to(p, s);
   round_to(ds, dp);
@@ -179,8 +207,8 @@ FN void put_keys(const attention_args &a, int b, int h, int row, int skip, eleme
   put_rows(row_in(a.dv, a.dks, b, h, row), a.dks[2], a.s - row, a.d, skip, own_v, dv, by);
 }
 
-KERNEL __launch_bounds__(THREADS,
-                         keys_tiling::blocks)
+#ifndef KEYS_SHAPE              /* else attention_hopper.cu has both kernels */
+KERNEL __launch_bounds__(THREADS, keys_tiling::blocks)
   attention_keys(const __grid_constant__ attention_args a) {
   extern __shared__ __align__(16) element shared[];
   constexpr int T = keys_tiling::tiles, W = keys_tiling::width, M = keys_tiling::rows;
@@ -216,13 +244,13 @@ KERNEL __launch_bounds__(THREADS,
   put_keys<T>(a, x.b, x.h, row, skip, own_k, own_v, dk, dv, bad);
 }
 
-/* 'gradients' for a block of scores whose first query is 'row' and first key 'first'. */
+/* 'weigh_both' for a block of scores whose first query is 'row' and first key 'first'. */
 template <int T, int N>
 FN void queries_gradient(float (&s)[T][N / 8][4], float (&dp)[T][N / 8][4], const by_row<T> &sums,
                          const sight &see, int row, int first, float c) {
   const int i0 = row + lane_row(), j0 = first + lane_column();
-  if (see.edge(row, first + N - 1)) gradients<true, false>(s, dp, sums, see, i0, j0, c);
-  else gradients<false, false>(s, dp, sums, see, i0, j0, c);
+  if (see.edge(row, first + N - 1)) weigh_both<true, false>(s, dp, sums, see, i0, j0, c);
+  else weigh_both<false, false>(s, dp, sums, see, i0, j0, c);
 }
 
 KERNEL __launch_bounds__(THREADS, queries_tiling::blocks)
@@ -264,3 +292,4 @@ KERNEL __launch_bounds__(THREADS, queries_tiling::blocks)
   for (int t = 0; t < T; t++) by[t][0] = by[t][1] = a.scale;
   put_rows(row_in(a.result, a.dqs, x.b, x.h, row), a.dqs[2], a.t - row, a.d, 0, own, dq, by);
 }
+#endif

@@ -1,6 +1,7 @@
--- Attention in half types at sizes that cuDNN's fused kernels take on some GPUs: lengths from 512
--- in steps of 64, with q, k and v in one packed array. On all devices values and gradients must be
--- near those of ops in f32 that make all scores, and have the same bits in each run.
+-- Attention in half types at sizes that cuDNN's fused kernels, or those of attention_hopper.cu, take
+-- on some GPUs: lengths from 512 in steps of 64, and heads of 40 to 64 at any length, with q, k and v
+-- in one packed array. On all devices values and gradients must be near those of ops in f32 that
+-- make all scores, and have the same bits in each run.
 local flame = require "flame"
 local TOLERANCE = { f16 = 2e-3, bf16 = 1.5e-2 }   -- of the largest value
 
@@ -9,7 +10,15 @@ local CASES = {
   { "bf16", 1, 4, 4, 512, 512, 64, true }, { "f16", 2, 2, 1, 576, 512, 80, true },
   { "bf16", 1, 2, 2, 512, 640, 128, false }, { "bf16", 1, 2, 2, 520, 512, 64, true },
   { "f16", 1, 2, 1, 512, 576, 64, true },
+  { "bf16", 2, 6, 2, 200, 333, 64, true }, { "f16", 1, 3, 3, 333, 200, 56, false },
+  { "bf16", 1, 4, 2, 300, 65, 64, true }, { "f16", 1, 2, 2, 65, 300, 40, true },
+  { "bf16", 3, 5, 5, 129, 193, 48, false }, { "bf16", 1, 1, 1, 1, 1, 64, true },
 }
+-- more tiles than a GPU has multiprocessors, three and more for each
+if flame.default_device():find("^cuda") then
+  table.insert(CASES, { "bf16", 8, 12, 12, 640, 640, 64, true })
+  table.insert(CASES, { "f16", 8, 12, 4, 576, 640, 64, false })
+end
 
 --- Random inputs of a case: rows of (h + 2 hk) d features with q, k and v, and a cotangent.
 local function inputs(c)
@@ -82,6 +91,35 @@ describe("large attention", function()
         assert.is_true(dx:eq(dx_again):all():item(), "gradient")
       end
     end
+  end)
+
+  it("has the same bits wherever its rows lie, also not aligned to 16 bytes", function()
+    local c = { "bf16", 2, 3, 3, 200, 264, 64, true }
+    local x, g = inputs(c)
+    local _, dx = both(attend, x, g, c)
+    local n = x:numel()
+    local moved = flame.zeros(n + 1, { dtype = "bf16" })
+    moved[{ { 2, n + 1 } }] = x:reshape(n)
+    flame.eval(moved)
+    local at = moved:narrow(1, 2, n):view(x.shape)
+    local d = at:detach():requires_grad_(true)
+    local q, k, v = heads(d, 1, 3, 200, 64), heads(d, 4, 3, 264, 64), heads(d, 7, 3, 264, 64)
+    attend(q, k, v, true):transpose(2, 3):reshape(2, 200, 192):backward(g)
+    assert.is_true(dx:eq(d.grad):all():item())
+  end)
+
+  it("has a gradient without NaN but where a query's row is NaN", function()
+    local c = { "bf16", 1, 2, 2, 200, 200, 64, true }
+    local x, g = inputs(c)
+    x = x:clone()
+    x[{ 1, 100, 1 }] = 0 / 0                                  -- a query of the first head
+    local _, dx = both(attend, x, g, c)
+    local bad = dx:isnan()
+    local columns = bad:any(1):any(1):reshape(6, 64):any(-1):tolist()
+    assert.are.same({ true, false, true, false, true, false }, columns)
+    local rows = bad:narrow(3, 1, 64):any(-1):reshape(200):long()
+    assert.are.equal(1, rows:sum():item())                    -- of q's gradient its own
+    assert.are.equal(200, bad:narrow(3, 4 * 64 + 1, 64):any(-1):sum():item())  -- all of v's
   end)
 
   it("may have other last bits after deterministic(false), and no others", function()

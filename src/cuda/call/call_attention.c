@@ -1,7 +1,8 @@
 /*
 ** Attention on a CUDA device: large problems in half types on Hopper by cuDNN
-** (cuda/library/cudnn_attention.c), others by kernels/attention.cu, for f32, f16 and bf16 if keys
-** and values have the same number of features, which is at most 256, and for half types, which need
+** (cuda/library/cudnn_attention.c), the gradients of heads of 64 there by
+** kernels/attention_hopper.cu, others by kernels/attention.cu, for f32, f16 and bf16 if keys and
+** values have the same number of features, which is at most 256, and for half types, which need
 ** tensor cores, a multiple of 8. Other calls run on the host; where they would,
 ** lua/flame/ops/attention.lua mostly records simpler operations instead of a call. How rows and
 ** columns are divided depends only on the dtype, the size of a head and, for half types, on whether
@@ -16,10 +17,12 @@
 #include <string.h>
 
 /* TENSOR_CORES: first architecture with the instructions that are used */
-enum { DEFINES = 256, THREADS = 128, MOST = 256, TENSOR_CORES = 80 };
+enum { DEFINES = 320, THREADS = 128, MOST = 256, TENSOR_CORES = 80 };
 enum { FORWARD, DELTA, KEYS, QUERIES, ENTRIES };
 static const char *const entry_of[] = { "attention_forward", "attention_delta", "attention_keys",
-                                        "attention_queries" };
+                                        "attention_queries" },
+                 *const hopper_entry[ENTRIES] = { [KEYS] = "hopper_keys",
+                                                  [QUERIES] = "hopper_queries" };
 
 /* The argument of all the kernels: struct attention_args of attention.cu. */
 typedef struct args {
@@ -32,7 +35,7 @@ typedef struct args {
 
 typedef struct work {
   fl_attention a;
-  int mask, half, back;
+  int mask, half, back, hopper;         /* hopper: by kernels/attention_hopper.cu */
   int64_t head;                         /* d, rounded up to a size for which there is a kernel */
   const char *file;
   char defines[DEFINES];
@@ -75,6 +78,24 @@ static shape half_shape(const work *w, int entry) {
   }
 }
 
+/* Hopper: as space in kernels/attention_hopper.cu. */
+enum { HOPPER_HEAD = 64, PIECE = 64 * 2 * HOPPER_HEAD };
+typedef struct hopper_tiling { int groups, depth; } hopper_tiling;
+static const hopper_tiling hopper_of[ENTRIES] = { [KEYS] = { 2, 5 }, [QUERIES] = { 3, 4 } };
+
+static int64_t hopper_space(int entry) {
+  const int groups = hopper_of[entry].groups, depth = hopper_of[entry].depth;
+  return 1024 + 2 * (2 * groups + depth) * PIECE + 512 * depth + 1024 * groups + 16 * (depth + 3);
+}
+
+static shape hopper_shape(const fl_cuda *s, const work *w, int entry) {
+  const fl_attention *a = &w->a;
+  const int64_t rows = 64 * hopper_of[entry].groups, tiles = entry == KEYS
+    ? fl_ceil_div(a->s, rows) * a->hk * a->b : fl_ceil_div(a->t, rows) * a->h * a->b;
+  return (shape){ fl_min(tiles, s->multiprocessors), THREADS * (hopper_of[entry].groups + 1),
+                  hopper_space(entry) };
+}
+
 /* f32: four threads per row, square tiles. */
 static shape single_shape(const work *w, int entry) {
   const fl_attention *a = &w->a;
@@ -90,7 +111,8 @@ static shape single_shape(const work *w, int entry) {
   }
 }
 
-static shape shape_of(const work *w, int entry) {
+static shape shape_of(const fl_cuda *s, const work *w, int entry) {
+  if (w->hopper && hopper_entry[entry]) return hopper_shape(s, w, entry);
   return (w->half ? half_shape : single_shape)(w, entry);
 }
 
@@ -108,7 +130,21 @@ static void put_defines(work *w, int dtype) {
     if (names[e])
       n += snprintf(w->defines + n, (size_t)(DEFINES - n), "#define %s %d, %d, %d, %d\n",
                     names[e], (int)x.tiles, (int)x.width, x.blocks, x.held);
+    if (w->hopper && hopper_entry[e])
+      n += snprintf(w->defines + n, (size_t)(DEFINES - n), "#define %s_SHAPE %d, %d\n", names[e],
+                    hopper_of[e].groups, hopper_of[e].depth);
   }
+}
+
+/* Are these gradients by kernels/attention_hopper.cu? On one H200 they take 0.26 ms for 16 x 12
+** heads of 1,024 causal rows (cuDNN 0.34, with atomics 0.32), 2.0 for 8 x 16 of 4,096 (attention.cu
+** 3.1, cuDNN with atomics 1.9). */
+static int by_hopper(const fl_cuda *s, const fl_call *c, const fl_attention *a, int mask) {
+  const int64_t long_rows = 1 << 24;
+  return s->arch == FL_HOPPER && s->shared >= hopper_space(QUERIES) &&
+         c->kind == FL_CALL_attention_back && fl_dtype_size(c->dtype) == 2 &&
+         mask == FL_MASK_NONE && a->d == a->d2 && a->d % 8 == 0 && a->d > HOPPER_HEAD / 2 &&
+         a->d <= HOPPER_HEAD && !(a->free && a->t * a->s >= long_rows);
 }
 
 /* 0: not here. */
@@ -120,25 +156,35 @@ static int work_of(fl_cuda *s, const fl_call *c, work *w) {
   const int64_t size[] = { a->b, a->h, a->t, a->s, a->b * a->h * a->t };
   w->half = fl_dtype_size(c->dtype) == 2;
   w->back = c->kind == FL_CALL_attention_back;
+  w->hopper = by_hopper(s, c, a, w->mask);
   if (c->dtype == FLAME_F64 || a->d != a->d2 || a->d > MOST) return 0;
   if (w->half && (a->d % 8 || s->arch < TENSOR_CORES)) return 0;
   for (int i = 0; i < 5; i++) if (size[i] > INT_MAX / 2) return 0;
   for (int i = 0; w->head < a->d; i++) w->head = heads[i];
   for (int e = w->back ? DELTA : FORWARD; e <= (w->back ? QUERIES : FORWARD); e++) {
-    const shape x = shape_of(w, e);
+    const shape x = shape_of(s, w, e);
     if (x.blocks > INT_MAX || x.shared > s->shared) return 0;
   }
   w->file = !w->half ? "attention.cu attention_f32.cu"
-                     : w->back ? "attention.cu attention_back.cu" : "attention.cu";
+           : w->hopper ? "attention.cu attention_back.cu attention_hopper.cu"
+           : w->back ? "attention.cu attention_back.cu" : "attention.cu";
   put_defines(w, c->dtype);
   return 1;
 }
 
 /* ---- calls ---- */
 
+/* cuDNN's plan for a call; NULL: a kernel of ours makes it. */
+static const fl_dnn_plan *plan_of(fl_cuda *s, const fl_call *c) {
+  fl_attention a;
+  int mask;
+  if (fl_attention_read(c, &a, &mask) && by_hopper(s, c, &a, mask)) return NULL;
+  return fl_dnn_attention(s, c);
+}
+
 static int64_t scratch_of(fl_cuda *s, const fl_call *c) {
   work w;
-  const fl_dnn_plan *p = fl_dnn_attention(s, c);
+  const fl_dnn_plan *p = plan_of(s, c);
   if (p) return fl_dnn_attention_space(p, c);
   if (!work_of(s, c, &w)) return -1;
   return w.back ? 4 * w.a.b * w.a.h * w.a.t : 0;
@@ -146,7 +192,7 @@ static int64_t scratch_of(fl_cuda *s, const fl_call *c) {
 
 static void want(fl_cuda *s, const fl_call *c) {
   work w;
-  if (!fl_dnn_attention(s, c) && work_of(s, c, &w)) fl_cuda_want_file(s, w.file, w.defines, 0);
+  if (!plan_of(s, c) && work_of(s, c, &w)) fl_cuda_want_file(s, w.file, w.defines, 0);
 }
 
 static args args_of(const work *w, const fl_call_run *r) {
@@ -179,9 +225,10 @@ static args args_of(const work *w, const fl_call_run *r) {
 }
 
 static flame_status launch(fl_cuda *s, const work *w, int entry, args *x) {
-  const shape n = shape_of(w, entry);
+  const shape n = shape_of(s, w, entry);
+  const char *name = w->hopper && hopper_entry[entry] ? hopper_entry[entry] : entry_of[entry];
   fl_cu_function f;
-  const flame_status e = fl_cuda_file_entry(s, w->file, w->defines, 0, entry_of[entry], &f);
+  const flame_status e = fl_cuda_file_entry(s, w->file, w->defines, 0, name, &f);
   if (e != FLAME_OK) return e;
   return fl_cuda_launch(s, f, (const unsigned[]){ (unsigned)n.blocks, 1, 1 },
                         (const unsigned[]){ (unsigned)n.threads, 1, 1 }, (unsigned)n.shared,
@@ -190,7 +237,7 @@ static flame_status launch(fl_cuda *s, const work *w, int entry, args *x) {
 
 static flame_status run(fl_cuda *s, const fl_call_run *r) {
   work w;
-  const fl_dnn_plan *p = fl_dnn_attention(s, r->call);
+  const fl_dnn_plan *p = plan_of(s, r->call);
   if (p) return fl_dnn_attention_run(s, p, r);
   if (!work_of(s, r->call, &w)) return fl_cuda_call_host(s, r);
   args x = args_of(&w, r);

@@ -43,7 +43,7 @@ flame_status fl_nvrtc_open(fl_cuda *s) {
 
 void fl_nvrtc_options(const fl_cuda *s, char arch[40], const char *option[FL_NVRTC_OPTIONS]) {
   int n = 0;
-  snprintf(arch, 40, "--gpu-architecture=sm_%d", s->arch);
+  snprintf(arch, 40, "--gpu-architecture=sm_%d%s", s->arch, s->arch == FL_HOPPER ? "a" : "");
   option[n++] = arch;
   option[n++] = "-fmad=false";
   option[n++] = "-default-device";

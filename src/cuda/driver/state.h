@@ -77,6 +77,8 @@ typedef enum { FL_CAPTURE_NONE, FL_CAPTURE_ON, FL_CAPTURE_SPOILED } fl_capture;
 
 typedef struct fl_prepared fl_prepared;
 typedef struct fl_replay fl_replay;
+enum { FL_HOPPER = 90 };            /* the architecture sm_90 */
+
 typedef struct fl_cuda {
   flame_context *ctx;
   fl_mem *mem;

@@ -18,7 +18,7 @@
 ** divided into parts is done here only if each has so many blocks of BLOCK rows: with fewer our own
 ** kernel is faster. BLOCKS_SMALL: the same for heads up to HEAD_SMALL. VERSION: some earlier
 ** versions give wrong gradients. */
-enum { HOPPER = 90, HEAD_MOST = 128, LENGTH_LEAST = 512, LENGTH_STEP = 64, BLOCK = 128,
+enum { HEAD_MOST = 128, LENGTH_LEAST = 512, LENGTH_STEP = 64, BLOCK = 128,
        BLOCKS_LEAST = 512, BLOCKS_SMALL = 1024, HEAD_SMALL = 64, VERSION = 91100 };
 static const int64_t SCORES_MOST = 1 << 29;
 
@@ -240,7 +240,7 @@ static int readable(const int64_t *size, const int64_t *over) {
 
 static int takes(const fl_cuda *s, const fl_call *c, const fl_attention *a, int mask) {
   const int64_t q[] = { a->b, a->h, a->t }, k[] = { a->b, a->hk, a->s };
-  return s->arch == HOPPER && fl_dtype_size(c->dtype) == 2 && mask == FL_MASK_NONE &&
+  return s->arch == FL_HOPPER && fl_dtype_size(c->dtype) == 2 && mask == FL_MASK_NONE &&
          a->d == a->d2 && a->d % 8 == 0 && a->d <= HEAD_MOST &&
          a->t >= LENGTH_LEAST && a->t % LENGTH_STEP == 0 &&
          a->s >= LENGTH_LEAST && a->s % LENGTH_STEP == 0 && readable(q, a->qs) &&
