@@ -86,8 +86,8 @@ template <int N> struct by_column {
   FN float delta_of(int, int n, int e) const { return e % 2 ? delta[n].y : delta[n].x; }
 };
 
-/* Which of a lane's pairs of a query and a key are seen, in the tile whose first pair of this lane is
-** (i, j). EDGE: not all are; TRANSPOSED: a row is a key. */
+/* Which of a lane's pairs of a query and a key are seen; (i0, j0): the first of them. EDGE: not all
+** are; TRANSPOSED: a row is a key. */
 template <bool EDGE, bool TRANSPOSED> struct lane_sight {
   const sight &see;
   int i0, j0;

@@ -109,8 +109,8 @@ static void launches(fl_cuda *s, const fl_call *c, int n, const expected *e) {
   CHECK(fake.nlaunch == n);
   for (int i = 0; i < n && i < fake.nlaunch; i++) {
     CHECK(strcmp(fake.launch[i].name, e[i].name) == 0);
-    CHECK(fake.launch[i].grid == e[i].grid && fake.launch[i].block == (e[i].block ? e[i].block : 128) &&
-          fake.launch[i].shared == e[i].shared);
+    CHECK(fake.launch[i].grid == e[i].grid && fake.launch[i].shared == e[i].shared &&
+          fake.launch[i].block == (e[i].block ? e[i].block : 128));
   }
 }
 
