@@ -1,6 +1,6 @@
--- Attention in half types at sizes that on some GPUs cuDNN's fused kernels take, lengths from 512 in
--- steps of 64, or those of attention_hopper.cu, heads of 40 to 64 at any length, with q, k and v in
--- one packed array. On all devices values and gradients must be near those of ops in f32 that
+-- Attention in half types at sizes that on some GPUs cuDNN's fused kernels take, lengths from 512
+-- in steps of 64, or those of attention_hopper.cu, heads of 40 to 64 at any length, with q, k and v
+-- in one packed array. On all devices values and gradients must be near those of ops in f32 that
 -- make all scores, and have the same bits in each run.
 local flame = require "flame"
 local TOLERANCE = { f16 = 2e-3, bf16 = 1.5e-2 }   -- of the largest value

@@ -54,8 +54,8 @@ typedef struct fl_compile {     /* one program */
 } fl_compile;
 flame_status fl_nvrtc_open(fl_cuda *s);                   /* opens NVRTC, at the first call */
 enum { FL_NVRTC_OPTIONS = 8 };
-/* Collects the options, NULL-terminated; arch gets the text of --gpu-architecture, sm_90a for Hopper:
-** kernels/attention_hopper.cu has instructions that only it has. */
+/* Collects the options, NULL-terminated; arch gets the text of --gpu-architecture: sm_90a for
+** Hopper, as kernels/attention_hopper.cu has instructions that only it has. */
 void fl_nvrtc_options(const fl_cuda *s, char arch[40], const char *option[FL_NVRTC_OPTIONS]);
 /* Compiles the n jobs, with helping threads; job[i].result has the results. FLAME_INTERRUPTED: some
 ** are not done. */
