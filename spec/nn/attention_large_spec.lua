@@ -36,10 +36,10 @@ local function heads(x, first, n, rows, d)
     :reshape(x.shape[1], rows, n, d):transpose(2, 3)
 end
 
-local function of_all_scores(q, k, v, causal)
+local function of_all_scores(q, k, v, causal, scale)
   local group = q.shape[2] // k.shape[2]
   k, v = k:repeat_interleave(group, 2), v:repeat_interleave(group, 2)
-  local scores = (q * q.shape[4] ^ -0.5):matmul(k:transpose(-2, -1))
+  local scores = (q * (scale or q.shape[4] ^ -0.5)):matmul(k:transpose(-2, -1))
   if causal then
     local hidden = flame.ones(q.shape[3], k.shape[3], { dtype = "bool" }):triu(1)
     scores = scores:masked_fill(hidden, -math.huge)
@@ -47,18 +47,18 @@ local function of_all_scores(q, k, v, causal)
   return scores:softmax(-1):matmul(v)
 end
 
-local function attend(q, k, v, causal)
-  return flame.scaled_dot_product_attention(q, k, v, { is_causal = causal,
+local function attend(q, k, v, causal, scale)
+  return flame.scaled_dot_product_attention(q, k, v, { is_causal = causal, scale = scale,
     enable_gqa = q.shape[2] ~= k.shape[2] })
 end
 
 --- The result of f for packed x, and x's gradient for cotangent g. each: evaluates after each step.
-local function both(f, x, g, c, each)
+local function both(f, x, g, c, each, scale)
   local _, b, h, hk, t, s, d, causal = table.unpack(c)
   x = x:detach():clone():requires_grad_(true)
   local q, k, v = heads(x, 1, h, t, d), heads(x, h + 1, hk, s, d), heads(x, h + hk + 1, hk, s, d)
   if each then flame.eval(q, k, v) end
-  local y = f(q, k, v, causal):transpose(2, 3):reshape(b, t, h * d)
+  local y = f(q, k, v, causal, scale):transpose(2, 3):reshape(b, t, h * d)
   if each then flame.eval(y) end
   y:backward(g)
   flame.eval(y, x.grad)
@@ -80,6 +80,19 @@ describe("large attention", function()
       assert.is_true(error_of(dx, dx32) < TOLERANCE[c[1]], "gradient")
     end)
   end
+
+  it("takes any scale, also one that is negative or 0", function()
+    for _, i in ipairs { 2, 5 } do
+      local c = CASES[i]
+      local x, g = inputs(c)
+      for _, scale in ipairs { -0.2, 0, 1e-3, -1 } do
+        local y, dx = both(attend, x, g, c, false, scale)
+        local y32, dx32 = both(of_all_scores, x:float(), g:float(), c, false, scale)
+        assert.is_true(error_of(y, y32) < TOLERANCE[c[1]], scale)
+        assert.is_true(error_of(dx, dx32) < TOLERANCE[c[1]], scale)
+      end
+    end
+  end)
 
   it("has the same bits at each run, by steps and in one plan", function()
     for i = 1, 2 do

@@ -225,6 +225,8 @@ fl_node *n_attention(fl_node *q, fl_node *k, fl_node *v, fl_node *mask, double s
         "q, k and v need the shapes (b, h, t, d), (b, hk, s, d) and (b, hk, s, d2), none of them empty");
     return NULL;
   }
+  /* cuDNN's fused kernels need a positive scale */
+  if (scale < 0) return n_attention(n_neg(q), k, v, mask, -scale, causal);
   set_sizes(&s, causal);
   const uint8_t mode = c->grad_mode;
   c->grad_mode = 0;
