@@ -1,42 +1,47 @@
 /*
-** The gradients of attention in f16 and bf16 on Hopper (sm_90a), for heads of 40 to 64 without a
+** The gradients of attention in f16 and bf16 on Hopper (sm_90a), for a HEAD of 64 or 128 without a
 ** mask other than the causal one; after attention.cu and attention_back.cu, where shapes,
 ** definitions and attention_delta, which runs first, are described. hopper_keys and hopper_queries
 ** compute what attention_keys and attention_queries do, in the same order of sums, and give the
 ** same bits, by instructions of a warpgroup (wgmma.mma_async): four warps multiply 64 rows, which
 ** are in shared memory or registers, by a matrix in shared memory. Before it come, beside the other
 ** definitions,
-**   #define KEYS_SHAPE, #define QUERIES_SHAPE    GROUPS, DEPTH of each kernel
+**   #define KEYS_SHAPE, #define QUERIES_SHAPE    GROUPS, DEPTH, BUFFERS of each kernel
 **
 ** A tile is 64 * GROUPS rows of the result. A block makes one tile after the other: each of its
 ** GROUPS warpgroups of workers has 64 of the rows, and four warps more, the feeders, copy to shared
-** memory what workers read, ahead of them: a tile's own rows into one of two buffers, and the rows
-** of the other axis, BAND at a step, into one of DEPTH places. Buffers and places have two barriers
-** each: 'full', at which feeders arrive, and 'empty', at which every warp of workers arrives that
-** has read them. So warpgroups need not be in step: one computes exponentials while another has
-** the tensor cores. Which block makes a tile changes no bit of it.
+** memory what workers read, ahead of them: a tile's own rows into one of BUFFERS buffers, and the
+** rows of the other axis, BAND at a step, into one of DEPTH places. Buffers and places have two
+** barriers each: 'full', at which feeders arrive, and 'empty', at which every warp of workers
+** arrives that has read them. So warpgroups need not be in step: one computes exponentials while
+** another has the tensor cores. Which block makes a tile changes no bit of it.
 **
 ** Launch with 128 * (GROUPS + 1) threads, at least one block and at most as many as there are
-** tiles, best one per multiprocessor, and space<GROUPS, DEPTH>::bytes of dynamic shared memory.
+** tiles, best one per multiprocessor, and space<GROUPS, DEPTH, BUFFERS>::bytes of dynamic shared
+** memory. DEPTH is more than LAG.
 */
 typedef unsigned long long u64;
 
-/* BAND: rows per step; LINE: bytes of a row in shared memory; PIECE: of 64 rows; FEEDERS: threads
-** that copy; LAG: before a feeder waits for its copies it has asked for those of so many more. */
-constexpr int BAND = 64, LINE = 128, PIECE = BAND * LINE, FEEDERS = 128, LAG = 2;
+/* BAND: rows per step; FEEDERS: threads that copy; LAG: before a feeder waits for its copies it has
+** asked for those of so many more. 64 rows of a matrix are a PIECE of bytes, PANELS of 64 columns
+** one after the other, in which a row is a LINE. */
+constexpr int BAND = 64, FEEDERS = 128, LAG = 2, PANELS = HEAD / 64, LINE = 128, PANEL = 64 * LINE,
+              PIECE = PANELS * PANEL;
 
 /* ---- shared memory ---- */
 
-/* In this order: the two buffers (for each warpgroup 64 rows of each of two matrices), the places
+/* In this order: the buffers (for each warpgroup 64 rows of each of two matrices), the places
 ** (BAND rows of each of two matrices), lse and delta of the steps' rows and of the tiles' own,
 ** barriers, and for each buffer a flag. n: number of a step or a tile of this block. Results are
 ** addresses in shared memory, but for flag and rows_of_warp. */
-template <int GROUPS, int DEPTH> struct space {
-  static constexpr int groups = GROUPS, depth = DEPTH, rows = 64 * GROUPS, workers = 128 * GROUPS,
-                       buffer = GROUPS * 2 * PIECE, sums_at = 2 * buffer + DEPTH * 2 * PIECE,
+template <int GROUPS, int DEPTH, int BUFFERS> struct space {
+  static constexpr int groups = GROUPS, depth = DEPTH, buffers = BUFFERS, rows = 64 * GROUPS,
+                       workers = 128 * GROUPS, buffer = GROUPS * 2 * PIECE,
+                       steps_at = BUFFERS * buffer, sums_at = steps_at + DEPTH * 2 * PIECE,
                        own_sums_at = sums_at + DEPTH * 2 * BAND * 4,
-                       bars_at = own_sums_at + 2 * 2 * rows * 4,
-                       bytes = 1024 + bars_at + 16 * (DEPTH + 3);
+                       bars_at = own_sums_at + BUFFERS * 2 * rows * 4,
+                       bytes = 1024 + bars_at + 16 * (DEPTH + BUFFERS + 1);
+  static_assert(DEPTH > LAG, "feeders would wait for what they have not handed over");
   char *start;
   u32 at;
   FN space(void *shared) {
@@ -44,33 +49,38 @@ template <int GROUPS, int DEPTH> struct space {
     at = shared_address(start);
   }
   FN u32 own(int n, int g, int second) const {
-    return at + n % 2 * buffer + (g * 2 + second) * PIECE;
+    return at + n % BUFFERS * buffer + (g * 2 + second) * PIECE;
   }
-  FN u32 step(int n) const { return at + 2 * buffer + n % DEPTH * 2 * PIECE; }
+  FN u32 step(int n) const { return at + steps_at + n % DEPTH * 2 * PIECE; }
   FN u32 sums(int n) const { return at + sums_at + n % DEPTH * 2 * BAND * 4; }
-  FN u32 own_sums(int n) const { return at + own_sums_at + n % 2 * 2 * rows * 4; }
+  FN u32 own_sums(int n) const { return at + own_sums_at + n % BUFFERS * 2 * rows * 4; }
   FN u32 full(int n) const { return at + bars_at + n % DEPTH * 16; }
-  FN u32 own_full(int n) const { return at + bars_at + (DEPTH + n % 2) * 16; }
-  FN int *flag(int n) const { return (int *)(start + bars_at + (DEPTH + 2) * 16) + n % 2; }
+  FN u32 own_full(int n) const { return at + bars_at + (DEPTH + n % BUFFERS) * 16; }
+  FN int *flag(int n) const {
+    return (int *)(start + bars_at + (DEPTH + BUFFERS) * 16) + n % BUFFERS;
+  }
   /* Rows of LD elements for put_rows, in the own rows of the warp's group. */
   FN element *rows_of_warp(int n, int g) const {
     return (element *)(start + (own(n, g, 0) - at) + threadIdx.x / 32 % 4 * (PIECE / 2));
   }
 };
 
-/* A row's 16-byte piece c lies at c ^ row % 8 (the 128-byte swizzle that wgmma reads). */
-FN u32 piece(int row, int c) { return row * LINE + ((c ^ (row & 7)) << 4); }
+/* Columns 8 c to 8 c + 7 of a row: in a line, 16-byte part c lies at c ^ row % 8 (the 128-byte
+** swizzle that wgmma reads). */
+FN u32 part_of(int row, int c) {
+  return c / 8 * PANEL + row * LINE + (((c % 8) ^ (row & 7)) << 4);
+}
 
 /* Feeders copy ROWS rows of x from 'first' on; zeros after the last row and column. */
 template <int ROWS> FN void feed_rows(u32 to, const matrix &x, int first) {
-  constexpr int STEP = FEEDERS / 8;
-  const int c = threadIdx.x % 8, row = threadIdx.x % FEEDERS / 8,
+  constexpr int CHUNKS = HEAD / 8, STEP = FEEDERS / CHUNKS;
+  const int c = threadIdx.x % CHUNKS, row = threadIdx.x % FEEDERS / CHUNKS,
             rows = c * 8 < x.d ? x.n - first : 0;
   const element *from = x.p + (long long)(first + row) * x.stride + c * 8;
   if (x.whole) {
 #pragma unroll
     for (int r = row; r < ROWS; r += STEP, from += STEP * x.stride)
-      copy16(to + piece(r, c), r < rows ? from : x.p, r < rows);
+      copy16(to + part_of(r, c), r < rows ? from : x.p, r < rows);
     return;
   }
 #pragma unroll 1
@@ -78,11 +88,12 @@ template <int ROWS> FN void feed_rows(u32 to, const matrix &x, int first) {
 #pragma unroll 1
     for (int e = 0; e < 8; e++) {
       const element one = r < rows ? from[e] : 0;
-      asm volatile("st.shared.u16 [%0], %1;" :: "r"(to + piece(r, c) + 2 * e), "h"(one) : "memory");
+      asm volatile("st.shared.u16 [%0], %1;"
+                   :: "r"(to + part_of(r, c) + 2 * e), "h"(one) : "memory");
     }
 }
-/* Feeders copy lse and then delta of the n rows from i on; zeros after the last. row: number of the
-** head's first row among all. */
+/* Feeders copy lse and then delta of the n rows from i on; zeros after the last. row: number of
+** the head's first row among all. */
 FN void feed_sums(u32 to, const attention_args &a, long long row, int i, int n) {
   const float *const lse = lse_of(a, a.packed) + row, *const delta = (const float *)a.scratch + row;
   for (int e = threadIdx.x % FEEDERS; e < n; e += FEEDERS) {
@@ -112,7 +123,7 @@ constexpr u32 EMPTY = 8;                      /* from the barrier 'full' to 'emp
 
 template <class SPACE> FN void open_barriers(const SPACE &x) {
   if (threadIdx.x == 0) {
-    for (int n = 0; n < SPACE::depth + 2; n++) {
+    for (int n = 0; n < SPACE::depth + SPACE::buffers; n++) {
       bar_open(x.full(0) + n * 16, FEEDERS);
       bar_open(x.full(0) + n * 16 + EMPTY, 4 * SPACE::groups);
     }
@@ -181,16 +192,21 @@ template <int N> FN void fewer_registers() {
 /* ---- products of a warpgroup ---- */
 
 /* What wgmma calls a descriptor: a matrix of 64 columns, whose rows are swizzled, 1,024 bytes from
-** eight rows to the next. Sixteen columns further is 2 more, sixteen rows further 128. */
+** eight rows to the next. Its 16 columns or rows k are at k * COLUMNS16 or k * ROWS16 from it, the
+** next panel at PANEL / 16. */
+constexpr int COLUMNS16 = 32 / 16, ROWS16 = 16 * LINE / 16;
 FN u64 matrix_at(u32 address) {
   return (u64)((address & 0x3FFFF) >> 4) | (u64)1 << 16 | (u64)(1024 >> 4) << 32 | (u64)1 << 62;
 }
-#define ACCUMULATORS(X, c) \
-  X(c[0][0]), X(c[0][1]), X(c[0][2]), X(c[0][3]), X(c[1][0]), X(c[1][1]), X(c[1][2]), \
-  X(c[1][3]), X(c[2][0]), X(c[2][1]), X(c[2][2]), X(c[2][3]), X(c[3][0]), X(c[3][1]), \
-  X(c[3][2]), X(c[3][3]), X(c[4][0]), X(c[4][1]), X(c[4][2]), X(c[4][3]), X(c[5][0]), \
-  X(c[5][1]), X(c[5][2]), X(c[5][3]), X(c[6][0]), X(c[6][1]), X(c[6][2]), X(c[6][3]), \
-  X(c[7][0]), X(c[7][1]), X(c[7][2]), X(c[7][3])
+/* Columns 8 o to 8 o + 63 of accumulators. */
+#define ACCUMULATORS(X, c, o) \
+  X(c[o + 0][0]), X(c[o + 0][1]), X(c[o + 0][2]), X(c[o + 0][3]), X(c[o + 1][0]), \
+  X(c[o + 1][1]), X(c[o + 1][2]), X(c[o + 1][3]), X(c[o + 2][0]), X(c[o + 2][1]), \
+  X(c[o + 2][2]), X(c[o + 2][3]), X(c[o + 3][0]), X(c[o + 3][1]), X(c[o + 3][2]), \
+  X(c[o + 3][3]), X(c[o + 4][0]), X(c[o + 4][1]), X(c[o + 4][2]), X(c[o + 4][3]), \
+  X(c[o + 5][0]), X(c[o + 5][1]), X(c[o + 5][2]), X(c[o + 5][3]), X(c[o + 6][0]), \
+  X(c[o + 6][1]), X(c[o + 6][2]), X(c[o + 6][3]), X(c[o + 7][0]), X(c[o + 7][1]), \
+  X(c[o + 7][2]), X(c[o + 7][3])
 #define CHANGED(x) "+f"(x)
 #define WRITTEN(x) "=f"(x)
 #define WGMMA \
@@ -199,31 +215,40 @@ FN u64 matrix_at(u32 address) {
   "%26, %27, %28, %29, %30, %31}, "
 
 FN void products_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+template <int N> FN void written(float (&x)[1][N][4]) {
+#pragma unroll
+  for (int o = 0; o < N; o += 8) asm volatile("" : ACCUMULATORS(CHANGED, x[0], o) :: "memory");
+}
 /* All products are done; x and y, which they wrote, may be read. */
-FN void products_end(float (&x)[1][8][4], float (&y)[1][8][4]) {
+template <int N> FN void products_end(float (&x)[1][N][4], float (&y)[1][N][4]) {
   asm volatile("wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;" ::: "memory");
-  asm volatile("" : ACCUMULATORS(CHANGED, x[0]) :: "memory");
-  asm volatile("" : ACCUMULATORS(CHANGED, y[0]) :: "memory");
+  written(x);
+  written(y);
 }
 /* c = a b', 64 rows each. (Rows of a that a loop keeps in registers were no faster for queries; for
 ** keys ptxas 13.0 gave their registers to other values.) */
 FN void scores(float (&c)[1][8][4], u64 a, u32 b) {
   const u64 y = matrix_at(b);
   asm volatile("{\n.reg .pred no;\nsetp.ne.b32 no, 0, 0;\n" WGMMA "%32, %33, no, 1, 1, 0, 0;\n}"
-               : ACCUMULATORS(WRITTEN, c[0]) : "l"(a), "l"(y));
+               : ACCUMULATORS(WRITTEN, c[0], 0) : "l"(a), "l"(y));
 #pragma unroll
-  for (int k = 1; k < 4; k++)
+  for (int k = 1; k < HEAD / 16; k++) {
+    const int at = k / 4 * (PANEL / 16) + k % 4 * COLUMNS16;
     asm volatile(WGMMA "%32, %33, 1, 1, 1, 0, 0;\n"
-                 : ACCUMULATORS(CHANGED, c[0]) : "l"(a + k * 2), "l"(y + k * 2));
+                 : ACCUMULATORS(CHANGED, c[0], 0) : "l"(a + at), "l"(y + at));
+  }
 }
 /* c += a b; b has 64 rows. */
-FN void add_product(float (&c)[1][8][4], const u32 (&a)[1][4][4], u32 b) {
+FN void add_product(float (&c)[1][HEAD / 8][4], const u32 (&a)[1][4][4], u32 b) {
   const u64 y = matrix_at(b);
 #pragma unroll
-  for (int k = 0; k < 4; k++)
-    asm volatile(WGMMA "{%32, %33, %34, %35}, %36, 1, 1, 1, 1;\n" : ACCUMULATORS(CHANGED, c[0])
-                 : "r"(a[0][k][0]), "r"(a[0][k][1]), "r"(a[0][k][2]), "r"(a[0][k][3]),
-                   "l"(y + k * 128));
+  for (int o = 0; o < PANELS; o++)
+#pragma unroll
+    for (int k = 0; k < 4; k++)
+      asm volatile(WGMMA "{%32, %33, %34, %35}, %36, 1, 1, 1, 1;\n"
+                   : ACCUMULATORS(CHANGED, c[0], 8 * o)
+                   : "r"(a[0][k][0]), "r"(a[0][k][1]), "r"(a[0][k][2]), "r"(a[0][k][3]),
+                     "l"(y + o * (PANEL / 16) + k * ROWS16));
 }
 
 /* ---- tiles ---- */
@@ -284,8 +309,8 @@ FN void feed_keys(const attention_args &a, const keys_space &space, int tiles) {
     const tile x = keys_tile(a, at);
     const query_stream<BAND> queries = queries_of(a, x);
     const int count = steps_of(a, queries), group = a.h / a.hk;
-    if (n >= 2) sent.finish();              /* what the buffer waits for may be among it */
-    await_empty(space.own_full(n), n, 2);
+    if (n >= keys_space::buffers) sent.finish();     /* what the buffer waits for may be among it */
+    await_empty(space.own_full(n), n, keys_space::buffers);
     feed_own(space, n, rows_of(a, a.k, a.ks, x.b, x.h, a.s), rows_of(a, a.v, a.vs, x.b, x.h, a.s),
              x.first);
     bool bad = false;
@@ -327,7 +352,7 @@ FN void open_columns(by_column<8> &x, u32 sums) {
 /* What a warpgroup has of a tile. */
 struct keys_work {
   u64 k, v;
-  float dk[1][8][4], dv[1][8][4];
+  float dk[1][HEAD / 8][4], dv[1][HEAD / 8][4];
 };
 /* Adds what a step's queries contribute to the keys from 'row' on, this warp's first; i: the first
 ** query. q, sums: the step's rows, lse and delta. */
@@ -363,7 +388,7 @@ FN void make_keys(const attention_args &a, const keys_space &space, int tiles) {
     keys_work w;
     clear(w.dk);
     clear(w.dv);
-    await_full(space.own_full(n), n, 2);
+    await_full(space.own_full(n), n, keys_space::buffers);
     w.k = matrix_at(space.own(n, g, 0));
     w.v = matrix_at(space.own(n, g, 1));
     const float bad = *space.flag(n) ? quiet_nan() : 1.0f;
@@ -416,8 +441,8 @@ FN void feed_queries(const attention_args &a, const queries_space &space, int ti
   for (int n = 0, at = blockIdx.x; at < tiles; n++, at += gridDim.x) {
     const tile x = queries_tile(a, at);
     const int count = steps_of(a, x), kh = x.h / (a.h / a.hk);
-    if (n >= 2) sent.finish();
-    await_empty(space.own_full(n), n, 2);
+    if (n >= queries_space::buffers) sent.finish();
+    await_empty(space.own_full(n), n, queries_space::buffers);
     feed_own(space, n, rows_of(a, a.q, a.qs, x.b, x.h, a.t),
              rows_of(a, a.dout, a.gs, x.b, x.h, a.t), x.first);
     feed_sums(space.own_sums(n), a, row_of(a, x.b, x.h), x.first, queries_space::rows);
@@ -449,7 +474,7 @@ FN void open_rows(by_row<1> &x, u32 sums, int row) {
 }
 
 /* Adds what a step's keys contribute to dq of the queries from 'row' on; j: the first key. */
-FN void add_keys(float (&dq)[1][8][4], u64 q, u64 dout,
+FN void add_keys(float (&dq)[1][HEAD / 8][4], u64 q, u64 dout,
                  const by_row<1> &x, u32 k, const sight &see, int row, int j, float c) {
   float s[1][8][4], dp[1][8][4];
   u32 ds[1][4][4];
@@ -474,10 +499,10 @@ FN void make_queries(const attention_args &a, const queries_space &space, int ti
     const tile x = queries_tile(a, at);
     const int count = steps_of(a, x), own = x.first + 64 * g, row = own + warp % 4 * 16;
     const sight see(a, x.b, x.h);
-    float dq[1][8][4];
+    float dq[1][HEAD / 8][4];
     by_row<1> sums;
     clear(dq);
-    await_full(space.own_full(n), n, 2);
+    await_full(space.own_full(n), n, queries_space::buffers);
     const u64 q = matrix_at(space.own(n, g, 0)), dout = matrix_at(space.own(n, g, 1));
     open_rows(sums, space.own_sums(n), row - x.first);
 #pragma unroll 1

@@ -89,7 +89,6 @@ static void what_kernels_do_not_take_goes_over_the_host(void) {
   close_fake(&b.c, &b.d);
 }
 
-/* A launch; block: 0 stands for 128 threads. */
 typedef struct expected { const char *name; unsigned grid, shared, block; } expected;
 
 /* Runs the call and checks that it makes exactly these n launches. */
@@ -110,31 +109,36 @@ static void launches(fl_cuda *s, const fl_call *c, int n, const expected *e) {
   for (int i = 0; i < n && i < fake.nlaunch; i++) {
     CHECK(strcmp(fake.launch[i].name, e[i].name) == 0);
     CHECK(fake.launch[i].grid == e[i].grid && fake.launch[i].shared == e[i].shared &&
-          fake.launch[i].block == (e[i].block ? e[i].block : 128));
+          fake.launch[i].block == e[i].block);
   }
 }
 
 /* Grids and shared memory must be those that the comments at the heads of the kernel files give. */
 static void a_call_is_launched_as_its_text_says(void) {
-  static const expected half[] = { { "attention_forward", 8 * 3, 55296 },
-                                   { "attention_delta", 300 * 8 / 16, 0 },
-                                   { "attention_keys", 4 * 4, 55808 },
-                                   { "attention_queries", 8 * 3, 55296 } };
-  static const expected large[] = { { "attention_forward", 8 * 5, 101376 },
-                                    { "attention_delta", 300 * 8 / 4, 0 },
-                                    { "attention_keys", 4 * 8 * 2, 84608 },
-                                    { "attention_queries", 8 * 5, 101376 } };
-  static const expected single[] = { { "attention_forward", 8 * 10, 30336 },
-                                     { "attention_delta", 300 * 8 / 32, 0 },
-                                     { "attention_keys", 4 * 16, 43264 },
-                                     { "attention_queries", 8 * 10, 43264 } };
-  static const expected hopper[] = { { "attention_forward", 8 * 3, 55296 },
-                                     { "attention_delta", 300 * 8 / 16, 0 },
+  static const expected half[] = { { "attention_forward", 8 * 3, 55296, 128 },
+                                   { "attention_delta", 300 * 8 / 16, 0, 128 },
+                                   { "attention_keys", 4 * 4, 55808, 128 },
+                                   { "attention_queries", 8 * 3, 55296, 128 } };
+  static const expected large[] = { { "attention_forward", 8 * 5, 101376, 128 },
+                                    { "attention_delta", 300 * 8 / 4, 0, 128 },
+                                    { "attention_keys", 4 * 8 * 2, 84608, 128 },
+                                    { "attention_queries", 8 * 5, 101376, 128 } };
+  static const expected single[] = { { "attention_forward", 8 * 10, 30336, 128 },
+                                     { "attention_delta", 300 * 8 / 32, 0, 128 },
+                                     { "attention_keys", 4 * 16, 43264, 128 },
+                                     { "attention_queries", 8 * 10, 43264, 128 } };
+  static const expected hopper[] = { { "attention_forward", 8 * 3, 55296, 128 },
+                                     { "attention_delta", 300 * 8 / 16, 0, 128 },
                                      { "hopper_keys", 4 * 4, 153216, 384 },
                                      { "hopper_queries", 8 * 2, 170096, 512 } };
+  static const expected wide[] = { { "attention_forward", 8 * 5, 87040, 128 },
+                                   { "attention_delta", 300 * 8 / 8, 0, 128 },
+                                   { "hopper_keys", 4 * 4, 200800, 384 },
+                                   { "hopper_queries", 8 * 3, 200800, 384 } };
   static const struct { int dtype, d, arch; const expected *e; } of[] =
       { { FLAME_F16, 64, 80, half }, { FLAME_BF16, 200, 90, large }, { FLAME_F32, 64, 90, single },
-        { FLAME_F16, 64, 90, hopper }, { FLAME_BF16, 40, 90, hopper } };
+        { FLAME_F16, 64, 90, hopper }, { FLAME_BF16, 40, 90, hopper },
+        { FLAME_BF16, 128, 90, wide } };
   for (size_t i = 0; i < sizeof of / sizeof *of; i++)
     for (int back = 0; back < 2; back++) {
       bench b;
@@ -150,8 +154,8 @@ static void a_call_is_launched_as_its_text_says(void) {
 }
 
 /* Compiles the kernels with the real NVRTC: forward and backward for each head size, in f16 or
-** bf16, the gradients of heads of 64 without a mask for Hopper, too; in f32 only backward, for one
-** head size with each kind of mask. */
+** bf16, for heads of 64 and 128 without a mask also the gradients on Hopper; in f32 only backward,
+** for one head size with each kind of mask. */
 static void real_nvrtc_takes_the_texts(void) {
   static const int heads[] = { 32, 64, 96, 128, 192, 256 }, dtypes[] = { FLAME_F16, FLAME_BF16 };
   bench b;
@@ -175,14 +179,15 @@ static void real_nvrtc_takes_the_texts(void) {
                               heads[2 * mask], mask, mask % 2);
     CHECK(scratch_of(s, &c) >= 0);
   }
-  for (int causal = 0; causal < 2; causal++) {
-    const fl_call c = call_of(FL_CALL_attention_back, dtypes[causal], 40, 50, 64, 64, FL_MASK_NONE,
-                              causal);
+  for (int i = 0; i < 4; i++) {
+    const int64_t d = i < 2 ? 64 : 128;
+    const fl_call c = call_of(FL_CALL_attention_back, dtypes[i % 2], 40, 50, d, d, FL_MASK_NONE,
+                              i % 2);
     CHECK(scratch_of(s, &c) >= 0);
   }
   const flame_status e = fl_modules_build(s);
   if (e != FLAME_OK) printf("%s\n", b.c.err.message);
-  CHECK(e == FLAME_OK && b.c.stats.compiles == 17);
+  CHECK(e == FLAME_OK && b.c.stats.compiles == 19);
   close_fake(&b.c, &b.d);
 }
 

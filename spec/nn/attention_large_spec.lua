@@ -1,6 +1,6 @@
 -- Attention in half types at sizes that on some GPUs cuDNN's fused kernels take, lengths from 512
--- in steps of 64, or those of attention_hopper.cu, heads of 40 to 64 at any length, with q, k and v
--- in one packed array. On all devices values and gradients must be near those of ops in f32 that
+-- in steps of 64, or those of attention_hopper.cu, heads of 64 and 128 at any length, with q, k and
+-- v in one packed array. On all devices values and gradients must be near those of ops in f32 that
 -- make all scores, and have the same bits in each run.
 local flame = require "flame"
 local TOLERANCE = { f16 = 2e-3, bf16 = 1.5e-2 }   -- of the largest value
@@ -13,11 +13,13 @@ local CASES = {
   { "bf16", 2, 6, 2, 200, 333, 64, true }, { "f16", 1, 3, 3, 333, 200, 56, false },
   { "bf16", 1, 4, 2, 300, 65, 64, true }, { "f16", 1, 2, 2, 65, 300, 40, true },
   { "bf16", 3, 5, 5, 129, 193, 48, false }, { "bf16", 1, 1, 1, 1, 1, 64, true },
+  { "bf16", 2, 4, 2, 200, 333, 128, true }, { "f16", 1, 3, 3, 333, 200, 104, false },
 }
 -- more tiles than a GPU has multiprocessors, three and more for each
 if flame.default_device():find("^cuda") then
   table.insert(CASES, { "bf16", 8, 12, 12, 640, 640, 64, true })
   table.insert(CASES, { "f16", 8, 12, 4, 576, 640, 64, false })
+  table.insert(CASES, { "bf16", 8, 12, 12, 640, 576, 128, true })
 end
 
 --- Random inputs of a case: rows of (h + 2 hk) d features with q, k and v, and a cotangent.

@@ -1,6 +1,6 @@
 /*
 ** Attention on a CUDA device: large problems in half types on Hopper by cuDNN
-** (cuda/library/cudnn_attention.c), the gradients of heads of 64 there by
+** (cuda/library/cudnn_attention.c), the gradients of heads of 64 and 128 there by
 ** kernels/attention_hopper.cu, others by kernels/attention.cu, for f32, f16 and bf16 if keys and
 ** values have the same number of features, which is at most 256, and for half types, which need
 ** tensor cores, a multiple of 8. Other calls run on the host; where they would,
@@ -78,22 +78,30 @@ static shape half_shape(const work *w, int entry) {
   }
 }
 
-/* Hopper: as space in kernels/attention_hopper.cu. */
-enum { HOPPER_HEAD = 64, PIECE = 64 * 2 * HOPPER_HEAD };
-typedef struct hopper_tiling { int groups, depth; } hopper_tiling;
-static const hopper_tiling hopper_of[ENTRIES] = { [KEYS] = { 2, 5 }, [QUERIES] = { 3, 4 } };
+/* Hopper: as space in kernels/attention_hopper.cu, for heads of 64 and 128. */
+typedef struct hopper_tiling { int groups, depth, buffers; } hopper_tiling;
+static hopper_tiling hopper_of(int64_t d, int entry) {
+  static const hopper_tiling of[2][ENTRIES] = {
+    { [KEYS] = { 2, 5, 2 }, [QUERIES] = { 3, 4, 2 } },
+    { [KEYS] = { 2, 4, 1 }, [QUERIES] = { 2, 4, 1 } }
+  };
+  return of[d > 64][entry];
+}
 
-static int64_t hopper_space(int entry) {
-  const int groups = hopper_of[entry].groups, depth = hopper_of[entry].depth;
-  return 1024 + 2 * (2 * groups + depth) * PIECE + 512 * depth + 1024 * groups + 16 * (depth + 3);
+static int64_t hopper_space(int64_t d, int entry) {
+  const hopper_tiling x = hopper_of(d, entry);
+  const int64_t piece = 64 * 2 * (d > 64 ? 128 : 64);
+  return 1024 + (2 * piece + 512) * (x.buffers * x.groups + x.depth) +
+         16 * (x.depth + x.buffers + 1);
 }
 
 static shape hopper_shape(const fl_cuda *s, const work *w, int entry) {
   const fl_attention *a = &w->a;
-  const int64_t rows = 64 * hopper_of[entry].groups, tiles = entry == KEYS
-    ? fl_ceil_div(a->s, rows) * a->hk * a->b : fl_ceil_div(a->t, rows) * a->h * a->b;
-  return (shape){ fl_min(tiles, s->multiprocessors), THREADS * (hopper_of[entry].groups + 1),
-                  hopper_space(entry) };
+  const int groups = hopper_of(a->d, entry).groups;
+  const int64_t tiles = entry == KEYS ? fl_ceil_div(a->s, 64 * groups) * a->hk * a->b
+                                      : fl_ceil_div(a->t, 64 * groups) * a->h * a->b;
+  return (shape){ fl_min(tiles, s->multiprocessors), THREADS * (groups + 1),
+                  hopper_space(a->d, entry) };
 }
 
 /* f32: four threads per row, square tiles. */
@@ -130,21 +138,25 @@ static void put_defines(work *w, int dtype) {
     if (names[e])
       n += snprintf(w->defines + n, (size_t)(DEFINES - n), "#define %s %d, %d, %d, %d\n",
                     names[e], (int)x.tiles, (int)x.width, x.blocks, x.held);
-    if (w->hopper && hopper_entry[e])
-      n += snprintf(w->defines + n, (size_t)(DEFINES - n), "#define %s_SHAPE %d, %d\n", names[e],
-                    hopper_of[e].groups, hopper_of[e].depth);
+    if (w->hopper && hopper_entry[e]) {
+      const hopper_tiling y = hopper_of(w->a.d, e);
+      n += snprintf(w->defines + n, (size_t)(DEFINES - n), "#define %s_SHAPE %d, %d, %d\n",
+                    names[e], y.groups, y.depth, y.buffers);
+    }
   }
 }
 
 /* Are these gradients by kernels/attention_hopper.cu? On one H200 they take 0.26 ms for 16 x 12
-** heads of 1,024 causal rows (cuDNN 0.34, with atomics 0.32), 2.0 for 8 x 16 of 4,096 (attention.cu
-** 3.1, cuDNN with atomics 1.9). */
+** heads of 1,024 causal rows and 64 columns (cuDNN 0.34, with atomics 0.32), 2.1 for 8 x 16 of
+** 4,096 (attention.cu 3.1, cuDNN with atomics 1.9). */
 static int by_hopper(const fl_cuda *s, const fl_call *c, const fl_attention *a, int mask) {
   const int64_t long_rows = 1 << 24;
-  return s->arch == FL_HOPPER && s->shared >= hopper_space(QUERIES) &&
-         c->kind == FL_CALL_attention_back && fl_dtype_size(c->dtype) == 2 &&
-         mask == FL_MASK_NONE && a->d == a->d2 && a->d % 8 == 0 && a->d > HOPPER_HEAD / 2 &&
-         a->d <= HOPPER_HEAD && !(a->free && a->t * a->s >= long_rows);
+  if (s->arch != FL_HOPPER || c->kind != FL_CALL_attention_back || fl_dtype_size(c->dtype) != 2)
+    return 0;
+  if (mask != FL_MASK_NONE || a->d != a->d2 || a->d % 8 || (a->free && a->t * a->s >= long_rows))
+    return 0;
+  return ((a->d > 32 && a->d <= 64) || (a->d > 96 && a->d <= 128)) &&
+         s->shared >= hopper_space(a->d, KEYS) && s->shared >= hopper_space(a->d, QUERIES);
 }
 
 /* 0: not here. */
