@@ -254,11 +254,22 @@ FN void add_product(float (&c)[1][HEAD / 8][4], const u32 (&a)[1][4][4], u32 b) 
 /* ---- tiles ---- */
 
 struct tile { int first, h, b; };
-/* Tile n of all. A block has every gridDim.x-th, so that all have equal work: causal tiles with the
-** most steps come first, of all heads. LAST: of a head's tiles the last has the most. */
-template <int ROWS, bool LAST> FN tile tile_of(int n, int rows, int heads, int batches) {
-  const int blocks = (rows + ROWS - 1) / ROWS, all = heads * batches,
-            block = CAUSAL ? n / all : n % blocks, head = CAUSAL ? n % all : n / blocks;
+/* Queries and keys of the heads that are worked on at a time, where heads have FEW tiles or more: 12
+** MB with values and gradients. */
+constexpr int CACHED = (12 << 20) / (4 * HEAD), FEW = 12;
+/* The number of a block's n-th tile: forwards and backwards in turn, so that blocks have equal work
+** where tiles get smaller. */
+FN int number_of(int n) {
+  return n * gridDim.x + (n % 2 ? gridDim.x - 1 - blockIdx.x : blockIdx.x);
+}
+/* Tile n of all: as many heads at a time as the second-level cache holds, or all, and of these the
+** tiles with the most steps first (LAST: of a head's tiles the last has the most). */
+template <int ROWS, bool LAST>
+FN tile tile_of(const attention_args &a, int n, int rows, int heads) {
+  const int blocks = (rows + ROWS - 1) / ROWS, all = heads * a.b,
+            some = blocks < FEW ? all : max(1, CACHED / (a.t + a.s)), first = n / (blocks * some) * some,
+            left = n - first * blocks, now = min(some, all - first), block = left / now,
+            head = first + left % now;
   return { (LAST ? blocks - 1 - block : block) * ROWS, head % heads, head / heads };
 }
 template <int ROWS> FN int tiles_of(int rows, int heads, int batches) {
@@ -298,14 +309,14 @@ FN int steps_of(const attention_args &a, const query_stream<BAND> &q) {
   return max(0, q.blocks - q.first) * (a.h / a.hk);
 }
 FN tile keys_tile(const attention_args &a, int n) {
-  return tile_of<keys_space::rows, false>(n, a.s, a.hk, a.b);
+  return tile_of<keys_space::rows, false>(a, n, a.s, a.hk);
 }
 
 FN void feed_keys(const attention_args &a, const keys_space &space, int tiles) {
   deliveries sent = { {}, 0 };
   int step = 0;
 #pragma unroll 1
-  for (int n = 0, at = blockIdx.x; at < tiles; n++, at += gridDim.x) {
+  for (int n = 0, at = number_of(0); at < tiles; at = number_of(++n)) {
     const tile x = keys_tile(a, at);
     const query_stream<BAND> queries = queries_of(a, x);
     const int count = steps_of(a, queries), group = a.h / a.hk;
@@ -380,7 +391,7 @@ FN void make_keys(const attention_args &a, const keys_space &space, int tiles) {
   const float c = a.scale * LOG2E;
   int step = 0;
 #pragma unroll 1
-  for (int n = 0, at = blockIdx.x; at < tiles; n++, at += gridDim.x) {
+  for (int n = 0, at = number_of(0); at < tiles; at = number_of(++n)) {
     const tile x = keys_tile(a, at);
     const query_stream<BAND> queries = queries_of(a, x);
     const int count = steps_of(a, queries), own = x.first + 64 * g, row = own + warp % 4 * 16;
@@ -428,7 +439,7 @@ KERNEL __launch_bounds__(keys_space::workers + FEEDERS, 1)
 typedef space<QUERIES_SHAPE> queries_space;
 
 FN tile queries_tile(const attention_args &a, int n) {
-  return tile_of<queries_space::rows, true>(n, a.t, a.h, a.b);
+  return tile_of<queries_space::rows, true>(a, n, a.t, a.h);
 }
 FN int steps_of(const attention_args &a, const tile &x) {
   return ((CAUSAL ? min(a.s, x.first + queries_space::rows) : a.s) + BAND - 1) / BAND;
@@ -438,7 +449,7 @@ FN void feed_queries(const attention_args &a, const queries_space &space, int ti
   deliveries sent = { {}, 0 };
   int step = 0;
 #pragma unroll 1
-  for (int n = 0, at = blockIdx.x; at < tiles; n++, at += gridDim.x) {
+  for (int n = 0, at = number_of(0); at < tiles; at = number_of(++n)) {
     const tile x = queries_tile(a, at);
     const int count = steps_of(a, x), kh = x.h / (a.h / a.hk);
     if (n >= queries_space::buffers) sent.finish();
@@ -495,7 +506,7 @@ FN void make_queries(const attention_args &a, const queries_space &space, int ti
   const float c = a.scale * LOG2E, by[1][2] = { { a.scale, a.scale } };
   int step = 0;
 #pragma unroll 1
-  for (int n = 0, at = blockIdx.x; at < tiles; n++, at += gridDim.x) {
+  for (int n = 0, at = number_of(0); at < tiles; at = number_of(++n)) {
     const tile x = queries_tile(a, at);
     const int count = steps_of(a, x), own = x.first + 64 * g, row = own + warp % 4 * 16;
     const sight see(a, x.b, x.h);
