@@ -254,8 +254,8 @@ FN void add_product(float (&c)[1][HEAD / 8][4], const u32 (&a)[1][4][4], u32 b) 
 /* ---- tiles ---- */
 
 struct tile { int first, h, b; };
-/* Queries and keys of the heads that are worked on at a time, where heads have FEW tiles or more: 12
-** MB with values and gradients. */
+/* Queries and keys of the heads that are worked on at a time, where heads have FEW tiles or more:
+** 12 MB with values and gradients. */
 constexpr int CACHED = (12 << 20) / (4 * HEAD), FEW = 12;
 /* The number of a block's n-th tile: forwards and backwards in turn, so that blocks have equal work
 ** where tiles get smaller. */
@@ -267,9 +267,9 @@ FN int number_of(int n) {
 template <int ROWS, bool LAST>
 FN tile tile_of(const attention_args &a, int n, int rows, int heads) {
   const int blocks = (rows + ROWS - 1) / ROWS, all = heads * a.b,
-            some = blocks < FEW ? all : max(1, CACHED / (a.t + a.s)), first = n / (blocks * some) * some,
-            left = n - first * blocks, now = min(some, all - first), block = left / now,
-            head = first + left % now;
+            some = blocks < FEW ? all : max(1, CACHED / (a.t + a.s)),
+            first = n / (blocks * some) * some, left = n - first * blocks,
+            now = min(some, all - first), block = left / now, head = first + left % now;
   return { (LAST ? blocks - 1 - block : block) * ROWS, head % heads, head / heads };
 }
 template <int ROWS> FN int tiles_of(int rows, int heads, int batches) {
