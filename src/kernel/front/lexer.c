@@ -251,6 +251,7 @@ static const struct { const char *s; int16_t p; } long_ones[] = {
 static void punctuator(lexer *l, fl_ktok *t) {
   t->kind = FL_TOK_PUNCT;
   for (size_t i = 0; i < sizeof long_ones / sizeof *long_ones; i++) {
+    if (long_ones[i].s[0] != *l->at) continue;
     const size_t n = strlen(long_ones[i].s);
     if ((size_t)(l->end - l->at) >= n && !memcmp(l->at, long_ones[i].s, n)) {
       t->punct = long_ones[i].p;

@@ -10,7 +10,7 @@
 #include <string.h>
 
 enum { MAX_TOKENS = 1000000, MAX_EXPANSION = 32, MAX_PARAMS = 48, MAX_IFS = 64, MAX_DEPTH = 200,
-       MAX_INSIDE = 64 };
+       MAX_INSIDE = 64, CHAINS = 64 };
 
 typedef struct macro {
   const char *name;
@@ -28,7 +28,7 @@ typedef struct pre {
   fl_karena *a;
   fl_ktoks raw, *out;
   int64_t at;
-  macro *macros;
+  macro *macros[CHAINS];     /* the newest first: chain() */
   struct { uint8_t taken, outer, last; int32_t line; } ifs[MAX_IFS];    /* taken: a branch of it was
                              ** live; outer: 'live' around it; last: #else was read */
   int n_ifs, live, depth, stop, expansions;   /* live: no #if skips the text here */
@@ -76,8 +76,14 @@ static int room(pre *p, int64_t n, int64_t most, const char *what, int32_t line)
   return !why;
 }
 
+/* The list of the macros that are named as t, a name, among others. */
+static unsigned chain(const fl_ktok *t) {
+  const unsigned first = (unsigned char)t->text[0], last = (unsigned char)t->text[t->n - 1];
+  return (31 * (unsigned)t->n + 7 * last + first) % CHAINS;
+}
+
 static macro *find(const pre *p, const fl_ktok *t) {
-  for (macro *m = p->macros; m; m = m->next)
+  for (macro *m = p->macros[chain(t)]; m; m = m->next)
     if (!m->gone && m->n_name == t->n && !memcmp(m->name, t->text, (size_t)t->n))
       return m;
   return NULL;
@@ -287,7 +293,7 @@ static void define(pre *p, int32_t line, span s) {
   if (!is_named(p, line, s)) return;
   macro *m = fl_karena_new(p->a, sizeof *m);
   if (!m) { p->stop = 1; return; }
-  macro *old = find(p, s.at);
+  macro *old = find(p, s.at), **head = &p->macros[chain(s.at)];
   if (old) old->gone = 1;
   m->name = s.at->text;
   m->n_name = s.at++->n;
@@ -298,8 +304,8 @@ static void define(pre *p, int32_t line, span s) {
   if (read <= 0) return;
   m->body = s.at;
   m->n_body = s.end - s.at;
-  m->next = p->macros;
-  p->macros = m;
+  m->next = *head;
+  *head = m;
 }
 
 /* Conditions: integers, names (0, but true is 1), and C's operators by precedence climbing.
