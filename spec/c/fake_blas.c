@@ -150,26 +150,61 @@ struct fake_product {
   void *po;
   int way;
 };
-/* Adds to sum[i] the products of column j of b with 'width' rows of a, in the order of k. x: those
-** rows as numbers, k by k; the width is a multiple of 8, which compilers make vectors of. */
-enum { FAKE_TILE = 256 };
-static void fake_add_products(const struct fake_product *p, const double *x, int width, int64_t q,
-                              int64_t j, int64_t kk, double sum[FAKE_TILE]) {
-  const fake_layout *b = &p->b;
-  for (int64_t k = 0; k < kk; k++, x += width) {
-    const double y = fake_get(p->pb, b->type,
-                              q * b->stride + (p->d.tb ? k * b->ld + j : j * b->ld + k));
-    for (int i = 0; i < width; i += 8)
-      for (int v = i; v < i + 8; v++) sum[v] += x[v] * y;
+/* sum[c] becomes the sum over k, in this order, of x[k] * y[k * FAKE_COLS + c]: a strip of
+** FAKE_ROWS rows of a, times a column of b. */
+enum { FAKE_ROWS = 8, FAKE_COLS = 4, FAKE_TILE = 256 };
+typedef double fake_four __attribute__((vector_size(32)));
+typedef struct fake_strip { fake_four low, high; } fake_strip;
+static inline __attribute__((always_inline)) void fake_add_strip(const fake_strip *x,
+    const double *y, int64_t kk, fake_strip *sum) {
+  fake_four l0 = { 0 }, l1 = { 0 }, l2 = { 0 }, l3 = { 0 };
+  fake_four h0 = { 0 }, h1 = { 0 }, h2 = { 0 }, h3 = { 0 };
+  for (int64_t k = 0; k < kk; k++, y += FAKE_COLS) {
+    const fake_four low = x[k].low, high = x[k].high;
+    l0 += low * y[0], h0 += high * y[0];
+    l1 += low * y[1], h1 += high * y[1];
+    l2 += low * y[2], h2 += high * y[2];
+    l3 += low * y[3], h3 += high * y[3];
   }
+  sum[0] = (fake_strip){ l0, h0 };
+  sum[1] = (fake_strip){ l1, h1 };
+  sum[2] = (fake_strip){ l2, h2 };
+  sum[3] = (fake_strip){ l3, h3 };
 }
+#ifdef __x86_64__
+__attribute__((target("avx2")))
+static void fake_add_wide(const fake_strip *x, const double *y, int64_t kk, fake_strip *sum) {
+  fake_add_strip(x, y, kk, sum);
+}
+#endif
+static void fake_add_products(const fake_strip *x, const double *y, int64_t kk, fake_strip *sum) {
+#ifdef __x86_64__
+  if (__builtin_cpu_supports("avx2")) {
+    fake_add_wide(x, y, kk, sum);
+    return;
+  }
+#endif
+  fake_add_strip(x, y, kk, sum);
+}
+/* Rows at … of a, from which FAKE_ROWS are taken at a time; there are zeros after the last one. */
 static void fake_read_rows(const struct fake_product *p, int64_t q, int64_t at, int width,
                            int64_t kk, double *x) {
   const fake_layout *a = &p->a;
+  for (int64_t from = at; from < at + width; from += FAKE_ROWS)
+    for (int64_t k = 0; k < kk; k++)
+      for (int64_t i = from; i < from + FAKE_ROWS; i++)
+        *x++ = i >= p->o.rows ? 0
+             : fake_get(p->pa, a->type, q * a->stride + (p->d.ta ? i * a->ld + k : k * a->ld + i));
+}
+static void fake_read_columns(const struct fake_product *p, int64_t q, int64_t at, int64_t kk,
+                              double *y) {
+  const fake_layout *b = &p->b;
   for (int64_t k = 0; k < kk; k++)
-    for (int64_t i = at; i < at + width; i++)
-      *x++ = i >= p->o.rows ? 0
-           : fake_get(p->pa, a->type, q * a->stride + (p->d.ta ? i * a->ld + k : k * a->ld + i));
+    for (int64_t c = 0; c < FAKE_COLS; c++) {
+      const int64_t j = at + c;
+      *y++ = j >= p->o.cols ? 0
+           : fake_get(p->pb, b->type, q * b->stride + (p->d.tb ? k * b->ld + j : j * b->ld + k));
+    }
 }
 static void fake_element(const struct fake_product *p, int64_t q, int64_t i, int64_t j,
                          double sum) {
@@ -180,22 +215,35 @@ static void fake_element(const struct fake_product *p, int64_t q, int64_t i, int
   if (p->d.epilogue == FL_LT_EPILOGUE_BIAS) sum += fake_get(p->d.bias, o->type, i);
   fake_store(p->po, o->type, q * o->stride + j * o->ld + i, sum);
 }
+/* The elements of FAKE_COLS columns from j on in 'width' rows from 'at' on. */
+static void fake_tile(const struct fake_product *p, int64_t q, int64_t at, int width, int64_t j,
+                      int64_t kk, const fake_strip *x, const double *y) {
+  const fake_layout *o = &p->o;
+  for (int r = 0; r < width; r += FAKE_ROWS, x += kk) {
+    fake_strip sum[FAKE_COLS];
+    fake_add_products(x, y, kk, sum);
+    for (int c = 0; c < FAKE_COLS && j + c < o->cols; c++)
+      for (int v = 0; v < FAKE_ROWS && at + r + v < o->rows; v++)
+        fake_element(p, q, at + r + v, j + c, v < 4 ? sum[c].low[v] : sum[c].high[v - 4]);
+  }
+}
 /* Matrix q of the batch, many rows at a time. */
 static void fake_by_tiles(const struct fake_product *p, int64_t q, int64_t kk) {
   const fake_layout *o = &p->o;
-  double *x = malloc(sizeof *x * FAKE_TILE * (size_t)(kk + 1));
-  if (!x) abort();
+  const size_t bytes = sizeof(fake_strip) * (size_t)(kk + 1);
+  fake_strip *x = aligned_alloc(sizeof *x, bytes * (FAKE_TILE / FAKE_ROWS));
+  double *y = malloc(sizeof *y * FAKE_COLS * (size_t)(kk + 1));
+  if (!x || !y) abort();
   for (int64_t at = 0; at < o->rows; at += FAKE_TILE) {
-    const int width = o->rows - at < FAKE_TILE ? ((int)(o->rows - at) + 7) / 8 * 8 : FAKE_TILE;
-    fake_read_rows(p, q, at, width, kk, x);
-    for (int64_t j = 0; j < o->cols; j++) {
-      double sums[FAKE_TILE] = { 0 };
-      fake_add_products(p, x, width, q, j, kk, sums);
-      for (int64_t i = at; i < o->rows && i < at + FAKE_TILE; i++)
-        fake_element(p, q, i, j, sums[i - at]);
+    const int width = o->rows - at < FAKE_TILE ? (int)(o->rows - at) : FAKE_TILE;
+    fake_read_rows(p, q, at, width, kk, (double *)x);
+    for (int64_t j = 0; j < o->cols; j += FAKE_COLS) {
+      fake_read_columns(p, q, j, kk, y);
+      fake_tile(p, q, at, width, j, kk, x, y);
     }
   }
   free(x);
+  free(y);
 }
 /* The same sums, one element after the other. */
 static void fake_one_by_one(const struct fake_product *p, int64_t q, int64_t kk) {

@@ -1,12 +1,13 @@
 /*
-** Launches of the fake GPU: each block's threads are fibers on separate stacks, one of which runs
-** at a time. A fiber goes on until it ends, waits (at a barrier, at a warp's operation, at
-** __activemask()) or polls. Blocks, and the threads of a block each time that all of them had a
-** chance to run, are ordered at random from the "seed" of FAKE_CUDA, so that results that depend on
-** the order differ between seeds. Shared memory of a new block is filled with a pattern, and its
-** dynamic part has the length that the launch gives: a store beyond it is an error. An error of a
-** kernel ends the launch with a message: a wait that never ends, lanes at different operations, an
-** assertion, an address outside memory.
+** Launches of the fake GPU: a block's threads run on fibers with separate stacks, one at a time. A
+** thread goes on until it ends, waits (at a barrier, at a warp's operation, at __activemask()) or
+** polls. When it ends, its fiber runs the next one, so that only threads that wait need a fiber
+** each. Blocks, and the threads of a block each time that all of them had a chance to run, are
+** ordered at random from the "seed" of FAKE_CUDA, so that results that depend on the order differ
+** between seeds. Shared memory of a new block is filled with a pattern, and its dynamic part has
+** the length that the launch gives: a store beyond it is an error. An error of a kernel ends the
+** launch with a message: a wait that never ends, lanes at different operations, an assertion, an
+** address outside memory.
 */
 #include <setjmp.h>
 #include <signal.h>
@@ -38,13 +39,30 @@ typedef struct fake_machine {      /* what a kernel sees: as in fake_words.hh, w
 } fake_machine;
 
 enum { FIBERS = 1024, STACK = 256 << 10, DYNAMIC = 256 << 10, PAGE = 4096 };
+
+/* A place to jump to, fake_set() at it and fake_jump() to it. Most of a launch is switches between
+** fibers; the compiler's own jumps take less time than libc's, which sanitizers follow. Of those a
+** function may have one, and with fake_set() in it, it is FAKE_APART: callers, which other fibers
+** run meanwhile, must expect that registers change. */
+#if defined __GNUC__ && !defined __clang__ && !defined __SANITIZE_ADDRESS__ && \
+    !defined __SANITIZE_THREAD__
+typedef void *fake_place[5];
+#define FAKE_APART __attribute__((noipa))
+#define fake_set(to) __builtin_setjmp(to)
+static FAKE_APART _Noreturn void fake_jump(fake_place to) {
+  __builtin_longjmp(to, 1);
+}
+#else
+typedef jmp_buf fake_place;
+#define FAKE_APART __attribute__((noinline))
+#define fake_set(to) _setjmp(to)
+static _Noreturn void fake_jump(fake_place to) { _longjmp(to, 1); }
+#endif
+
 typedef enum fake_state_of { FRESH, READY, AT_BARRIER, AT_WARP, AT_ACTIVE, ENDED } fake_state_of;
-typedef struct fake_fiber {
-  char *stack;
-  int made;                       /* its context exists */
-  jmp_buf here, top;              /* where it has yielded; where it ends a thread early */
-  ucontext_t first;               /* where it begins */
-  fake_state_of state;
+typedef struct fake_thread {
+  fake_place here, top;           /* where it has yielded; where it ends early */
+  unsigned own;                   /* the number of its fiber */
   int kind, p;                    /* kind of its warp operation; p: its predicate at a barrier */
   unsigned mask, got;             /* mask of its warp operation; result of its barrier or
                                   ** __activemask() */
@@ -52,19 +70,27 @@ typedef struct fake_fiber {
   unsigned size;
   fake_lane_end *finish;          /* called with the values of all lanes and 'arg'; may be NULL */
   void *arg, *at;                 /* at: code address of its __activemask() */
+} fake_thread;
+typedef struct fake_fiber {
+  char *stack;
+  int made;                       /* it exists, and waits at 'idle' if it has no thread */
+  fake_place idle;
 } fake_fiber;
 
 static struct {
   fake_machine m;
+  fake_thread thread[FIBERS];
   fake_fiber fiber[FIBERS];
+  unsigned idle[FIBERS], idles;   /* fibers without a thread, and how many */
+  unsigned char state[FIBERS];    /* of each thread: fake_state_of */
   unsigned order[FIBERS];         /* in which threads run next */
   unsigned n, left, waiting;      /* numbers of threads: in the block; that have not ended; that
                                   ** wait at the barrier */
   unsigned alive[FIBERS / 32], there[FIBERS / 32];    /* of each warp, the lanes that have not
                                   ** ended, and those that wait at a warp's operation */
-  unsigned now;                   /* the thread that runs */
-  jmp_buf scheduler;
-  ucontext_t base;
+  unsigned now, at;               /* the thread that runs, and its place in 'order' */
+  fake_place scheduler;
+  ucontext_t first;               /* where a fiber begins */
   void (*run)(void **params);
   void **params;
   uint64_t seed;
@@ -118,11 +144,10 @@ static void fake_in_scheduler(void) {}
 /* ---- what a fiber calls ---- */
 
 /* Goes back to the scheduler, and returns when the thread runs again. */
-static void fake_yield(void) {
-  fake_fiber *f = &gpu.fiber[gpu.now];
-  if (_setjmp(f->here) == 0) {
+static FAKE_APART void fake_yield(void) {
+  if (fake_set(gpu.thread[gpu.now].here) == 0) {
     fake_to_scheduler();
-    _longjmp(gpu.scheduler, 1);
+    fake_jump(gpu.scheduler);
   }
   fake_in_fiber();
 }
@@ -134,7 +159,7 @@ static void fake_fail(const char *why, const char *what) {
     snprintf(gpu.failure, sizeof gpu.failure, "%s %s (block %u %u %u, thread %u %u %u)", why, what,
              m->block.x, m->block.y, m->block.z, m->thread.x, m->thread.y, m->thread.z);
   fake_to_scheduler();
-  _longjmp(gpu.scheduler, 1);
+  fake_jump(gpu.scheduler);
 }
 
 /* Lets all threads go on if all that have not ended wait at the barrier. */
@@ -142,22 +167,21 @@ static void fake_open_barrier(void) {
   unsigned count = 0;
   if (!gpu.left || gpu.waiting < gpu.left) return;
   for (unsigned i = 0; i < gpu.n; i++)
-    count += gpu.fiber[i].state == AT_BARRIER && gpu.fiber[i].p;
+    count += gpu.state[i] == AT_BARRIER && gpu.thread[i].p;
   for (unsigned i = 0; i < gpu.n; i++) {
-    fake_fiber *f = &gpu.fiber[i];
-    if (f->state != AT_BARRIER) continue;
-    f->got = count;
-    f->state = READY;
+    if (gpu.state[i] != AT_BARRIER) continue;
+    gpu.thread[i].got = count;
+    gpu.state[i] = READY;
   }
   gpu.waiting = 0;
 }
 
 static unsigned fake_barrier(int id, unsigned n, int p) {
-  fake_fiber *f = &gpu.fiber[gpu.now];
+  fake_thread *f = &gpu.thread[gpu.now];
   (void)n;
   if (id) fake_fail("the fake GPU has one barrier", "");
   f->p = p;
-  f->state = AT_BARRIER;
+  gpu.state[gpu.now] = AT_BARRIER;
   gpu.waiting++;
   fake_open_barrier();
   fake_yield();
@@ -167,27 +191,27 @@ static unsigned fake_arrived(void) { return gpu.left; }
 
 /* All lanes of a warp operation have arrived: each gets its result and can run again. */
 static void fake_finish_all(unsigned warp, unsigned alive) {
-  fake_fiber *w = &gpu.fiber[warp * 32];
+  fake_thread *w = &gpu.thread[warp * 32];
   static fake_lanes l;
   l.mask = alive;
   for (unsigned i = 0; i < 32; i++)
     if (alive >> i & 1) memcpy(l.value[i], w[i].value, w[i].size);
   for (l.lane = 0; l.lane < 32; l.lane++) {
-    fake_fiber *f = w + l.lane;
+    fake_thread *f = w + l.lane;
     if (!(alive >> l.lane & 1)) continue;
     if (f->finish) f->finish(&l, f->arg);
-    f->state = READY;
+    gpu.state[warp * 32 + l.lane] = READY;
   }
   gpu.there[warp] &= ~alive;
 }
 
 /* Completes the warp operation that thread t waits for, if all lanes of its mask wait there. */
 static void fake_try_warp(unsigned t) {
-  const fake_fiber *f = &gpu.fiber[t];
+  const fake_thread *f = &gpu.thread[t];
   const unsigned warp = t / 32, alive = f->mask & gpu.alive[warp];
   if (alive & ~gpu.there[warp]) return;
   for (unsigned i = 0; i < 32; i++) {
-    const fake_fiber *g = &gpu.fiber[warp * 32 + i];
+    const fake_thread *g = &gpu.thread[warp * 32 + i];
     if (!(alive >> i & 1)) continue;
     if (g->mask != f->mask) return;
     if (g->kind == f->kind && g->size == f->size) continue;
@@ -199,16 +223,16 @@ static void fake_try_warp(unsigned t) {
 
 static void fake_warp(int kind, unsigned mask, const void *value, unsigned size,
                       fake_lane_end *finish, void *arg) {
-  fake_fiber *f = &gpu.fiber[gpu.now];
+  fake_thread *f = &gpu.thread[gpu.now];
   if (kind < 0) {                          /* a poll: other threads run first */
-    f->state = READY;
+    gpu.state[gpu.now] = READY;
     fake_yield();
     return;
   }
   if (!(mask >> gpu.now % 32 & 1)) fake_fail("a lane calls with a mask that it is not in", "");
   f->kind = kind, f->mask = mask, f->size = size, f->finish = finish, f->arg = arg;
   if (size) memcpy(f->value, value, size);
-  f->state = AT_WARP;
+  gpu.state[gpu.now] = AT_WARP;
   gpu.there[gpu.now / 32] |= 1u << gpu.now % 32;
   fake_try_warp(gpu.now);
   fake_yield();
@@ -217,9 +241,9 @@ static void fake_warp(int kind, unsigned mask, const void *value, unsigned size,
 /* __activemask() at the code address 'at': waits until no other thread can run. Lanes of the warp
 ** that wait at the same address then count as active together. */
 static unsigned fake_active(void *at) {
-  fake_fiber *f = &gpu.fiber[gpu.now];
+  fake_thread *f = &gpu.thread[gpu.now];
   f->at = at;
-  f->state = AT_ACTIVE;
+  gpu.state[gpu.now] = AT_ACTIVE;
   fake_yield();
   return f->got;
 }
@@ -229,14 +253,14 @@ static int fake_activate(void) {
   for (unsigned k = 0; k < gpu.n; k++) {
     const unsigned t = gpu.order[k], warp = t / 32 * 32;
     unsigned mask = 0;
-    if (gpu.fiber[t].state != AT_ACTIVE) continue;
+    if (gpu.state[t] != AT_ACTIVE) continue;
     for (unsigned i = 0; i < 32 && warp + i < gpu.n; i++) {
-      const fake_fiber *g = &gpu.fiber[warp + i];
-      if (g->state == AT_ACTIVE && g->at == gpu.fiber[t].at &&      /* one in eight is left out */
+      if (gpu.state[warp + i] == AT_ACTIVE &&                       /* one in eight is left out */
+          gpu.thread[warp + i].at == gpu.thread[t].at &&
           (warp + i == t || !gpu.parts || fake_random(8))) mask |= 1u << i;
     }
     for (unsigned i = 0; i < 32; i++)
-      if (mask >> i & 1) gpu.fiber[warp + i].got = mask, gpu.fiber[warp + i].state = READY;
+      if (mask >> i & 1) gpu.thread[warp + i].got = mask, gpu.state[warp + i] = READY;
     return 1;
   }
   return 0;
@@ -246,59 +270,92 @@ static int fake_activate(void) {
 
 /* Thread t has ended: barriers and warp operations no longer wait for it. */
 static void fake_end(unsigned t) {
-  gpu.fiber[t].state = ENDED;
+  gpu.state[t] = ENDED;
   gpu.left--;
   gpu.alive[t / 32] &= ~(1u << t % 32);
   fake_open_barrier();
   for (unsigned i = t / 32 * 32; gpu.there[t / 32] && i < gpu.n && i < t / 32 * 32 + 32; i++)
-    if (gpu.fiber[i].state == AT_WARP) fake_try_warp(i);
+    if (gpu.state[i] == AT_WARP) fake_try_warp(i);
 }
 
-static void fake_leave(void) { _longjmp(gpu.fiber[gpu.now].top, 1); }
+static void fake_leave(void) { fake_jump(gpu.thread[gpu.now].top); }
 
-/* What a fiber executes: it runs the kernel for one thread, yields, and when it is used for another
-** thread runs the kernel again. */
-static void fake_begin(void) {
-  fake_in_fiber();
-  for (;;) {
-    fake_fiber *const f = &gpu.fiber[gpu.now];
-    if (_setjmp(f->top) == 0) gpu.run(gpu.params);
-    fake_end(gpu.now);
-    fake_yield();
-  }
-}
-
-static void fake_make(fake_fiber *f) {
-  if (!f->stack) {
-    f->stack = mmap(NULL, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (f->stack == MAP_FAILED) abort();
-    mprotect(f->stack, 4096, PROT_NONE);
-  }
-  getcontext(&f->first);
-  f->first.uc_stack.ss_sp = f->stack;
-  f->first.uc_stack.ss_size = STACK;
-  f->first.uc_link = &gpu.base;
-  makecontext(&f->first, fake_begin, 0);
-  f->made = 1;
-}
-
-/* Runs thread t until it yields. */
-static void fake_step(unsigned t) {
-  fake_fiber *f = &gpu.fiber[t];
+/* Makes t the thread that runs. */
+static void fake_take(unsigned t) {
   fake_machine *m = &gpu.m;
   gpu.now = m->linear = t;
   m->thread = (fake_dim){ t % m->threads.x, t / m->threads.x % m->threads.y,
                           t / m->threads.x / m->threads.y };
-  f->state = READY;
-  if (_setjmp(gpu.scheduler)) {
+  gpu.state[t] = READY;
+}
+
+/* After the end of a thread: takes the next one in the order for the same fiber, if it has not
+** begun; 0: there is none, or it has a fiber. */
+static int fake_take_next(unsigned own) {
+  unsigned k = gpu.at + 1;
+  while (k < gpu.n && gpu.state[gpu.order[k]] > READY) k++;
+  if (k == gpu.n || gpu.state[gpu.order[k]] != FRESH) return 0;
+  gpu.at = k;
+  fake_take(gpu.order[k]);
+  gpu.thread[gpu.now].own = own;
+  return 1;
+}
+
+/* Goes back to the scheduler, and returns when the fiber has another thread. */
+static FAKE_APART void fake_wait_idle(unsigned own) {
+  gpu.idle[gpu.idles++] = own;
+  if (fake_set(gpu.fiber[own].idle) == 0) {
+    fake_to_scheduler();
+    fake_jump(gpu.scheduler);
+  }
+  fake_in_fiber();
+}
+
+/* What a fiber executes: it runs the kernel for one thread after the other. */
+static FAKE_APART void fake_begin(void) {
+  const unsigned own = gpu.thread[gpu.now].own;
+  fake_in_fiber();
+  for (;;) {
+    do {
+      if (fake_set(gpu.thread[gpu.now].top) == 0) gpu.run(gpu.params);
+      fake_end(gpu.now);
+    } while (fake_take_next(own));
+    fake_wait_idle(own);
+  }
+}
+
+/* Makes a fiber and enters it. Stacks begin at different places of a page: the caches would keep
+** few lines of many stacks at one. */
+static void fake_make(unsigned own) {
+  fake_fiber *f = &gpu.fiber[own];
+  if (!f->stack) {
+    f->stack = mmap(NULL, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (f->stack == MAP_FAILED) abort();
+    mprotect(f->stack, PAGE, PROT_NONE);
+  }
+  getcontext(&gpu.first);
+  gpu.first.uc_stack.ss_sp = f->stack;
+  gpu.first.uc_stack.ss_size = STACK - own % 32 * 128;
+  gpu.first.uc_link = NULL;
+  makecontext(&gpu.first, fake_begin, 0);
+  f->made = 1;
+  fake_to_fiber(f);
+  setcontext(&gpu.first);
+}
+
+/* Runs thread t until it yields; others may end on its fiber before. */
+static FAKE_APART void fake_step(unsigned t) {
+  const int fresh = gpu.state[t] == FRESH;
+  fake_take(t);
+  if (fake_set(gpu.scheduler)) {
     fake_in_scheduler();
     return;
   }
-  const int made = f->made;
-  if (!made) fake_make(f);
+  if (fresh) gpu.thread[t].own = gpu.idle[--gpu.idles];
+  fake_fiber *f = &gpu.fiber[gpu.thread[t].own];
+  if (!f->made) fake_make(gpu.thread[t].own);
   fake_to_fiber(f);
-  if (made) _longjmp(f->here, 1);
-  setcontext(&f->first);
+  fake_jump(fresh ? f->idle : gpu.thread[t].here);
 }
 
 static void fake_report_waits(void) {
@@ -306,7 +363,7 @@ static void fake_report_waits(void) {
                                       "__activemask()", "ended" };
   unsigned first[6] = { 0 }, n[6] = { 0 };
   for (unsigned i = 0; i < gpu.n; i++) {
-    const fake_state_of s = gpu.fiber[i].state;
+    const fake_state_of s = gpu.state[i];
     if (!n[s]++) first[s] = i;
   }
   int at = snprintf(gpu.failure, sizeof gpu.failure, "threads wait for ever in block %u %u %u:",
@@ -342,7 +399,7 @@ static void fake_run_block(void) {
   memset(gpu.alive, 0, sizeof gpu.alive);
   memset(gpu.there, 0, sizeof gpu.there);
   for (unsigned i = 0; i < gpu.n; i++) {
-    gpu.fiber[i].state = FRESH;
+    gpu.state[i] = FRESH;
     gpu.order[i] = i;
     gpu.alive[i / 32] |= 1u << i % 32;
   }
@@ -353,9 +410,9 @@ static void fake_run_block(void) {
   while (gpu.left && !gpu.failure[0]) {
     int ran = 0;
     fake_shuffle(gpu.order, gpu.n);
-    for (unsigned i = 0; i < gpu.n && !gpu.failure[0]; i++) {
-      const unsigned t = gpu.order[i];
-      if (gpu.fiber[t].state > READY) continue;
+    for (gpu.at = 0; gpu.at < gpu.n && !gpu.failure[0]; gpu.at++) {
+      const unsigned t = gpu.order[gpu.at];
+      if (gpu.state[t] > READY) continue;
       fake_step(t);
       ran = 1;
     }
@@ -381,9 +438,11 @@ static void fake_watch(int on) {
     else sigaction(fake_faults[i], &before[i], NULL);
 }
 
-/* After a failure fibers are left in the middle of kernels; each is made again when next used. */
+/* At first, and after a failure, which leaves fibers in the middle of kernels: each is made when it
+** is next used. */
 static void fake_forget(void) {
-  for (unsigned i = 0; i < FIBERS; i++) gpu.fiber[i].made = 0;
+  gpu.idles = FIBERS;
+  for (unsigned i = 0; i < FIBERS; i++) gpu.fiber[i].made = 0, gpu.idle[i] = FIBERS - 1 - i;
 }
 
 static void fake_open_gpu(void) {
@@ -394,6 +453,7 @@ static void fake_open_gpu(void) {
   gpu.m = (fake_machine){ .barrier = fake_barrier, .arrived = fake_arrived,
                           .warp = fake_warp, .active = fake_active, .fail = fake_fail,
                           .leave = fake_leave };
+  fake_forget();
 }
 
 /* Runs a kernel over its grid. Returns NULL, or a message if it failed. */
