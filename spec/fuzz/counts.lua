@@ -263,12 +263,15 @@ end
 
 -- ---- the walk -----------------------------------------------------------------------------------
 local part, parts, after = tonumber(arg[1] or 1), tonumber(arg[2] or 1), arg[3] or ""
-local all = os.getenv("COUNTS_PLANT") and planted() or collect()
+-- Only these are kept: out of memory the library collects garbage, for longer in a larger heap.
+local mine = {}
+for k, entry in ipairs(os.getenv("COUNTS_PLANT") and planted() or collect()) do
+  if k % parts == part % parts and entry.name > after then mine[#mine + 1] = entry end
+end
 local made, forms, working = 0, 0, 0
 in_folder(function()
-  for k, entry in ipairs(all) do
-    local mine = k % parts == part % parts and entry.name > after
-    for _, form in ipairs(mine and entry.forms or {}) do
+  for _, entry in ipairs(mine) do
+    for _, form in ipairs(entry.forms) do
       io.write(entry.name, "\n")
       io.flush()
       local faults = {}
