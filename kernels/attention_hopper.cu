@@ -2,10 +2,10 @@
 ** The gradients of attention in f16 and bf16 on Hopper (sm_90a), for a HEAD of 64 or 128 without a
 ** mask other than the causal one; after attention.cu and attention_back.cu, where shapes,
 ** definitions and attention_delta, which runs first, are described. hopper_keys and hopper_queries
-** compute what attention_keys and attention_queries do, in the same order of sums, and give the
-** same bits, by instructions of a warpgroup (wgmma.mma_async): four warps multiply 64 rows, which
-** are in shared memory or registers, by a matrix in shared memory. Before it come, beside the other
-** definitions,
+** compute what attention_keys and attention_queries do, in the same order of sums, so that finite
+** inputs give the same bits, by instructions of a warpgroup (wgmma.mma_async): four warps multiply
+** 64 rows, which are in shared memory or registers, by a matrix in shared memory. Before it come,
+** beside the other definitions,
 **   #define KEYS_SHAPE, #define QUERIES_SHAPE    GROUPS, DEPTH, BUFFERS of each kernel
 **
 ** A tile is 64 * GROUPS rows of the result. A block makes one tile after the other: each of its
@@ -408,7 +408,7 @@ FN void make_keys(const attention_args &a, const keys_space &space, int tiles) {
          now = queries.after(now), step++) {
       const int i = now.block * BAND;
       await_full(space.full(step), step, keys_space::depth);
-      if (!CAUSAL || own < i + BAND)
+      if (own < a.s && (!CAUSAL || own < i + BAND))
         add_queries(w, space.step(step), space.sums(step), see, i, row, c, CAUSAL && own + 63 > i);
       leave(space.full(step));
     }
@@ -519,7 +519,7 @@ FN void make_queries(const attention_args &a, const queries_space &space, int ti
 #pragma unroll 1
     for (int i = 0; i < count; i++, step++) {
       await_full(space.full(step), step, queries_space::depth);
-      if (!CAUSAL || i * BAND < own + 64)
+      if (own < a.t && (!CAUSAL || i * BAND < own + 64))
         add_keys(dq, q, dout, sums, space.step(step), see, row, i * BAND, c);
       leave(space.full(step));
     }

@@ -226,9 +226,9 @@ fl_node *n_attention(fl_node *q, fl_node *k, fl_node *v, fl_node *mask, double s
     return NULL;
   }
   /* cuDNN's fused kernels need a positive scale */
-  if (scale <= 0)
-    return n_attention(n_mul(q, n_num(c, scale < 0 ? -1 : 0)), k, v, mask, scale < 0 ? -scale : 1,
-                       causal);
+  const int none = q->dtype == FLAME_F64 ? scale == 0 : (float)scale == 0;
+  if (none || scale < 0)
+    return n_attention(n_mul(q, n_num(c, none ? 0 : -1)), k, v, mask, none ? 1 : -scale, causal);
   set_sizes(&s, causal);
   const uint8_t mode = c->grad_mode;
   c->grad_mode = 0;

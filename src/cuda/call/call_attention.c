@@ -150,12 +150,9 @@ static void put_defines(work *w, int dtype) {
 ** for 16 x 12 heads of 1,024 rows and 64 columns (cuDNN 0.34, with atomics 0.32), 2.1 for 8 x 16 of
 ** 4,096 (with atomics 1.9), 1.8 for 8 x 8 of 128 columns (2.1, with atomics 1.6). */
 static int by_hopper(const fl_cuda *s, const fl_call *c, const fl_attention *a, int mask) {
-  const int64_t long_rows = 1 << 24;
-  if (s->arch != FL_HOPPER || c->kind != FL_CALL_attention_back || fl_dtype_size(c->dtype) != 2)
-    return 0;
-  if (mask != FL_MASK_NONE || a->d != a->d2 || a->d % 8 || (a->free && a->t * a->s >= long_rows))
-    return 0;
-  return ((a->d > 32 && a->d <= 64) || (a->d > 96 && a->d <= 128)) &&
+  return s->arch == FL_HOPPER && c->kind == FL_CALL_attention_back &&
+         fl_dtype_size(c->dtype) == 2 && mask == FL_MASK_NONE && a->d == a->d2 && a->d % 8 == 0 &&
+         ((a->d > 32 && a->d <= 64) || (a->d > 96 && a->d <= 128)) &&
          s->shared >= hopper_space(a->d, KEYS) && s->shared >= hopper_space(a->d, QUERIES);
 }
 
@@ -186,11 +183,14 @@ static int work_of(fl_cuda *s, const fl_call *c, work *w) {
 
 /* ---- calls ---- */
 
-/* cuDNN's plan for a call; NULL: a kernel of ours makes it. */
+/* cuDNN's plan for a call; NULL: a kernel of ours makes it. Of long rows cuDNN makes gradients by
+** atomics faster than attention_hopper.cu. */
 static const fl_dnn_plan *plan_of(fl_cuda *s, const fl_call *c) {
+  const int64_t long_rows = 1 << 24;
   fl_attention a;
   int mask;
-  if (fl_attention_read(c, &a, &mask) && by_hopper(s, c, &a, mask)) return NULL;
+  if (fl_attention_read(c, &a, &mask) && by_hopper(s, c, &a, mask) &&
+      !(a.free && a.t * a.s >= long_rows)) return NULL;
   return fl_dnn_attention(s, c);
 }
 

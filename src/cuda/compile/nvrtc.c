@@ -43,7 +43,8 @@ flame_status fl_nvrtc_open(fl_cuda *s) {
 
 void fl_nvrtc_options(const fl_cuda *s, char arch[40], const char *option[FL_NVRTC_OPTIONS]) {
   int n = 0;
-  snprintf(arch, 40, "--gpu-architecture=sm_%d%s", s->arch, s->arch == FL_HOPPER ? "a" : "");
+  const int specific = s->arch == FL_HOPPER && s->modules.rtc_major >= 12;
+  snprintf(arch, 40, "--gpu-architecture=sm_%d%s", s->arch, specific ? "a" : "");
   option[n++] = arch;
   option[n++] = "-fmad=false";
   option[n++] = "-default-device";
