@@ -21,7 +21,7 @@ typedef struct back {
   fl_kexpr *self, *lane, *base;  /* I32: index of this lane in the warp; index in its group of
                                  ** 'width' lanes; first lane of the group */
   fl_kexpr *by;                  /* I32: x[2], the lane or distance (of UP and DOWN: modulo 32) */
-  int width;
+  int width, last;               /* last: the width that s has, - 1 */
 } back;
 
 static fl_kexpr *cast_i32(fl_kad_state *d, fl_kexpr *x) {
@@ -147,7 +147,7 @@ static fl_kexpr *taken(back *w) {
   if (w->s->op == FL_KSH_IDX) return kx_op(d, FL_KO_AND, w->by, i32(d, w->width - 1));
   if (w->s->op == FL_KSH_XOR) {   /* a lane of an earlier group is read, one of a later is not */
     fl_kexpr *to = kx_op(d, FL_KO_XOR, w->self, kx_op(d, FL_KO_AND, w->by, i32(d, 31)));
-    fl_kexpr *last = kx_op(d, FL_KO_OR, w->self, i32(d, (int)w->s->x[3]->value.i - 1));
+    fl_kexpr *last = kx_op(d, FL_KO_OR, w->self, i32(d, w->last));
     return fl_kexpr_select(d->a, kx_op(d, FL_KO_LE, to, last), to, w->self);
   }
   const int up = w->s->op == FL_KSH_UP;
@@ -196,8 +196,9 @@ static fl_kexpr *exchanged_back(back *w) {
   return kx_var(d, r);
 }
 
-static fl_kexpr *shuffle_back(fl_kad_state *d, fl_kblock *b, const fl_kstmt *s, fl_kexpr *seed) {
-  back w = {.d = d, .b = b, .s = s, .seed = seed, .width = (int)s->x[3]->value.i};
+static fl_kexpr *shuffle_back(fl_kad_state *d, fl_kblock *b, const fl_kstmt *s, int width,
+                              fl_kexpr *seed) {
+  back w = {.d = d, .b = b, .s = s, .seed = seed, .width = width, .last = width - 1};
   if (!seed) return NULL;
   w.zero = fl_kexpr_zero(d->a, seed->type);
   w.here = ballot(d, b, s);
@@ -213,19 +214,30 @@ static fl_kexpr *shuffle_back(fl_kad_state *d, fl_kblock *b, const fl_kstmt *s, 
   return s->op == FL_KSH_IDX ? sum_back(&w) : shifted_back(&w);
 }
 
-static int can_shuffle(const fl_kstmt *s) {
-  if (!s->x[0] || !s->x[3] || s->x[3]->kind != FL_KX_CONST) return 0;
-  const int64_t width = s->x[3]->value.i;
-  return width >= 1 && width <= 32 && !(width & (width - 1));
+/* The width of shuffle s: a constant, warpSize, or variables that are always such a number (the
+** parameters of a function). 0: it is not known, or none that a shuffle may have. */
+static int width_of(const fl_kad_state *d, const fl_kstmt *s) {
+  const fl_kexpr *x = s->x[0] ? s->x[3] : NULL;
+  for (int depth = 0; x && depth < 16; depth++) {
+    if (x->kind == FL_KX_CAST && fl_kt_is_int(x->x[0]->type)) x = x->x[0];
+    else if (x->kind == FL_KX_VAR && x->var < d->n0) x = fl_kdef_only(d->defs, x->var);
+    else break;
+  }
+  if (x && x->kind == FL_KX_SPECIAL && x->op == FL_KSPECIAL_WARP_SIZE) return 32;
+  if (!x || x->kind != FL_KX_CONST) return 0;
+  const int64_t width = x->value.i;
+  return width >= 1 && width <= 32 && !(width & (width - 1)) ? (int)width : 0;
 }
 
 void fl_kad_warp(fl_kad_state *d, const fl_kstmt *s, fl_kset keep, fl_kblock *f, fl_kblock *r) {
   const int v = s->result;
   if (v < 0 || !fl_kad_redo(d, s, v, keep, f, r) || s->kind != FL_KS_SHUFFLE) return;
-  if (!can_shuffle(s)) {
+  const int width = width_of(d, s);
+  if (!width) {
     fl_kad_refuse(d, s->line, "a shuffle whose width is not constant");
     return;
   }
-  fl_kexpr *seed = fl_kad_take(d, v, r), *back = fl_kad_atom(d, r, shuffle_back(d, r, s, seed));
+  fl_kexpr *seed = fl_kad_take(d, v, r);
+  fl_kexpr *back = fl_kad_atom(d, r, shuffle_back(d, r, s, width, seed));
   if (back) fl_kad_expr(d, r, s->x[1], back);
 }

@@ -186,6 +186,8 @@ return {
         ints { 1, 1, 1, 3, 4, 5, 6, 7, 8, 9, 31, 31, 0, 0, 2, 2, 16, 17, 18, 19, 20, 21, 5, 5, 5, 5,
           26, 27, 28, 29, 30, 31 }, 32 },
       n = 32, order = 1 },
+    { "shuffle whose width is a function's parameter", [[double v = x[i]; auto sum = [](double u, int width, int step) { return u +
+      __shfl_down_sync(~0u, u * u, step, width); }; v = sum(v, 8, 2); v = sum(v, warpSize, 4); y[i] = v * x[i];]], n = 32 },
     { "shuffle index above 31", "double v = __shfl_sync(~0u, x[i], t + 40); y[i] = v * x[i];",
       n = 32, order = 1 },
     { "shuffle up with large delta",
