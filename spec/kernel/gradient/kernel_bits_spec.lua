@@ -87,10 +87,102 @@ describe("the bits of a real number whose sign changes", function()
       "if (__longlong_as_double(m & 0x7fffffffffffffffll) == 0.) return; y[i] = x[i] * x[i];")
     check(k, function(v) return v * v end, "compared")
     k = made("double v = __longlong_as_double(__double_as_longlong(x[i]) + 1); y[i] = v < 2 ? x[i] : 1;")
-    assert.matches("the bits of a real number", k:report().adjoint.refusal)
+    check(k, function(v) return v < 2 and v or 1 end, "compared in a variable")
     k = made("y[i] = (__longlong_as_double(__double_as_longlong(x[i]) + 1) < 2.) * " ..
       "__longlong_as_double(__double_as_longlong(x[i]) + 1);")
     assert.matches("the bits of a real number", k:report().adjoint.refusal)
+  end)
+end)
+
+local function written(body)
+  return (body:gsub("%f[%w]R ", REAL):gsub("%f[%w]B ", BITS))
+end
+
+describe("the bits of a real number that are only handed on", function()
+  for body, want in pairs {
+    ["long long b = B x[i]); y[i] = R b) * x[i];"] = function(v) return v * v end,
+    ["long long b; if (i & 1) b = B x[i]); else b = 4607182418800017408ll; y[i] = R b) * 2;"] =
+      function(v, i) return i % 2 == 1 and 2 * v or 2 end,
+    ["long long a = B x[i]), b = B 2 * x[i]); for (int j = 0; j < i; j++) { long long t = a; a = b; b = t; } " ..
+      "y[i] = R a) * R a) * R b);"] = function(v, i) return (i % 2 == 1 and 4 or 2) * v ^ 3 end,
+    ["y[i] = R (i & 1 ? B x[i]) : B x[0] * x[i])));"] = function(v, i)
+      return i % 2 == 1 and v or X[1] * v
+    end,
+    ["unsigned long long u = (unsigned long long)(B x[i])); y[i] = R (long long)u);"] =
+      function(v) return v end,
+    ["long long b = 0; for (int j = 0; j <= i; j++) if (x[j] > R b)) b = B x[j]); y[i] = R b) * 3;"] =
+      function(_, i) return 3 * math.max(table.unpack(X, 1, i + 1)) end,
+    ["int e = (int)(B x[i]) >> 63) & 1; y[i] = x[e] * R 4611686018427387904ll);"] = function(v)
+      return 2 * X[v < 0 and 2 or 1]
+    end,
+  } do
+    it("are it: " .. body, function() check(made(written(body)), want, body) end)
+  end
+
+  it("have no gradient where they may be changed, or go through memory or to other threads", function()
+    for _, body in ipairs {
+      "long long b = B x[i]); b++; y[i] = R b);",
+      "long long b = B x[i]); y[i] = R i > 1 ? b : b & ~1ll);",
+      "__shared__ long long s[8]; s[i] = B x[i]); y[i] = R s[i]);",
+      "y[i] = R __shfl_sync(~0u, B x[i]), 0));",
+      "long long b = B x[i]), c = 0; for (int j = 0; j < 3; j++) { c = c | b; b = c; } y[i] = R b);",
+      "double v = R B x[i]) | 1); long long c = B v); y[i] = R c);",
+    } do
+      local k = made(written(body))
+      assert.matches("the bits of a real number", k:report().adjoint.refusal, nil, nil, body)
+    end
+  end)
+end)
+
+describe("the greatest of real numbers, by an atomic on their bits,", function()
+  local AT <const> = { 0, 1, 2, 0, 1, 2, 0, 0, 1, 1, 2, 2, 0 }
+  local function atomic(body)
+    return flame.kernel { source = "__global__ void k(const double *x, double *y, const int *at, int n) {\n" ..
+      "  int i = blockIdx.x * blockDim.x + threadIdx.x;\n  " .. written(body) .. "\n}",
+      inout = { "y" }, block = { 4 }, grid = { 4 } }
+  end
+  local function inputs()
+    local list = {}
+    for e = 1, #AT do list[e] = math.sin(1.3 * e) * 0.8 + 0.2 end
+    return { flame.tensor(list, { dtype = "f64" }),
+      flame.tensor({ 0.1, 0.9, 0.3 }, { dtype = "f64" }) }
+  end
+  local at = flame.tensor(AT, { dtype = "i32" })
+  local MAX <const> = "atomicMax((unsigned long long *)&y[at[i]], (unsigned long long)B v));"
+
+  for name, body in pairs {
+    ["of squares"] = "if (i < n) { double v = x[i] * x[i]; " .. MAX .. " }",
+    ["of signed numbers"] = "if (i < n) { double v = fabs(x[i]) * 3; atomicMax((long long *)(y + at[i]), *(long long *)&v); }",
+    ["as the least"] = "if (i < n) { double v = fabs(x[i]) * 3 + 0.01; atomicMin((long long *)(y + 1), *(long long *)&v); }",
+    ["of a loop"] = "for (int j = i; j < n; j += 3) { double v = x[j] * x[j * 5 % n]; if (v > 0) " ..
+      "atomicMax((long long *)(y + at[j]), B v)); }",
+  } do
+    it("has its gradient: " .. name, function()
+      local k = atomic(body)
+      assert(flame.gradcheck(function(x, y) return k(x, y, at, #AT) end, inputs(), { order = 1 }))
+      judged.compiles(k)
+    end)
+  end
+
+  it("gives equal candidates one cotangent", function()
+    local k = atomic("if (i < n) { double v = x[i] * x[i]; " .. MAX .. " }")
+    local x = flame.full({ #AT }, 2, { dtype = "f64" }):requires_grad_()
+    k(x, flame.zeros(3, { dtype = "f64" }), at, #AT):sum():backward()
+    assert.equal(12, x.grad:sum():item())
+  end)
+
+  it("has none where anything else is done with the array, or with the bits", function()
+    for _, body in ipairs {
+      "if (i < n) { double v = x[i] * x[i]; if (v > y[at[i]]) " .. MAX .. " }",
+      "if (i < n) { double v = x[i] * x[i]; if (i & 1) " .. MAX .. " else " ..
+        MAX:gsub("Max", "Min") .. " }",
+      "if (i < n) atomicMax((long long *)&y[at[i]], B x[i]) & ~0xffll);",
+      "if (i == 0) y[2] = x[0]; if (i < n) { double v = x[i] * x[i]; " .. MAX .. " }",
+      "if (i < n) { double v = x[i] * x[i]; if (" .. MAX:sub(1, -2) .. " == 5) y[0] = 1; }",
+    } do
+      local k = atomic(body)
+      assert.matches("cannot be differentiated", k:report().adjoint.refusal, nil, nil, body)
+    end
   end)
 end)
 

@@ -94,7 +94,7 @@ describe("a user is told the line and the reason of", function()
     { "an atomic on two numbers at once",
       "if (n < 0) atomicAdd((unsigned long long *)&y[0], 1ull);\ny[i] = x[i];", 4,
       "an atomic on 'y' seen as a type of another size" },
-    { "an atomic on a real's bits", "atomicMax((int *)&y[0], __float_as_int(x[i]));", 4,
+    { "an atomic on a real's bits", "atomicMax((int *)&y[0], __float_as_int(x[i]) | 1);", 4,
       "the bits of a real number" },
     { "a texture", "cudaTextureObject_t t = 0;\ny[i] = tex1D<float>(t, x[i]);", 5,
       "textures that filter" },

@@ -151,6 +151,8 @@ static void find_facts(fl_kad_state *d) {
 }
 
 static void canonicalise(fl_kad_state *d) {
+  fl_kad_find_winners(d);
+  fl_kad_twin_bits(d);
   fl_kad_normalise(d);
   fl_kad_hold_elements(d);
   fl_kad_hold_loads(d);

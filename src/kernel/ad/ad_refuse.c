@@ -5,40 +5,6 @@
 ** (fl_kad.views). */
 #include "kernel/ad/ad_state.h"
 
-/* compared: the operands of a comparison, which has no derivative */
-typedef struct bits { fl_kad_state *d; int line, back; const fl_kexpr *compared[2]; } bits;
-
-static int see_bits(void *arg, fl_kexpr *x) {
-  bits *b = arg;
-  if (x->kind == FL_KX_BINARY && x->type == FL_KT_BOOL)
-    b->compared[0] = x->x[0], b->compared[1] = x->x[1];
-  if (x->kind != FL_KX_CALL || fl_kbuiltins[x->op].rule != FL_KBR_BITS) return 1;
-  if (fl_kt_is_float(x->type)) b->back |= x != b->compared[0] && x != b->compared[1];
-  else if (fl_kad_flows(b->d->varied, x->x[0]) && !b->line) b->line = x->line ? x->line : 1;
-  return 1;
-}
-
-/* Looks for an atomic that treats memory as numbers of another type: sets b->line if it makes bits
-** of a real number, and b->back if bits may become one. */
-static int see_seen(void *arg, fl_kstmt *s) {
-  bits *b = arg;
-  if (s->kind != FL_KS_ATOMIC || !s->as) return 1;
-  const int real = fl_kt_is_float(b->d->f->vars[s->var].type),
-            flows = fl_kad_flows(b->d->varied, s->x[1]);
-  b->back |= real || flows;
-  if ((flows || (real && b->d->varied[s->var])) && !b->line) b->line = s->line;
-  return 1;
-}
-
-/* Refuses real numbers that are taken apart into bits where bits may become real numbers again:
-** their derivative would be lost without notice. */
-static void refuse_bits(fl_kad_state *d) {
-  bits b = { .d = d };
-  const fl_kvisitor v = {see_seen, see_bits, &b};
-  fl_kwalk_block(&v, d->body);
-  if (b.line && b.back) fl_kad_refuse(d, b.line, "the bits of a real number");
-}
-
 static int see_atomic(void *arg, fl_kstmt *s) {
   fl_kad_state *d = arg;
   if (s->kind == FL_KS_ATOMIC && s->result >= 0 && d->active[s->result])
@@ -86,7 +52,7 @@ static void refuse_foreign(fl_kad_state *d) {
 void fl_kad_refuse_early(fl_kad_state *d) {
   const fl_kvisitor v = {see_atomic, NULL, d};
   refuse_foreign(d);
-  refuse_bits(d);
+  fl_kad_refuse_bits(d);
   find_regions(d);
   fl_kwalk_block(&v, d->body);
 }

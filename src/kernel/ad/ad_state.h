@@ -105,6 +105,8 @@ typedef struct fl_kad_state {
   uint8_t keep_forward, keep_reverse;   /* the replay (the reverse code) needs barriers */
   fl_kset taken_back;        /* arrays that the enclosing loop restores iteration by iteration
                              ** (ad_undo.c); NULL: none */
+  uint8_t *won;              /* by variable of the source: 1: an array that only atomicMax (or only
+                             ** atomicMin) accesses; NULL: tangent mode */
   fl_kset wished;            /* arrays of which an element is restored only where no other thread
                              ** may write it at the same time: the reverse code only multiplies the
                              ** old value by cotangents that are 0; NULL: none */
@@ -171,6 +173,14 @@ fl_kad *fl_kad_derive(fl_kad_state *d, const fl_kfunc *f, const fl_kad_pass *pas
                       const char *ending);
 void fl_kad_variables(fl_kad_state *d);       /* passes of both modes */
 void fl_kad_refuse_early(fl_kad_state *d);    /* ad_refuse.c */
+/* ad_bits.c: integers that only hand on the bits of real numbers get real twins; real numbers made
+** of bits of others are refused */
+void fl_kad_twin_bits(fl_kad_state *d);
+void fl_kad_refuse_bits(fl_kad_state *d);
+fl_kexpr *fl_kad_real_of_bits(fl_kexpr *x);     /* the real number whose bits x is, or NULL */
+/* ad_winner.c: makes d->won; the reverse code of s, an atomicMax or atomicMin on such an array */
+void fl_kad_find_winners(fl_kad_state *d);
+void fl_kad_winner(fl_kad_state *d, const fl_kstmt *s, fl_kblock *r);
 /* ad_drawn.c: refuses s, and returns 1, if it is an atomic operation that the derivative runs again
 ** and whose outcome depends on the order of the threads. */
 int fl_kad_is_drawn(fl_kad_state *d, const fl_kstmt *s);

@@ -186,6 +186,10 @@ static void atomic(fl_kad_state *d, const fl_kstmt *s, fl_kset keep, fl_kblock *
   fl_kad_reads(d, reads, s);
   fl_kset_join(d, keep, reads);
   if (!(marks & FL_KN_REVERSE) || d->shadow[v] < 0) return;
+  if (d->won[v]) {
+    fl_kad_winner(d, s, r);
+    return;
+  }
   if (s->op != FL_KA_ADD && s->op != FL_KA_SUB) {
     fl_kad_refuse(d, s->line, "%s on '%s'", fl_katomic_text[s->op], d->f->vars[v].source);
     return;

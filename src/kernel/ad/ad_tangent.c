@@ -222,9 +222,9 @@ static void tidy(fl_kad_state *d) {
 
 static fl_kad *forward_mode(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r) {
   static const fl_kad_pass passes[] = {
-    { "variables", fl_kad_variables, 0 }, { "activity", fl_kad_activity, 0 },
-    { "refusals", fl_kad_refuse_early, 0 }, { "synthesis", synthesise, 1 },
-    { "tidying", tidy, 1 },
+    { "bits", fl_kad_twin_bits, 0 }, { "variables", fl_kad_variables, 0 },
+    { "activity", fl_kad_activity, 0 }, { "refusals", fl_kad_refuse_early, 0 },
+    { "synthesis", synthesise, 1 }, { "tidying", tidy, 1 },
   };
   fl_kad_state d = {.a = a, .r = r};
   return fl_kad_derive(&d, f, passes, (int)(sizeof passes / sizeof *passes), "jvp");

@@ -1,0 +1,220 @@
+/*
+** Bits of real numbers. A derivative is lost where a real number is taken apart into bits from
+** which another one is made, so such kernels are refused (fl_kad_refuse_bits). What the bits decide
+** otherwise, as indices and in comparisons, has no derivative. Bits that are only handed on are
+** real numbers still:
+**   int id = __float_as_int(v[4 * i + 3]);   …   out[4 * i + 3] = __int_as_float(id);
+** Each such integer variable gets a twin, the real number with these bits (fl_kad_twin_bits).
+*/
+#include "kernel/ad/ad_state.h"
+
+typedef struct bits {
+  fl_kad_state *d;
+  uint8_t *of_real;          /* by variable: it may hold bits of a real number with a derivative, or
+                             ** a real number made of such bits */
+  int32_t *twin;             /* by variable: 1 + its twin; 0: it has none */
+  int n_twins, changed, found;
+  int line;
+} bits;
+
+static int is_bits(const fl_kexpr *x) {
+  return x->kind == FL_KX_CALL && fl_kbuiltins[x->op].rule == FL_KBR_BITS;
+}
+
+/* ---- twins ------------------------------------------------------------------------------ */
+
+/* x without conversions between integers of one size. */
+static fl_kexpr *stripped(fl_kexpr *x) {
+  while (x->kind == FL_KX_CAST && fl_kt_is_int(x->type) && fl_kt_is_int(x->x[0]->type) &&
+         fl_kt_size(x->type) == fl_kt_size(x->x[0]->type)) x = x->x[0];
+  return x;
+}
+
+/* Is x a call that makes a real number of the bits of an integer of the same size (to_real), or the
+** bits of a real number? */
+static int is_whole(const fl_kexpr *x, int to_real) {
+  if (x->kind != FL_KX_CALL) return 0;
+  switch (x->op) {
+  case FL_KB_BITS_FLOAT: case FL_KB_UBITS_FLOAT: case FL_KB_BITS_DOUBLE: return to_real;
+  case FL_KB_FLOAT_BITS: case FL_KB_FLOAT_UBITS: case FL_KB_DOUBLE_BITS: return !to_real;
+  default: return 0;
+  }
+}
+
+fl_kexpr *fl_kad_real_of_bits(fl_kexpr *x) {
+  x = stripped(x);
+  return is_whole(x, 0) ? x->x[0] : NULL;
+}
+
+static int real_of(int type) { return fl_kt_size(type) == 8 ? FL_KT_F64 : FL_KT_F32; }
+
+/* Gives a twin to each variable that x hands on. */
+static void want(bits *b, fl_kexpr *x) {
+  x = stripped(x);
+  b->found |= is_whole(x, 0);
+  if (x->kind == FL_KX_SELECT) {
+    want(b, x->x[1]);
+    want(b, x->x[2]);
+  }
+  if (x->kind != FL_KX_VAR || x->var >= b->n_twins || b->twin[x->var]) return;
+  b->twin[x->var] = 1 + fl_kad_local(b->d, real_of(x->type), fl_kad_name(b->d, "real_", x->var));
+  b->changed = 1;
+}
+
+static int see_wanted(void *arg, fl_kexpr *x) {
+  if (is_whole(x, 1)) want(arg, x->x[0]);
+  return 1;
+}
+
+static int see_handed_on(void *arg, fl_kstmt *s) {
+  bits *b = arg;
+  if (s->kind == FL_KS_ASSIGN && s->var < b->n_twins && b->twin[s->var]) want(b, s->x[0]);
+  return 1;
+}
+
+/* The real number with the bits x. */
+static fl_kexpr *real(bits *b, fl_kexpr *x) {
+  fl_karena *a = b->d->a;
+  const int type = real_of(x->type);
+  x = stripped(x);
+  if (is_whole(x, 0)) return fl_kexpr_cast(a, type, x->x[0]);
+  if (x->kind == FL_KX_VAR && x->var < b->n_twins && b->twin[x->var])
+    return kx_var(b->d, b->twin[x->var] - 1);
+  if (x->kind == FL_KX_SELECT)
+    return fl_kexpr_select(a, x->x[0], real(b, x->x[1]), real(b, x->x[2]));
+  const int whole = type == FL_KT_F64 ? FL_KT_I64 : FL_KT_I32;
+  x = fl_kexpr_cast(a, whole, x);
+  return fl_kexpr_call(a, type == FL_KT_F64 ? FL_KB_BITS_DOUBLE : FL_KB_BITS_FLOAT, type, 1, &x);
+}
+
+/* x with twins in place of the real numbers that are made of their bits. */
+static fl_kexpr *with_twins(void *arg, fl_kexpr *x) {
+  bits *b = arg;
+  const fl_kexpr *of = is_whole(x, 1) ? stripped(x->x[0]) : NULL;
+  if (of && (of->kind == FL_KX_SELECT || is_whole(of, 0) ||
+             (of->kind == FL_KX_VAR && of->var < b->n_twins && b->twin[of->var])))
+    return real(b, x->x[0]);
+  return fl_kexpr_mapped(b->d->a, x, with_twins, b);
+}
+
+static void set_twin(bits *b, fl_kblock *out, int32_t var, fl_kexpr *x) {
+  if (var >= 0 && var < b->n_twins && b->twin[var]) kx_set(b->d, out, b->twin[var] - 1, real(b, x));
+}
+
+static fl_kblock rewritten(bits *b, fl_kblock in) {
+  fl_kad_state *d = b->d;
+  fl_kblock out = {NULL, NULL};
+  for (fl_kstmt *s; !d->a->failed && (s = fl_kblock_take(&in));) {
+    for (int i = 0; i < 4; i++) if (s->x[i]) s->x[i] = with_twins(b, s->x[i]);
+    s->body = rewritten(b, s->body);
+    s->other = rewritten(b, s->other);
+    if (s->kind == FL_KS_ASSIGN) set_twin(b, &out, s->var, s->x[0]);
+    fl_kblock_put(&out, s);
+    if (s->result < 0 || s->result >= b->n_twins || !b->twin[s->result]) continue;
+    const int32_t twin = b->twin[s->result];
+    b->twin[s->result] = 0;                                 /* its bits are those of the integer */
+    kx_set(d, &out, twin - 1, real(b, kx_var(d, s->result)));
+    b->twin[s->result] = twin;
+  }
+  return out;
+}
+
+static fl_kblock twins_of_parameters(bits *b) {
+  fl_kblock out = {NULL, NULL};
+  for (int v = 0; v < b->n_twins; v++) {
+    const int32_t twin = b->twin[v];
+    if (!twin || b->d->f->vars[v].param < 0) continue;
+    b->twin[v] = 0;
+    kx_set(b->d, &out, twin - 1, real(b, kx_var(b->d, v)));
+    b->twin[v] = twin;
+  }
+  return out;
+}
+
+void fl_kad_twin_bits(fl_kad_state *d) {
+  bits b = {.d = d, .n_twins = d->f->n_vars};
+  const fl_kvisitor wanted = {NULL, see_wanted, &b}, handed_on = {see_handed_on, NULL, &b};
+  b.twin = fl_karena_new(d->a, ((size_t)b.n_twins + 1) * sizeof *b.twin);
+  if (!b.twin) return;
+  fl_kwalk_block(&wanted, d->body);
+  while (b.changed) {
+    b.changed = 0;
+    fl_kwalk_block(&handed_on, d->body);
+  }
+  if (!b.found || d->a->failed) return;
+  fl_kblock body = rewritten(&b, d->body);
+  d->body = twins_of_parameters(&b);
+  fl_kblock_append(&d->body, body);
+  d->f->body = d->body;
+}
+
+/* ---- refusal ---------------------------------------------------------------------------- */
+
+/* May x hold bits of a real number that has a derivative, or be made of such bits? Conditions,
+** indices, and conversions of a value pass nothing on. */
+static int holds(const bits *b, const fl_kexpr *x) {
+  if (x->kind == FL_KX_VAR || x->kind == FL_KX_LOAD) return b->of_real[x->var];
+  if (x->kind == FL_KX_CAST && fl_kt_is_float(x->type) != fl_kt_is_float(x->x[0]->type)) return 0;
+  if (x->type == FL_KT_BOOL) return 0;
+  for (int i = x->kind == FL_KX_SELECT; i < x->n; i++)
+    if (holds(b, x->x[i]) || (is_bits(x) && fl_kad_flows(b->d->varied, x->x[i]))) return 1;
+  return 0;
+}
+
+static void mark(bits *b, int32_t var, const fl_kstmt *s) {
+  if (var < 0 || b->of_real[var]) return;
+  b->of_real[var] = 1;
+  b->changed = 1;
+  if (fl_kt_is_float(b->d->f->vars[var].type) && b->d->useful[var] && !b->line)
+    b->line = s->line ? s->line : 1;
+}
+
+static int see_holder(void *arg, fl_kstmt *s) {
+  bits *b = arg;
+  const fl_kad_state *d = b->d;
+  const fl_kexpr *value = fl_kad_value_of(s);
+  if (value && holds(b, value)) mark(b, fl_kad_target_of(s), s);
+  if (s->kind == FL_KS_ATOMIC && s->result >= 0 &&
+      (b->of_real[s->var] || (s->as && fl_kt_is_float(d->f->vars[s->var].type) &&
+                              d->varied[s->var]))) mark(b, s->result, s);
+  return 1;
+}
+
+/* Finds an atomic that treats real numbers in memory as bits, or memory as real numbers. */
+static int see_seen(void *arg, fl_kstmt *s) {
+  bits *b = arg;
+  if (s->kind != FL_KS_ATOMIC || !s->as) return 1;
+  const int real = fl_kt_is_float(b->d->f->vars[s->var].type);
+  const int flows = fl_kad_flows(b->d->varied, s->x[1]);
+  if (b->line) return 1;
+  if (flows || (real && (b->d->varied[s->var] || holds(b, s->x[1])))) b->line = s->line;
+  return 1;
+}
+
+/* Finds the line where a real number with a derivative is first taken apart. */
+static int see_apart(void *arg, fl_kexpr *x) {
+  bits *b = arg;
+  if (!is_bits(x) || fl_kt_is_float(x->type) || !fl_kad_flows(b->d->varied, x->x[0])) return 1;
+  b->line = x->line ? x->line : b->line;
+  return !(b->found = 1);
+}
+
+static int see_first(void *arg, fl_kstmt *s) {
+  const fl_kvisitor apart = {NULL, see_apart, arg};
+  if (!((bits *)arg)->found) fl_kwalk_operands(&apart, s);
+  return 1;
+}
+
+void fl_kad_refuse_bits(fl_kad_state *d) {
+  bits b = {.d = d, .changed = 1, .of_real = fl_karena_new(d->a, (size_t)d->f->n_vars + 1)};
+  const fl_kvisitor holders = {see_holder, NULL, &b}, seen = {see_seen, NULL, &b},
+                    first = {see_first, NULL, &b};
+  while (b.of_real && b.changed) {
+    b.changed = 0;
+    fl_kwalk_block(&holders, d->body);
+  }
+  if (!b.of_real) return;
+  fl_kwalk_block(&seen, d->body);
+  if (b.line) fl_kwalk_block(&first, d->body);
+  if (b.line) fl_kad_refuse(d, b.line, "the bits of a real number");
+}

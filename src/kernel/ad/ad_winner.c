@@ -1,0 +1,95 @@
+/*
+** atomicMax and atomicMin of real numbers, or of their bits: what an element holds after the launch
+** came from one thread, so the cotangent goes to a thread whose value is what the element holds,
+** and to the first one if there are several. If there is none, the element kept what it held
+** before, and so does its cotangent. An array is treated so if nothing else in the kernel accesses
+** it.
+**
+** A value is computed again for the comparison. As options of the script may let NVRTC round it in
+** another way than the kernel did, a value counts as that of the element if it differs in the last
+** bits alone: two threads so close are as good as equal.
+*/
+#include "kernel/ad/ad_state.h"
+
+typedef struct winners { fl_kad_state *d; uint8_t *bad; int8_t *op; } winners;
+
+/* The real number that s compares with the element; NULL: s is another kind of write. */
+static fl_kexpr *candidate(const fl_kad_state *d, const fl_kstmt *s) {
+  if (s->kind != FL_KS_ATOMIC || s->result >= 0 || (s->op != FL_KA_MAX && s->op != FL_KA_MIN))
+    return NULL;
+  const int type = d->f->vars[s->var].type;
+  fl_kexpr *x = s->as ? fl_kad_real_of_bits(s->x[1]) : s->x[1];
+  return x && x->type == type && !fl_kt_is_half(type) ? x : NULL;
+}
+
+static int see_write(void *arg, fl_kstmt *s) {
+  winners *w = arg;
+  if (!fl_kwrites(s)) return 1;
+  int8_t *op = &w->op[s->var];
+  if (!candidate(w->d, s) || (*op && *op != 1 + s->op)) w->bad[s->var] = 1;
+  *op = (int8_t)(1 + s->op);
+  return 1;
+}
+
+static int see_load(void *arg, fl_kexpr *x) {
+  winners *w = arg;
+  if (x->kind == FL_KX_LOAD) w->bad[x->var] = 1;
+  return 1;
+}
+
+static int see_won(void *arg, fl_kstmt *s) {
+  fl_kad_state *d = arg;
+  if (s->kind != FL_KS_ATOMIC || !d->won[s->var]) return 1;
+  s->x[1] = candidate(d, s);
+  s->as = FL_KT_VOID;
+  return 1;
+}
+
+void fl_kad_find_winners(fl_kad_state *d) {
+  const size_t n = (size_t)d->f->n_vars + 1;
+  winners w = {d, fl_karena_new(d->a, n), fl_karena_new(d->a, n)};
+  const fl_kvisitor see = {see_write, see_load, &w}, rewrite = {see_won, NULL, d};
+  d->won = fl_karena_new(d->a, n);
+  if (!w.bad || !w.op || !d->won) return;
+  fl_kwalk_block(&see, d->f->body);
+  for (int v = 0; v < d->f->n_vars; v++) {
+    const fl_kvar *x = &d->f->vars[v];
+    if (x->kind != FL_KV_POINTER || w.bad[v] || !w.op[v] || !fl_kt_is_float(x->type)) continue;
+    d->won[v] = !d->f->params[x->param].is_struct || d->f->params[x->param].is_pointer;
+  }
+  fl_kwalk_block(&rewrite, d->f->body);
+}
+
+static int is_replayed_sum(const void *of, const fl_kstmt *s) {
+  const fl_kad_state *d = of;
+  return s->kind == FL_KS_ATOMIC && fl_kad_marks(s) & FL_KN_FORWARD &&
+         fl_kt_is_float(d->f->vars[s->var].type);
+}
+
+/* Is x the number y, but for the last bits? */
+static fl_kexpr *is_near(fl_kad_state *d, fl_kexpr *x, fl_kexpr *y) {
+  fl_kexpr *apart = kx_op(d, FL_KO_SUB, x, y), *size = y;
+  fl_kexpr *most = fl_kexpr_float(d->a, y->type, y->type == FL_KT_F64 ? 0x1p-46 : 0x1p-20);
+  apart = fl_kexpr_call(d->a, FL_KB_FABS, x->type, 1, &apart);
+  size = fl_kexpr_call(d->a, FL_KB_FABS, y->type, 1, &size);
+  return kx_op(d, FL_KO_LOR, kx_op(d, FL_KO_EQ, x, y),
+               kx_op(d, FL_KO_LE, apart, kx_op(d, FL_KO_MUL, size, most)));
+}
+
+void fl_kad_winner(fl_kad_state *d, const fl_kstmt *s, fl_kblock *r) {
+  const int v = s->var, to = d->shadow[v], type = d->f->vars[to].type;
+  if (fl_kblock_any(d->body, is_replayed_sum, d)) {
+    fl_kad_refuse(d, s->line, "%s of values in '%s' that depend on the order of the threads,",
+                  fl_katomic_text[s->op], d->f->vars[v].source);
+    return;
+  }
+  fl_kexpr *at = fl_kad_atom(d, r, s->x[0]), *x = fl_kad_atom(d, r, s->x[1]);
+  fl_kexpr *y = fl_kad_atom(d, r, fl_kexpr_load(d->f, v, at));
+  if (!x || !y) return;
+  fl_kstmt *c = fl_kstmt_if(d->f, r, is_near(d, x, y));
+  const int seed = fl_ktemp(d->f, type);
+  if (!c || seed < 0) return;
+  if (!d->res->taken_line) d->res->taken_line = s->line ? s->line : 1;
+  fl_kstmt_atomic(d->f, &c->body, FL_KA_EXCH, FL_KM_FREE, to, at, fl_kexpr_zero(d->a, type), seed);
+  fl_kad_expr(d, &c->body, s->x[1], kx_var(d, seed));
+}
