@@ -63,7 +63,8 @@ static flame_status give(adjoint *a, fl_launch *l, const fl_kprogram *part, int 
       return fl_kgive_zeros(l, k, fl_kcall_elements(call, i, y));
     case FL_KAD_KEPT:
       assert(of == FL_KROLE_OUT ? y : v);
-      return fl_kgive_zeros(l, k, fl_kcall_elements(call, i, of == FL_KROLE_OUT ? y : v));
+      if (of == FL_KROLE_OUT) v = y;                       /* q->count values for each element */
+      return fl_kgive_zeros(l, k, q->count * fl_kcall_elements(call, i, v));
     case FL_KAD_GRAD: assert(v); return fl_kgive_zeros(l, k, fl_kcall_elements(call, i, v));
     case FL_KAD_GRAD_SCALAR: return fl_kgive_zeros(l, k, q->count > 1 ? q->count : 1);
     default: return fl_kno_role(call->c, q);

@@ -130,8 +130,8 @@ describe("no gradient but a message with kernel, line and reason:", function()
       "  float old = atomicAdd(&y[0], x[i]);\n  y[1 + i] = old;" },
     { "a shuffle of varying width", 2, "a shuffle whose width is not constant",
       "  y[i] = __shfl_down_sync(0xffu, x[i], 1, n & 8);" },
-    { "an array rewritten across a loop", 2, "a loop in which 'y' is read and rewritten",
-      "  for (int t = 0; t < 4; t++)\n    for (int j = 1; j < 8; j++) y[i * 8 + j] = y[i * 8 + j - 1] * y[i * 8 + j] * x[i];" },
+    { "an array summed to and read across a loop", 2, "a loop in which 'y' is read and rewritten",
+      "  for (int t = 0; t < 4; t++) {\n    atomicAdd(&y[t], x[i]);\n    y[t + 1] = y[t] * y[t];\n  }" },
   }
   for _, c in ipairs(cases) do
     it(c[1], function()

@@ -89,7 +89,9 @@ void fl_kad_variables(fl_kad_state *d) {
   uint8_t *bytes = fl_karena_new(d->a, 5 * ((size_t)d->n0 + 1));
   d->shadow = fl_karena_new(d->a, ((size_t)d->n0 + 1) * sizeof *d->shadow);
   d->defs = fl_kdefs_new(d->a, d->f, d->body);
-  if (!bytes || !d->shadow || !d->defs || d->a->failed) return;
+  d->claims = fl_karena_new(d->a, 2 * ((size_t)d->n0 + 1) * sizeof *d->claims);
+  d->readers = d->claims ? d->claims + d->n0 : NULL;
+  if (!bytes || !d->claims || !d->shadow || !d->defs || d->a->failed) return;
   uint8_t **const at[] = {&d->varied, &d->useful, &d->active, &d->zeroes, &d->adds};
   for (int i = 0; i < 5; i++) *at[i] = bytes + (size_t)i * (size_t)(d->n0 + 1);
   for (int i = 0; i < d->n0; i++) d->shadow[i] = -1;
@@ -179,6 +181,7 @@ static void shadow_pointer(fl_kad_state *d, int v) {
 static void barrier(fl_kad_state *d, fl_kblock *b) {
   fl_kstmt *s = fl_kstmt_new(d->a, b, FL_KS_BARRIER, 0);
   if (s) s->op = FL_KBAR_BLOCK;
+  if (s) fl_kad_next_phase(d, b, s);
 }
 
 /* Adds code that clears the shadow of v: array[e] = 0 for e = first, first + by, … below count. */
@@ -380,6 +383,7 @@ static void synthesise(fl_kad_state *d) {
   fl_kblock first = {0}, forward = {0}, reverse = {0};
   fl_kset keep = fl_kset_new(d);
   if (!keep) return;
+  fl_kad_number_thread(d, &first);
   make_shadows(d, &first);
   fl_kad_carries(d, &first);
   d->top = !d->returns;
@@ -408,7 +412,7 @@ static void tidy(fl_kad_state *d) {
 /* Derives f: runs each pass once. in_thread: by variable: 1: an array of which each thread keeps in
 ** registers what it has read. *again: 1 + the variable of a further array that has to be marked in
 ** in_thread before f is derived again; 0: none. */
-static fl_kad *adjoint(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r,
+static fl_kad *adjoint(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r, int lists,
                        const uint8_t *in_thread, int32_t *again) {
   static const fl_kad_pass passes[] = {
     { "length", refuse_long, 0 },              /* is it short enough to be analysed? */
@@ -424,23 +428,23 @@ static fl_kad *adjoint(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r,
     { "synthesis", synthesise, 1 },   /* makes the code, with a strategy for each loop */
     { "tidying", tidy, 1 },
   };
-  fl_kad_state d = {.a = a, .r = r, .in_thread = in_thread};
+  fl_kad_state d = {.a = a, .r = r, .in_thread = in_thread, .lists = (uint8_t)lists};
   fl_kad *res = fl_kad_derive(&d, f, passes, (int)(sizeof passes / sizeof *passes), "vjp");
   *again = d.again;
   return res;
 }
 
 /* Derives f. As long as the result asks for it ('again'), marks one more array in in_thread (what
-** threads read of it they keep in registers) and derives f again. */
-static fl_kad *settled(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r) {
+** threads read of it they keep in registers) and derives f again. lists: see fl_kad_state. */
+static fl_kad *settled(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r, int lists) {
   int32_t again = 0;
-  fl_kad *res = adjoint(a, f, r, NULL, &again);
+  fl_kad *res = adjoint(a, f, r, lists, NULL, &again);
   uint8_t *in_thread = again ? fl_karena_new(a, (size_t)f->n_vars + 1) : NULL;
   while (again) {
     if (!in_thread) return NULL;
     in_thread[again - 1] = 1;
     again = 0;
-    res = adjoint(a, f, r, in_thread, &again);
+    res = adjoint(a, f, r, lists, in_thread, &again);
   }
   return res;
 }
@@ -460,7 +464,7 @@ static fl_kad *written_out(fl_karena *a, const fl_kfunc *f, const fl_kad_request
   const int64_t kept = kept_bytes(first);
   if (first->refusal || kept < MUCH_KEPT || a->failed) return first;
   const fl_kfunc *g = fl_kunroll(a, f, MOST_WRITTEN);
-  fl_kad *second = g ? settled(a, g, r) : NULL;
+  fl_kad *second = g ? settled(a, g, r, 0) : NULL;
   if (a->failed == FL_KARENA_DEEP || a->failed == FL_KARENA_LARGE) a->failed = 0;
   const int better = second && second->func && second->moved * 2 <= first->moved;
   return better ? second : first;
@@ -479,9 +483,9 @@ static int64_t weight(fl_kblock b, int64_t each) {
 /* The adjoint of *f or, where that is refused or at least a third longer, that of a kernel that
 ** reads its results (fl_kad_read_results), which *f then is. */
 static fl_kad *by_results(fl_karena *a, const fl_kfunc **f, const fl_kad_request *r) {
-  fl_kad *first = settled(a, *f, r);
+  fl_kad *first = settled(a, *f, r, 0);
   const fl_kfunc *g = first && !a->failed ? fl_kad_read_results(a, *f, r) : NULL;
-  fl_kad *second = g ? settled(a, g, r) : NULL;
+  fl_kad *second = g ? settled(a, g, r, 0) : NULL;
   if (a->failed == FL_KARENA_DEEP || a->failed == FL_KARENA_LARGE) a->failed = 0;
   if (!second || !second->func) return first;
   if (first->func && weight(second->func->body, 1) * 4 > weight(first->func->body, 1) * 3)
@@ -491,13 +495,18 @@ static fl_kad *by_results(fl_karena *a, const fl_kfunc **f, const fl_kad_request
 }
 
 /* The adjoint of f, also where f must be rewritten for it (by_results, written_out,
-** fl_kad_widen). */
+** fl_kad_widen), or its loops must list what they write. */
 static fl_kad *derived(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r) {
   fl_kad *first = by_results(a, &f, r);
   if (first && !first->refusal) return written_out(a, f, r, first);
   const fl_kfunc *g = first && !a->failed ? fl_kad_widen(a, f, r) : NULL;
-  fl_kad *second = g ? settled(a, g, r) : NULL;
-  return second && !second->refusal ? second : first;
+  for (int lists = 0; lists < 2; lists++)
+    for (int wide = !lists; wide < 2 && first && !a->failed; wide++) {
+      fl_kad *next = !wide || g ? settled(a, wide ? g : f, r, lists) : NULL;
+      if (next && !next->refusal) return next;
+      if (a->failed == FL_KARENA_DEEP || a->failed == FL_KARENA_LARGE) a->failed = 0;
+    }
+  return first;
 }
 
 /* The adjoint of f. Where several threads may store to one element, the first of them that runs

@@ -59,8 +59,8 @@ typedef enum {
   FL_KAD_RESULT,        /* tangent: an array that is written as in the original launch */
   FL_KAD_SCRATCH,       /* adjoint: writable copy of the contents before the launch (FRESH: zeros);
                         ** garbage afterwards */
-  FL_KAD_KEPT,          /* adjoint: a writable array as large as the argument, with any contents;
-                        ** garbage afterwards */
+  FL_KAD_KEPT,          /* adjoint: a writable array 'count' times as large as the argument, given
+                        ** as zeros; garbage afterwards */
   FL_KAD_FINAL,         /* adjoint: contents after the original launch, only read */
   FL_KAD_COTANGENT,     /* adjoint: cotangent of the contents after the launch, only read */
   FL_KAD_WORK,          /* adjoint: writable copy of the cotangent (zeros where there is none);
@@ -100,8 +100,9 @@ typedef struct fl_kad_param {
   int32_t param;        /* parameter of the source's signature; -1: none */
   int32_t leaf;         /* index among the fields (fl_kfield) of a parameter that is a struct;
                         ** -1: the parameter is no member of a struct */
-  int64_t count;        /* GRAD_SCALAR, TANGENT_ARRAY: elements; SHARED: the factor, LAUNCH: which
-                        ** number (see FL_KAD_LAUNCH); else 0: as many elements as the array has */
+  int64_t count;        /* GRAD_SCALAR, TANGENT_ARRAY: elements; SHARED, KEPT: the factor, LAUNCH:
+                        ** which number (see FL_KAD_LAUNCH); else 0: as many elements as the array
+                        ** has */
 } fl_kad_param;
 
 typedef struct fl_kad {

@@ -141,7 +141,7 @@ void fl_kloop_save_before(fl_kloop *l, fl_kset set, fl_kblock *b) {
   fl_kad_state *d = l->d;
   for (int v = 0; v < d->n0; v++) {
     const fl_kloop_var *kept = &l->of[v];
-    if (!fl_kset_has(set, v) || !fl_kset_has(l->before, v) || kept->pre >= 0 || kept->final == 2)
+    if (!fl_kset_has(set, v) || !fl_kset_has(l->before, v) || kept->pre >= 0 || kept->final >= 2)
       continue;
     const fl_kvar x = d->f->vars[v];
     if (x.kind == FL_KV_LOCAL) {
@@ -150,6 +150,8 @@ void fl_kloop_save_before(fl_kloop *l, fl_kset set, fl_kblock *b) {
     } else if (x.kind == FL_KV_ARRAY || fl_kloop_can_copy_shared(l, &x)) {
       l->of[v].pre = fl_kloop_room(d, v, "before_", 1, &l->of[v].pre_region);
       move_array(l, b, v, 0);
+    } else if (fl_kloop_can_list(l, v)) {
+      fl_kloop_open_list(l, v, b);
     } else {
       fl_kad_refuse(d, l->s->line, "a loop that overwrites '%s', whose old contents are needed "
                     "(write to a second array),", x.source);
@@ -160,7 +162,9 @@ void fl_kloop_save_before(fl_kloop *l, fl_kset set, fl_kblock *b) {
 void fl_kloop_put_back(fl_kloop *l, fl_kset set, fl_kblock *b) {
   fl_kad_state *d = l->d;
   for (int v = 0; v < d->n0; v++) {
-    if (!fl_kset_has(set, v) || l->of[v].pre < 0) continue;
+    if (!fl_kset_has(set, v)) continue;
+    if (l->of[v].list) fl_kloop_put_list_back(l->of[v].list, b);
+    if (l->of[v].pre < 0) continue;
     if (d->f->vars[v].kind == FL_KV_LOCAL) kx_set(d, b, v, kx_var(d, l->of[v].pre));
     else move_array(l, b, v, 1);
   }
@@ -190,8 +194,11 @@ fl_kstmt *fl_kloop_head(const fl_kloop *l, fl_kblock *b) {
 void fl_kloop_replay_loop(fl_kloop *l, fl_kblock *b) {
   fl_kstmt *s = fl_kloop_head(l, b);
   if (!s) return;
+  if (!l->s->post) fl_kad_list_loads(l->d, &s->body, l->s->x[0], l->s->line);
   fl_kad_primal(l->d, &l->s->body, &s->body);
   fl_kad_primal(l->d, &l->s->other, &s->other);
+  fl_kad_list_loads(l->d, l->s->post ? &s->other : b, l->s->x[0], l->s->line);
+  fl_kloop_end_lists(l);
 }
 
 void fl_kloop_sweep(fl_kloop *l, fl_kset keep, fl_kset carried, fl_kblock *f, fl_kblock *r) {
@@ -210,6 +217,7 @@ static void plain_loop(fl_kloop *l, fl_kset keep, fl_kblock *f, fl_kblock *r) {
   fl_kloop_save_before(l, keep, f);
   fl_kloop_replay_loop(l, f);
   fl_kloop_put_back(l, keep, r);
+  fl_kloop_close_lists(l, r);
   fl_kloop_update_keep(l, keep, 0);
 }
 
@@ -223,8 +231,9 @@ static void tell_stored(const fl_kloop *l) {
     if (l->of[v].snap >= 0) fl_kad_chose(d, l->s->line, v, "in the snapshots");
     const int final = l->of[v].final;
     if (final)
-      fl_kad_chose(d, l->s->line, v, final == 2 ? "its stores are taken back round by round"
-                                                : "read as it is after the loop");
+      fl_kad_chose(d, l->s->line, v, final == 3   ? "its elements are listed, and in the snapshots"
+                                     : final == 2 ? "its stores are taken back round by round"
+                                                  : "read as it is after the loop");
   }
 }
 

@@ -19,7 +19,9 @@ typedef struct fl_kloop_var {
   ** loop, and of the first with a snapshot */
   int32_t pre_region, snap_region;
   uint8_t final;                 /* 1: an array that needs no snapshot, only its values after the
-                                 ** loop; 2: one whose stores are undone; 0: neither */
+                                 ** loop; 2: one whose stores are undone; 3: one with a list; 0:
+                                 ** none of these */
+  fl_kad_list *list;             /* NULL: none */
 } fl_kloop_var;
 
 typedef struct fl_kloop {
@@ -115,6 +117,23 @@ void fl_kloop_keep_round(fl_kloop *l, fl_kblock *b);
 void fl_kloop_undo_round(fl_kloop *l, fl_kblock *b);    /* adds code that undoes the stores of one
                                                         ** iteration, in which the counters have
                                                         ** their present values */
+/* ad_list.c: may the loop list the elements of v that it writes? If so, it will. */
+int fl_kloop_can_list(fl_kloop *l, int v);
+/* How many snapshots a loop may have that lists elements; 0: it lists none. */
+int64_t fl_kloop_listed_slots(const fl_kloop *l);
+void fl_kloop_make_lists(fl_kloop *l);                 /* after the number of snapshots is chosen */
+/* Adds code to b that begins the lists; until fl_kloop_end_lists, stores in forward code fill them
+** (fl_kad_list_store). */
+void fl_kloop_begin_lists(fl_kloop *l, fl_kblock *b);
+void fl_kloop_end_lists(fl_kloop *l);
+/* Copies the listed elements to snapshot k, or back from it. */
+void fl_kloop_move_list(const fl_kad_list *t, fl_kblock *b, fl_kexpr *k, int back);
+void fl_kloop_move_listed_slot(const fl_kad_list *t, fl_kblock *b, fl_kexpr *to, fl_kexpr *from);
+/* Adds code that gives the listed elements their values before the loop; that empties the lists. */
+void fl_kloop_put_list_back(const fl_kad_list *t, fl_kblock *b);
+void fl_kloop_close_lists(fl_kloop *l, fl_kblock *b);
+/* Makes and begins the list of v alone, for its values before the loop. */
+void fl_kloop_open_list(fl_kloop *l, int v, fl_kblock *b);
 /* ad_pass.c */
 /* Is the goal the statement s itself, or inside it? */
 static inline int fl_kloop_holds(const fl_kstmt *s, const fl_kstmt *goal) {

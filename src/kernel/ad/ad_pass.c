@@ -227,6 +227,7 @@ void fl_kloop_one_pass(fl_kloop *l, fl_kset keep, fl_kblock *f, fl_kblock *r) {
   fl_kblock_append(&s->body, again);
   if (!l->returns_step) fl_kad_primal(d, &l->s->other, &s->other);
   fl_kloop_put_back(l, old, r);
+  fl_kloop_close_lists(l, r);
   fl_kloop_update_keep(l, keep, 1);
   if (!replay) keep_begin(l, head, keep);
   for (int v = 0; v < d->n0; v++)

@@ -113,12 +113,14 @@ static void measure_state(fl_kloop *l, fl_kset keep, int64_t *bytes, int64_t *sh
     const int old = fl_kset_has(keep, v) && fl_kset_has(l->before, v);
     const int memory = x.kind == FL_KV_SHARED || x.kind == FL_KV_POINTER;
     if (memory && old && fl_kloop_can_undo(l, v)) l->of[v].final = 2, fl_kset_del(l->state, v);
+    else if (memory && old && fl_kloop_can_list(l, v)) fl_kset_del(l->state, v);
     if (!fl_kset_has(l->state, v)) continue;
     if (x.kind == FL_KV_SHARED && fl_kloop_rewrites(l, v)) {
       l->of[v].final = (uint8_t)stored_later(l, &d->body, v);
       fl_kset_del(l->state, v);
     } else if (reads_final_values(l, v)) l->of[v].final = 1, fl_kset_del(l->state, v);
     else if (fl_kloop_can_undo(l, v)) l->of[v].final = 2, fl_kset_del(l->state, v);
+    else if (fl_kloop_can_list(l, v)) fl_kset_del(l->state, v);
     else if (fl_kloop_can_copy_shared(l, &x) && x.dynamic) *dynamic = 1;
     else if (fl_kloop_can_copy_shared(l, &x)) *shared += x.count * fl_kt_size(x.type);
     else if (memory)
@@ -171,6 +173,8 @@ static void choose_slots(fl_kloop *l, int64_t bytes, int64_t shared, int dynamic
   if (shared && l->slots > FL_KLOOP_SHARED / 2 / shared) l->slots = FL_KLOOP_SHARED / 2 / shared;
   if (shared && l->slots > 16) l->slots = 16;
   if (dynamic && l->slots > FL_KLOOP_DYNAMIC) l->slots = FL_KLOOP_DYNAMIC;
+  const int64_t listed = fl_kloop_listed_slots(l);
+  if (listed && l->slots > listed) l->slots = listed;
   if (l->slots < 4) l->slots = 4;
   l->first = (l->slots - l->slots / 4) / 2 * 2;
   const int rounds = fl_krange_of(d->f, before_loop(l, &d->body), l->s, (int)l->slots, &range);
@@ -183,7 +187,7 @@ static void make_slots(fl_kloop *l, fl_kset keep) {
   int64_t bytes = 0, shared = 0;
   int dynamic = 0;
   measure_state(l, keep, &bytes, &shared, &dynamic);
-  if (!bytes && !shared && !dynamic) return;
+  if (!bytes && !shared && !dynamic && !fl_kloop_listed_slots(l)) return;
   choose_slots(l, bytes, shared, dynamic);
   if (l->slots * shared > FL_KLOOP_MOST_SHARED) {
     fl_kad_refuse(d, l->s->line, "a loop that keeps so much in shared memory");
@@ -208,23 +212,36 @@ static fl_kexpr *snapshot_of(const fl_kloop *l, int v, fl_kexpr *at) {
   return fl_kloop_region(d, v, kx_op(d, FL_KO_ADD, at, kx_int(d, l->of[v].snap_region)));
 }
 
+static void barrier_between(fl_kloop *l, fl_kblock *b) {
+  fl_kstmt *s = l->barrier ? fl_kstmt_new(l->d->a, b, FL_KS_BARRIER, l->s->line) : NULL;
+  if (s) s->op = (uint8_t)(l->barrier - 1);
+  if (s) fl_kad_next_phase(l->d, b, s);
+}
+
 /* Copies the state to snapshot number 'at', or back from it ('back'). */
 static void move_state(fl_kloop *l, fl_kblock *b, fl_kexpr *at, int back) {
   fl_kad_state *d = l->d;
+  int listed = 0;
   at = fl_kad_atom(d, b, fl_kexpr_cast(d->a, FL_KT_I64, at));
   for (int v = 0; v < d->n0 && at; v++) {
+    const fl_kad_list *list = l->of[v].list;
+    if (list && list->in_state) fl_kloop_move_list(list, b, at, back), listed = 1;
     if (l->of[v].snap < 0) continue;
     if (d->f->vars[v].kind != FL_KV_LOCAL)
       fl_kad_move(d, b, v, l->of[v].snap, snapshot_of(l, v, at), back);
     else if (back) kx_set(d, b, v, fl_kexpr_load(d->f, l->of[v].snap, at));
     else fl_kstmt_store(d->f, b, l->of[v].snap, at, kx_var(d, v));
   }
+  if (listed && back) barrier_between(l, b);             /* other threads may read the elements */
 }
 
 /* Copies snapshot number 'from' to number 'to'. */
 static void move_slot(fl_kloop *l, fl_kblock *b, int to, int from) {
   fl_kad_state *d = l->d;
   for (int v = 0; v < d->n0; v++) {
+    const fl_kad_list *list = l->of[v].list;
+    if (list && list->in_state)
+      fl_kloop_move_listed_slot(list, b, wide_var(d, to), wide_var(d, from));
     if (l->of[v].snap < 0) continue;
     fl_kexpr *at = snapshot_of(l, v, wide_var(d, to)), *x = snapshot_of(l, v, wide_var(d, from));
     const int snap = l->of[v].snap;
@@ -280,11 +297,6 @@ static void take_snapshot(fl_kloop *l, fl_kblock *b) {
   push(l, &due->body);
 }
 
-static void barrier_between(fl_kloop *l, fl_kblock *b) {
-  fl_kstmt *s = l->barrier ? fl_kstmt_new(l->d->a, b, FL_KS_BARRIER, l->s->line) : NULL;
-  if (s) s->op = (uint8_t)(l->barrier - 1);
-}
-
 static void count_pass(fl_kloop *l, fl_kset keep, fl_kblock *f) {
   fl_kad_state *d = l->d;
   fl_kloop_save_before(l, keep, f);
@@ -295,12 +307,16 @@ static void count_pass(fl_kloop *l, fl_kset keep, fl_kblock *f) {
     kx_set(d, f, l->sp, slot_num(l, 0));
     kx_set(d, f, l->stride, num(l, 1));
   }
+  fl_kloop_begin_lists(l, f);
+  if (!l->s->post) fl_kad_list_loads(d, f, l->s->x[0], l->s->line);
   fl_kstmt *s = fl_kloop_head(l, f);
   if (!s) return;
   if (l->slots) take_snapshot(l, &s->body);
   fl_kloop_keep_round(l, &s->body);
   fl_kad_primal(d, &l->s->body, &s->body);
   fl_kad_primal(d, &l->s->other, &s->other);
+  fl_kad_list_loads(d, &s->other, l->s->x[0], l->s->line);
+  fl_kloop_end_lists(l);
   add_to(l, &s->body, l->trips, FL_KO_ADD, num(l, 1));
 }
 
@@ -446,14 +462,17 @@ static void end_carries(fl_kloop *l, fl_kblock *r) {
 
 static void reverse_pass(fl_kloop *l, fl_kblock *r) {
   fl_kad_state *d = l->d;
-  fl_kset inner = fl_kset_new(d), taken = d->taken_back;
+  fl_kset inner = fl_kset_new(d), taken = d->taken_back, listed = d->listed;
   fl_kblock fb = {0}, rb = {0};
   if (!inner) return;
+  d->listed = listed ? fl_kset_copy(d, listed) : fl_kset_new(d);
+  for (int v = 0; d->listed && v < d->n0; v++) if (l->of[v].list) fl_kset_add(d->listed, v);
   for (int i = 0; i < l->n_undo; i++) fl_kset_add(inner, l->undo[i].var);
   d->taken_back = fl_kset_copy(d, inner);
   begin_carries(l);
   fl_kloop_sweep(l, inner, l->reads, &fb, &rb);
   d->taken_back = taken;
+  d->listed = listed;
   kx_set(d, r, l->k, kx_op(d, FL_KO_SUB, kx_var(d, l->trips), num(l, 1)));
   if (l->slots && !l->whole) kx_set(d, r, l->taken, kx_var(d, l->sp));
   fl_kstmt *s = fl_kstmt_loop(d->f, r, kx_op(d, FL_KO_GE, kx_var(d, l->k), num(l, 0)));
@@ -512,12 +531,14 @@ void fl_kloop_stored_loop(fl_kloop *l, fl_kset keep, fl_kblock *f, fl_kblock *r)
   l->trips = fl_kad_local(d, l->type, "trips");
   l->k = fl_kad_local(d, l->type, "k");
   make_slots(l, keep);
+  fl_kloop_make_lists(l);
   if (l->slots && !l->whole) make_stack(l);
   if (fl_kad_dead(d)) return;
   reverse_pass(l, r);
   fl_kloop_move_marks(&l->outer, l, 1);
   count_pass(l, keep, f);
   fl_kloop_put_back(l, keep, r);
+  fl_kloop_close_lists(l, r);
   fl_kloop_update_keep(l, keep, 1);
 }
 

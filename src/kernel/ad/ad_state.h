@@ -57,6 +57,19 @@ typedef struct fl_kad_carry {
   struct fl_kad_carry *next;
 } fl_kad_carry;
 
+/* The elements of array 'var' that a loop writes (ad_list.c). head: the variable with the first
+** link of the chain; next, kept: parameters; up: another list that the forward code being made
+** fills as well. */
+typedef struct fl_kad_list {
+  struct fl_kad_state *d;
+  int32_t var, head, next, kept;
+  int64_t slots;
+  uint8_t in_state;              /* snapshots have it; 0: only its values before it are kept */
+  uint8_t claimed;               /* it is not proven that one thread writes an element */
+  uint8_t watched;               /* nor that no other thread reads it */
+  struct fl_kad_list *up;
+} fl_kad_list;
+
 typedef struct fl_kad_state {
   fl_karena *a;
   fl_kfunc *f;
@@ -107,6 +120,13 @@ typedef struct fl_kad_state {
                              ** (ad_undo.c); NULL: none */
   uint8_t *won;              /* by variable of the source: 1: an array that only atomicMax (or only
                              ** atomicMin) accesses; NULL: tangent mode */
+  uint8_t lists;             /* 1: loops may list the elements that they write (ad_list.c), and hold
+                             ** elements of shared memory */
+  fl_kad_list *listing;      /* NULL: none */
+  int32_t *claims, *readers; /* n0 entries: 1 + the parameter that says which thread writes an
+                             ** element of the array (which one reads it); 0: none */
+  int32_t self;              /* the variable with the thread's note (ad_list.c) */
+  fl_kset listed;            /* arrays that an enclosing loop lists; NULL: none */
   fl_kset wished;            /* arrays of which an element is restored only where no other thread
                              ** may write it at the same time: the reverse code only multiplies the
                              ** old value by cotangents that are 0; NULL: none */
@@ -159,6 +179,12 @@ fl_kblock *fl_kad_for(fl_kad_state *d, fl_kblock *b, int v, fl_kexpr *first, fl_
 ** Returns its variable; -1: no memory, or n_cap parameters. */
 int fl_kad_param_new(fl_kad_state *d, int role, int source, const char *prefix, int type,
                      int is_pointer, int is_const);
+/* A parameter of role KEPT with n elements of the type for each of array v; -1: as above. */
+static inline int fl_kad_kept(fl_kad_state *d, int v, const char *prefix, int type, int64_t n) {
+  const int x = fl_kad_param_new(d, FL_KAD_KEPT, v, prefix, type, 1, 0);
+  if (x >= 0) d->res->params[d->f->n_params - 1].count = n;
+  return x;
+}
 const char *fl_kad_name(fl_kad_state *d, const char *prefix, int var);
 
 /* ad.c: the passes that tangent mode and adjoint mode share, and how passes are run */
@@ -321,6 +347,17 @@ void fl_kad_warp(fl_kad_state *d, const fl_kstmt *s, fl_kset keep, fl_kblock *f,
 /* ad_loop.c: the same of a loop */
 void fl_kad_loop(fl_kad_state *d, fl_kstmt *s, fl_kset keep, fl_kblock *forward,
                  fl_kblock *reverse);
+/* ad_list.c: adds the number of the thread to b, and another phase of it after s (a copy of a
+** statement), both if lists may be made. */
+void fl_kad_number_thread(fl_kad_state *d, fl_kblock *b);
+void fl_kad_next_phase(fl_kad_state *d, fl_kblock *b, const fl_kstmt *s);
+/* Adds code to b that fails if another thread claims the element that s writes; 0: it is not
+** possible, or known to be so. */
+int fl_kad_claim(fl_kad_state *d, fl_kblock *b, const fl_kstmt *s);
+/* Adds code to b that lists the element that s writes, and notes those that it reads, where
+** d->listing asks for it. s: no loop; fl_kad_list_loads: an expression instead. */
+void fl_kad_list_uses(fl_kad_state *d, fl_kblock *b, const fl_kstmt *s);
+void fl_kad_list_loads(fl_kad_state *d, fl_kblock *b, fl_kexpr *x, int line);
 /* ad_sums.c: sums that a loop adds to one element are collected in a register */
 void fl_kad_sum_loops(fl_kad_state *d);
 /* ad_phases.c: sums into shared memory that need no atomics */

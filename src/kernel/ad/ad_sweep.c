@@ -24,10 +24,15 @@ fl_kstmt *fl_kad_copy(fl_kad_state *d, fl_kblock *b, const fl_kstmt *s) {
 void fl_kad_primal(fl_kad_state *d, const fl_kblock *b, fl_kblock *out) {
   for (const fl_kstmt *s = b->first; s && !d->a->failed; s = s->next) {
     if (!(fl_kad_marks(s) & FL_KN_FORWARD)) continue;
+    fl_kad_list_uses(d, out, s);
     fl_kstmt *r = fl_kad_is_drawn(d, s) ? NULL : fl_kad_copy(d, out, s);
+    fl_kexpr *condition = s->kind == FL_KS_LOOP ? s->x[0] : NULL;
     if (!r) return;
+    fl_kad_next_phase(d, out, s);
+    if (!s->post) fl_kad_list_loads(d, &r->body, condition, s->line);
     fl_kad_primal(d, &s->body, &r->body);
     fl_kad_primal(d, &s->other, &r->other);
+    fl_kad_list_loads(d, s->post ? &r->other : out, condition, s->line);
   }
 }
 
@@ -116,11 +121,13 @@ static fl_kexpr *take_element(fl_kad_state *d, const fl_kstmt *s, fl_kblock *r, 
 ** the new value, so the kernel is derived again with the array in in_thread: then threads keep what
 ** they have read in registers. If it is there already, the kernel is refused, unless only stores
 ** with another index expression may write the element: in global memory, and where iterations are
-** undone, different index expressions are taken to be different elements. */
-static int is_own_to_restore(fl_kad_state *d, const fl_kstmt *s) {
+** undone, different index expressions are taken to be different elements; or f claims the element
+** (ad_list.c). */
+static int is_own_to_restore(fl_kad_state *d, const fl_kstmt *s, fl_kblock *f) {
   const int how = meets(d, s), parts = d->f->vars[s->var].kind == FL_KV_POINTER
                                        || (d->taken_back && fl_kset_has(d->taken_back, s->var));
-  if (!(how & FL_KAD_MEETS_AT_ONCE)) return 1;
+  if (!(how & FL_KAD_MEETS_AT_ONCE) || (d->listed && fl_kset_has(d->listed, s->var)) ||
+      fl_kad_claim(d, f, s)) return 1;
   if (!d->in_thread || !d->in_thread[s->var]) d->again = s->var + 1;
   else if (parts && !(how & FL_KAD_MEETS_ALIKE)) return 1;
   else
@@ -156,7 +163,7 @@ static void store(fl_kad_state *d, const fl_kstmt *s, fl_kset keep, fl_kblock *f
     const int wished = d->wished && fl_kset_has(d->wished, v) &&
                        !(meets(d, s) & FL_KAD_MEETS_AT_ONCE);
     if (wished || fl_kset_has(reads, v) || fl_kset_has(keep, v)) {
-      if (!is_own_to_restore(d, s)) return;
+      if (!is_own_to_restore(d, s, f)) return;
       const int old = fl_kad_local(d, d->f->vars[v].type, fl_kad_name(d, "old_", v));
       fl_kexpr *at = index_of(d, s, f);
       kx_set(d, f, old, fl_kexpr_load(d->f, v, at));
@@ -229,7 +236,9 @@ static void one(fl_kad_state *d, fl_kstmt *s, fl_kset keep, fl_kblock *f, fl_kbl
   case FL_KS_LOOP: fl_kad_loop(d, s, keep, f, r); return;
   case FL_KS_BARRIER:
     fl_kad_copy(d, f, s);
+    fl_kad_next_phase(d, f, s);
     fl_kad_copy(d, r, s);
+    fl_kad_next_phase(d, r, s);
     return;
   case FL_KS_RETURN: fl_kad_copy(d, f, s); return;
   default: return;

@@ -121,7 +121,7 @@ static int from_copies(fl_kloop *l, const undo *u, int first) {
     to->copied = 1;
     if (i > first && !u->span.split) to->original = to[-1].original, to->region = to[-1].region;
     else if (x.kind == FL_KV_POINTER)
-      to->original = fl_kad_param_new(d, FL_KAD_KEPT, u->var, "kept_", x.type, 1, 0);
+      to->original = fl_kad_kept(d, u->var, "kept_", x.type, 1);
     else to->original = fl_kloop_room(d, u->var, "kept_", 1, &to->region);
     if (to->original < 0) return 0;
   }

@@ -353,6 +353,8 @@ static fl_kad_parts inverted(fl_karena *a, const fl_kfunc *f, const fl_kad *adjo
   fl_kad_parts parts = {NULL, NULL};
   fl_kgathering g = {.d = {.a = a, .r = r, .shared_offset = -1}, .from = adjoint,
                      .src = adjoint->func};
+  for (int i = 0; g.src && i < adjoint->n_params; i++)     /* lists are of one thread (ad_list.c) */
+    if (adjoint->params[i].role == FL_KAD_KEPT && adjoint->params[i].count > 1) return parts;
   if (!g.src || !look(&g)) return parts;
   g.k = fl_kindices_new(a->mem, g.src, r->geometry);
   fl_klimits limits = adjoint->limits;

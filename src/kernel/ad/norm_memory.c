@@ -10,6 +10,13 @@
 
 enum { MOST_PLACES = 8 };
 
+/* May elements of the array be held? With 'lists' those of shared memory, too: while a loop without
+** barriers runs, only one thread accesses an element that it writes. */
+static int is_memory(const fl_kfunc *f, int lists, int v) {
+  const int kind = f->vars[v].kind;
+  return kind == FL_KV_POINTER || (lists && kind == FL_KV_SHARED);
+}
+
 typedef struct place {
   fl_kad_state *d;
   int var;
@@ -28,6 +35,12 @@ typedef struct places {
   int var, n, writes, bad, guarded;    /* guarded: > 0 inside operands that are evaluated under a
                                        ** condition */
 } places;
+
+/* May the place be held that an access of the loop refers to? In shared memory no other thread may
+** have it: lanes of a warp may exchange elements without a barrier. */
+static int is_own(const places *p, int32_t site) {
+  return p->d->f->vars[p->var].kind != FL_KV_SHARED || fl_kfact_of(p->d->facts, site)->own;
+}
 
 /* The place that an access with this index and site refers to, a new one if needed; NULL: it may
 ** overlap another place, or there are too many ('bad' is set). */
@@ -48,7 +61,7 @@ static place *place_of(places *p, const fl_kexpr *index, int32_t site) {
 static void look_expr(places *p, const fl_kexpr *x) {
   if (!x) return;
   if (x->kind == FL_KX_LOAD && x->var == p->var) {
-    p->bad |= p->guarded;
+    p->bad |= p->guarded || !is_own(p, x->site);
     (void)place_of(p, x->x[0], x->site);
   }
   for (int i = 0; i < x->n; i++) {
@@ -70,7 +83,7 @@ static int look_stmt(void *arg, fl_kstmt *s) {
   const int mine = fl_kwrites_to(s, p->var);
   place *to = mine && s->kind == FL_KS_STORE ? place_of(p, s->x[0], s->site) : NULL;
   if (to) look_store(to, s), p->writes = 1;
-  if (mine && s->kind == FL_KS_ATOMIC) p->bad = 1;
+  if (mine && (s->kind == FL_KS_ATOMIC || !is_own(p, s->site))) p->bad = 1;
   if (s->kind == FL_KS_BARRIER) p->bad = 1;              /* other threads may access the memory */
   for (int i = 0; i < 4; i++) look_expr(p, s->x[i]);
   return !p->bad;
@@ -167,7 +180,12 @@ static void try_array(fl_kad_state *d, fl_kstmt *s, int v, const uint8_t *assign
 
 /* ---- indices that are copies ---- */
 
-typedef struct copies { const fl_kdefs *defs; const fl_kfunc *f; const uint8_t *assigned; } copies;
+typedef struct copies {
+  const fl_kdefs *defs;
+  const fl_kfunc *f;
+  const uint8_t *assigned;
+  int lists;
+} copies;
 
 /* The variable of which 'var' is always a copy, as is a parameter "int i" of a function that a loop
 ** calls, and which has one value in the whole kernel; -1: there is none. */
@@ -192,14 +210,14 @@ static int rename_copy(void *arg, fl_kexpr *x) {
 static int see_access(void *arg, fl_kexpr *x) {
   const copies *c = arg;
   const fl_kvisitor v = {NULL, rename_copy, arg};
-  if (x->kind == FL_KX_LOAD && c->f->vars[x->var].kind == FL_KV_POINTER) fl_kwalk_expr(&v, x->x[0]);
+  if (x->kind == FL_KX_LOAD && is_memory(c->f, c->lists, x->var)) fl_kwalk_expr(&v, x->x[0]);
   return 1;
 }
 
 static int see_store(void *arg, fl_kstmt *s) {
   const copies *c = arg;
   const fl_kvisitor v = {NULL, rename_copy, arg};
-  if (s->kind == FL_KS_STORE && c->f->vars[s->var].kind == FL_KV_POINTER)
+  if (s->kind == FL_KS_STORE && is_memory(c->f, c->lists, s->var))
     fl_kwalk_expr(&v, s->x[0]);
   return 1;
 }
@@ -213,13 +231,13 @@ static fl_kblock walk(fl_kad_state *d, fl_kblock b, const uint8_t *loaded, const
     fl_kblock after = {NULL, NULL};
     uint8_t *assigned = s->kind == FL_KS_LOOP ? fl_karena_new(d->a, (size_t)d->f->n_vars + 1)
                                               : NULL;
-    copies c = {defs, d->f, assigned};
+    copies c = {defs, d->f, assigned, d->lists};
     if (assigned) {
       fl_kassigned_by(s, assigned);
       fl_kwalk_stmt(&(fl_kvisitor){see_store, see_access, &c}, s);
     }
     for (int v = 0; assigned && v < n_vars; v++)
-      if (d->f->vars[v].kind == FL_KV_POINTER && !d->f->vars[v].is_const && loaded[v])
+      if (is_memory(d->f, d->lists, v) && !d->f->vars[v].is_const && loaded[v])
         try_array(d, s, v, assigned, &out, &after);
     s->body = walk(d, s->body, loaded, defs);
     s->other = walk(d, s->other, loaded, defs);
