@@ -5,6 +5,7 @@
 #include "kernel/front/forms.h"
 #include "kernel/front/number.h"
 #include "kernel/front/scope.h"
+#include "kernel/front/template.h"
 #include <string.h>
 
 /* ---- declarators ----------------------------------------------------------------------------- */
@@ -542,4 +543,44 @@ void fl_decl_global(fl_front *p, fl_specifiers s) {
   if (fl_front_take(p, ';')) return;
   do global(p, &s); while (!p->failed && fl_front_take(p, ','));
   fl_front_need(p, ';');
+}
+
+/* ---- is a statement a declaration? ----------------------------------------------------------- */
+
+/* "T (*name)[N] = …", "T (&name)[N] = …" */
+static int declares_of_array(fl_front *p) {
+  return fl_decl_starts(p, 0) && fl_front_is_at(p, 1, '(') &&
+         (fl_front_is_at(p, 2, '*') || fl_front_is_at(p, 2, '&')) && fl_front_is_at(p, 4, ')') &&
+         fl_front_is_at(p, 5, '[');
+}
+
+/* The number of tokens of the type at the tokens, "T", "a::T" or "V<…>" and so on; 1: another. */
+static int type_length(fl_front *p) {
+  int k = 0;
+  for (;;) {
+    k++;
+    if (fl_front_is_at(p, k, '<')) k += fl_template_angle(p, k);
+    if (!fl_front_is_at(p, k, FL_PU_SCOPE) || fl_front_ahead(p, k + 1)->kind != FL_TOK_NAME)
+      return k;
+    k++;
+  }
+}
+
+/* Is it "T(name)" with what makes a declaration of it, and the '(' of that at k? */
+static int is_wrapped(fl_front *p, int k) {
+  static const char after[] = ";=,[({";
+  const fl_ktok *t = fl_front_ahead(p, k + 3);
+  return fl_front_is_at(p, k, '(') && fl_front_ahead(p, k + 1)->kind == FL_TOK_NAME &&
+         fl_front_is_at(p, k + 2, ')') && t->kind == FL_TOK_PUNCT && t->punct < 128 &&
+         t->punct && strchr(after, t->punct);
+}
+
+int fl_decl_begins(fl_front *p, const fl_ktok *t) {
+  if (fl_ktok_is(t, "decltype") || fl_ktok_is(t, "alignas") || fl_ktok_is(t, "__align__")) return 1;
+  if (declares_of_array(p)) return 1;
+  if (!fl_decl_starts(p, 0)) return 0;
+  const int k = t->kind == FL_TOK_NAME && !fl_decl_is_word(t) ? type_length(p) : 1;
+  if (is_wrapped(p, k))
+    fl_refuse(p, t->line, "a name in parentheses is declared" FL_DO "; leave them out");
+  return !fl_front_is_at(p, k, '(') && !(fl_front_is_at(p, k, '{') && fl_front_named(p, t));
 }

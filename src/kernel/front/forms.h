@@ -83,6 +83,9 @@ void fl_choose_bound(fl_front *p, fl_cvalue *v, int is_const, int pure, const ch
 int fl_view_array(fl_front *p, int32_t var);
 /* stmt.c. Adds the statement var = e; NULL: none. */
 void fl_emit_assign(fl_front *p, int32_t var, fl_kexpr *e, int32_t line);
+/* declare.c. Does a declaration begin at token t? "T(…" and "T{…" are expressions; a declaration
+** "T(name);" is refused. */
+int fl_decl_begins(fl_front *p, const fl_ktok *t);
 /* object.c. A variable for a leaf of an object; -1: no memory. */
 int fl_decl_leaf(fl_front *p, const fl_kfield *f, fl_kvkind kind, int type, int32_t line);
 /* call.c. Reads the arguments from after '(' to 'close' = ')', as fl_parse_arguments does, or from
@@ -103,6 +106,10 @@ const fl_ctype *fl_union_of(fl_front *p, const fl_ctype *parts, int32_t line);
 /* fl_union_part: the member 'name' of a union, as an lvalue in the union's bytes. fl_union_open:
 ** adds the names of all members of t to the scope. */
 fl_cvalue fl_union_part(fl_front *p, fl_cvalue v, const char *name, int32_t n, int32_t line);
+/* Reads the initialiser of constructor d of a union; 'self' is the union. */
+void fl_union_inits(fl_front *p, const fl_kdevice *d, fl_cvalue self);
+/* member.c. Takes "= e", "{…}" or "(…)" at the tokens, which initialises 'to'. */
+void fl_member_initialise(fl_front *p, fl_cvalue to, int32_t line);
 void fl_union_open(fl_front *p, const fl_ctype *t, fl_cvalue v, int32_t line);
 
 /* order.c. fl_order_before for the arguments of a function. One that is changed becomes 'torn': a
@@ -127,6 +134,15 @@ void fl_operator_logic(fl_front *p, const char *name, const fl_cvalue *x, int32_
 fl_cvalue fl_operator_plain(fl_front *p, int op, fl_cvalue x, fl_cvalue y, int32_t line);
 /* a += b for structs: operator+= if there is one, else operator+ and an assignment */
 fl_cvalue fl_operator_update(fl_front *p, int op, fl_cvalue to, fl_cvalue from, int32_t line);
+
+/* qualified.c. fl_qualified: the value of the name at the tokens, after a prefix with these names.
+** fl_qualified_part: if a prefix is at the tokens ("v.V::x"), *v becomes the member or the result of
+** its call, and 1 is returned. fl_qualified_address: refuses "&V::x", a pointer to a member, whose
+** operand began at token 'first'. */
+fl_cvalue fl_qualified(fl_front *p, const fl_symbol *inner, int64_t n);
+int fl_qualified_part(fl_front *p, fl_cvalue *v, int32_t line);
+void fl_qualified_address(fl_front *p, int64_t first);
+fl_cvalue fl_parse_named(fl_front *p, const fl_ktok *t);      /* unary.c: the value of name t */
 
 /* ---- parameter.c, spread.c: the parameters of kernels ---------------------------------------- */
 

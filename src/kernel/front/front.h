@@ -86,7 +86,6 @@ typedef struct fl_ktparam {      /* parameter of a template: a type, or a consta
   int64_t typed;                 /* token that names an earlier parameter as its type; 0: none */
   int64_t check;                 /* token of an enable_if that must have a type; 0: none */
 } fl_ktparam;
-
 typedef enum { FL_RETURNS_VALUE, FL_RETURNS_PLACE, FL_RETURNS_POINTER } fl_kreturns;
 typedef struct fl_kformal {
   const char *name;
@@ -228,7 +227,8 @@ typedef struct fl_front {
   int sized;                 /* fl_refuse_size refused it */
   int absent;    /* refused since a struct lacks the type or constant that is named, or a template
                  ** can not have these arguments: a candidate is dropped then (fl_pattern_drops) */
-  int among_members;         /* the names that fl_scope_prefix gave last are those in a struct */
+  const fl_ctype *among;     /* the struct whose names fl_scope_prefix gave last; NULL: of none */
+  int64_t qualified;         /* token after a name with a prefix that was a field of *this */
   int nest, inlined;         /* depth of nesting (fl_front_enter); of calls that are inlined */
   int breaks, continues;     /* FL_BREAK_*: what break means here; whether continue is allowed */
   int32_t break_label, return_label;    /* of the BLOCKs that break and return leave */
@@ -324,7 +324,7 @@ typedef struct fl_specifiers {
   const fl_ctype *type;      /* NULL: refused */
   uint8_t is_const, is_static, is_extern, is_shared, is_constant, is_global, is_device, is_typedef,
           is_auto, is_volatile, any,      /* is_const: const or constexpr; any: any qualifier */
-          is_constexpr;      /* and not const */
+          is_constexpr, is_mutable;       /* is_constexpr: and not const */
   uint8_t ref, of_const;     /* of the name of a type, as ref and is_const of fl_symbol */
   int32_t max_threads;       /* of __launch_bounds__; 0: none */
 } fl_specifiers;

@@ -62,7 +62,8 @@ static int is_among(const space *s, const fl_ktok *t) {
 
 static int is_space(const groups *g, const fl_ktok *t) {
   if (t->kind != FL_TOK_NAME) return 0;
-  return fl_ktok_is(t, g->own) || (g->text == fl_ktorch_text && fl_ktok_is(t, "at")) ||
+  const int torch = g->text == fl_ktorch_text;
+  return fl_ktok_is(t, g->own) || (torch && (fl_ktok_is(t, "at") || fl_ktok_is(t, "c10"))) ||
          is_among(g->first, t);
 }
 
@@ -104,6 +105,17 @@ static int declares(groups *g, const fl_ktok *t, int64_t left) {
   return opens && fl_is_punct(t + 3, ';') ? 4 : 0;
 }
 
+/* The number of tokens of "own::" before a name at t, with those of the namespaces inside PyTorch's
+** that are left out; 0: it is none. left: how many tokens there are from t on. */
+static int prefix_of(const groups *g, const fl_ktok *t, int64_t left) {
+  static const char *const inside[] = { "cuda", "native", "detail" };
+  int n = left > 2 && is_space(g, t) && fl_is_punct(t + 1, FL_PU_SCOPE) ? 2 : 0;
+  while (n && g->text == fl_ktorch_text && left > n + 2 && fl_ktok_among(t + n, inside, 3) >= 0 &&
+         fl_is_punct(t + n + 1, FL_PU_SCOPE))
+    n += 2;
+  return n;
+}
+
 /* Replaces names of the namespace 'own' with the library's (prefix, text: as in 'groups'). 1: the
 ** source names the namespace; for PyTorch, which host code names too, 1 only if a name was
 ** replaced. */
@@ -119,15 +131,15 @@ static int name_groups(fl_karena *a, const char *own, const char *prefix, const 
     const int64_t left = toks->n - i;
     const int skipped = declares(&g, t, left), last = n ? toks->at[n - 1].punct : 0;
     if (skipped) { i += skipped; n--; continue; }
-    const int behind = left > 2 && is_space(&g, t) && fl_is_punct(t + 1, FL_PU_SCOPE);
+    const int behind = prefix_of(&g, t, left);
     const int member = n && toks->at[n - 1].kind == FL_TOK_PUNCT &&
                        (last == '.' || last == FL_PU_ARROW || last == FL_PU_SCOPE);
     const int opened = (g.open || is_among(g.named, t)) && !member;
-    const char *name = behind ? own_name(&g, t + 2) : opened ? own_name(&g, t) : NULL;
-    toks->at[n] = behind && name ? t[2] : *t;
+    const char *name = behind ? own_name(&g, t + behind) : opened ? own_name(&g, t) : NULL;
+    toks->at[n] = behind && name ? t[behind] : *t;
     replaced |= name != NULL;
     if (name) toks->at[n].text = name, toks->at[n].n = (int32_t)strlen(name);
-    i += behind && name ? 3 : 1;
+    i += behind && name ? behind + 1 : 1;
   }
   toks->n = n;
   return replaced || text != fl_ktorch_text;
@@ -218,10 +230,12 @@ static void drop_cuda(fl_ktoks *toks) {
 
 /* ---- complex numbers ---- */
 
-/* Does token i declare its name: "struct cuComplex", "typedef … cuComplex;" or "cuComplex ="? */
+/* Does token i declare its name: "struct cuComplex", "typedef … cuComplex;" or "cuComplex =", but
+** not "using c = cuComplex;"? */
 static int declares_type(const fl_ktoks *toks, int64_t i) {
   const fl_ktok *t = &toks->at[i];
-  if (fl_is_punct(t + 1, ';') || fl_is_punct(t + 1, '=')) return 1;
+  if (fl_is_punct(t + 1, '=')) return 1;
+  if (fl_is_punct(t + 1, ';')) return i && !fl_is_punct(t - 1, '=');
   return i && (fl_ktok_is(t - 1, "struct") || fl_ktok_is(t - 1, "class"));
 }
 

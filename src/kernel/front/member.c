@@ -178,6 +178,7 @@ static void field_lines(fl_front *p, body *b) {
     t = fl_decl_member_arrays(p, t);
     if (ref || (t && !fl_ctype_size(t))) fl_refuse(p, line, "a member without a size");
     if (!add_field(p, b, name, t, 0)) return;
+    b->fields[b->n - 1].is_mutable = s.is_mutable;
     if (fl_front_is(p, '=') || fl_front_is(p, '{')) {
       b->inits[b->n - 1] = p->at;
       b->has_inits = 1;
@@ -450,8 +451,7 @@ void fl_member_open(fl_front *p, const fl_kdevice *d, const fl_cvalue *self) {
   if (self) fl_front_bind(p, "this", FL_SYM_REFERENCE, v);
 }
 
-/* Takes "= e", "{…}" or "(…)" at the tokens, which initialises 'to'. */
-static void initialise(fl_front *p, fl_cvalue to, int32_t line) {
+void fl_member_initialise(fl_front *p, fl_cvalue to, int32_t line) {
   fl_cvalue args[FL_K_MAX_GIVEN];
   if (fl_front_take(p, '=')) {
     if (fl_front_is(p, '{')) fl_decl_fill(p, to);
@@ -480,7 +480,7 @@ void fl_member_default(fl_front *p, fl_cvalue place, int64_t i, int32_t line) {
     const fl_kdevice names = { .owner = place.type, .line = line };
     const fl_kbookmark back = fl_front_open(p, m->inits[i], NULL);
     fl_member_open(p, &names, &place);
-    initialise(p, to, line);
+    fl_member_initialise(p, to, line);
     fl_front_close(p, back);
   } else if (fl_member_made(to.type)) {
     fl_member_make(p, to, NULL, 0, line);
@@ -524,7 +524,7 @@ static int hands_over(fl_front *p, const fl_kdevice *d, fl_cvalue self) {
     return 0;
   p->at++;
   if (fl_front_is(p, '<')) p->at += fl_template_angle(p, 0);
-  initialise(p, self, t->line);
+  fl_member_initialise(p, self, t->line);
   return 1;
 }
 
@@ -544,6 +544,7 @@ void fl_member_inits(fl_front *p, const fl_kdevice *d, fl_cvalue self) {
   int64_t given[MAX_FIELDS] = { 0 };           /* the token before the initialiser */
   const fl_cstruct *s = self.type->s;
   if (hands_over(p, d, self)) return;
+  if (s->parts) { fl_union_inits(p, d, self); return; }
   p->at = d->inits ? d->inits + 1 : d->body;
   while (d->inits && !p->failed) {
     const fl_ktok *t = fl_front_next(p);
@@ -563,9 +564,9 @@ void fl_member_inits(fl_front *p, const fl_kdevice *d, fl_cvalue self) {
     p->at = given[i];
     const fl_ktok *t = fl_front_next(p);
     if (fl_front_is(p, '<')) p->at += fl_template_angle(p, 0);
-    initialise(p, *s->fields[i].name ? fl_val_field(p, self, i, d->line)
-                                     : fl_member_part(p, self, t->text, t->n, t->line),
-               t->line);
+    const int named = *s->fields[i].name != 0;
+    fl_member_initialise(p, named ? fl_val_field(p, self, i, d->line)
+                                  : fl_member_part(p, self, t->text, t->n, t->line), t->line);
   }
 }
 

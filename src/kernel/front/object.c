@@ -378,6 +378,7 @@ static fl_kvalue **collect(fl_front *p, const fl_ctype *t, const char *name) {
 }
 
 int fl_decl_table(fl_front *p, const fl_ctype *t, const char *name, int32_t line) {
+  if (fl_ctype_has_mutable(t)) fl_refuse(p, line, "a constant with mutable members");
   fl_kvalue **data = collect(p, t, name);
   fl_symbol *s = data ? fl_front_add(p, name, FL_SYM_TABLE) : NULL;
   if (!s) return 0;

@@ -55,7 +55,7 @@ static const fl_symbol *before_scope(fl_front *p, const fl_ktok *t) {
 
 int fl_scope_prefix(fl_front *p, const fl_symbol **inner, int64_t *n) {
   int found = 0;
-  p->among_members = 0;
+  p->among = NULL;
   while (!p->failed) {
     const fl_ktok *t = fl_front_tok(p);
     if (fl_front_take(p, FL_PU_SCOPE)) {                /* "::x": a name of the file, or built in */
@@ -76,7 +76,7 @@ int fl_scope_prefix(fl_front *p, const fl_symbol **inner, int64_t *n) {
     if (fl_ktok_is(t, "std")) { p->at++; continue; }
     if (fl_scope_is_space(p, t)) {
       fl_scope_file(p, inner, n);
-      p->among_members = 0;
+      p->among = NULL;
       found = 1;
       p->at++;
       continue;
@@ -85,7 +85,7 @@ int fl_scope_prefix(fl_front *p, const fl_symbol **inner, int64_t *n) {
     if (angle) type = type ? fl_template_again(p, type) : fl_template_struct(p, s->structs);
     const fl_kmembers *m = type && type->kind == FL_C_STRUCT ? type->s->members : NULL;
     if (!m && !(s && s->n_inner)) { refuse_prefix(p, t, type); break; }
-    p->among_members = m != NULL;
+    p->among = m ? type : NULL;
     *inner = m ? m->inner : s->inner;
     *n = m ? m->n_inner : s->n_inner;
     found = 1; p->at++;

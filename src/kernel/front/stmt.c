@@ -549,21 +549,6 @@ static int skip_hint(fl_front *p) {
   return 1;
 }
 
-/* "T (*name)[N] = …", "T (&name)[N] = …" */
-static int declares_of_array(fl_front *p) {
-  return fl_decl_starts(p, 0) && fl_front_is_at(p, 1, '(') &&
-         (fl_front_is_at(p, 2, '*') || fl_front_is_at(p, 2, '&')) && fl_front_is_at(p, 4, ')') &&
-         fl_front_is_at(p, 5, '[');
-}
-
-/* Does a declaration begin at token t? "T(…" and "T{…" are expressions. */
-static int declares(fl_front *p, const fl_ktok *t) {
-  if (fl_ktok_is(t, "decltype") || fl_ktok_is(t, "alignas") || fl_ktok_is(t, "__align__")) return 1;
-  if (declares_of_array(p)) return 1;
-  return fl_decl_starts(p, 0) && !fl_front_is_at(p, 1, '(') &&
-         !(fl_front_is_at(p, 1, '{') && fl_front_named(p, t));
-}
-
 static void statement(fl_front *p) {
   skip_attributes(p);
   if (fl_front_is(p, '}')) return;       /* [[…]] or _Pragma(…) may be the last thing in a block */
@@ -585,7 +570,7 @@ static void statement(fl_front *p) {
            fl_front_is_at(p, 2, '*') && fl_front_is_at(p, 4, ')') &&
            fl_front_is_at(p, 5, '('))
     fl_refuse(p, line, "function pointers are outside the language");
-  else if (declares(p, t)) fl_decl_local(p);
+  else if (fl_decl_begins(p, t)) fl_decl_local(p);
   else expression_statement(p);
 }
 

@@ -1,6 +1,6 @@
 /*
-** Accessors of tensors as PyTorch's extensions have them: "torch::name" and "at::name" are
-** fl_torch_name (library.c). A view is of contiguous memory: it holds the lengths s, t, u, v, w of
+** Accessors of tensors as PyTorch's extensions have them: "torch::name", "at::name", "c10::name" and
+** "at::cuda::detail::name" are fl_torch_name (library.c). A view is of contiguous memory: it holds the lengths s, t, u, v, w of
 ** its axes and computes the strides. As a parameter of a kernel it is a tensor (spread.c).
 */
 #define D __device__
@@ -50,3 +50,24 @@ template <class T, bool B> struct fl_torch_acc { using type = T; };
 template <bool B> struct fl_torch_acc<__half, B> { using type = float; };
 template <bool B> struct fl_torch_acc<__nv_bfloat16, B> { using type = float; };
 template <class T, bool B> using fl_torch_acc_type = typename fl_torch_acc<T, B>::type;
+template <class T> using fl_torch_opmath_type = typename fl_torch_acc<T, true>::type;
+template <class T, class I> struct fl_torch_TensorInfo {
+  T *data;
+  I sizes[25], strides[25];
+  int dims;
+  D bool isContiguous() const { return dims == 1 && strides[0] == 1; }
+};
+template <class T, class I, int N> struct fl_torch_IndexToOffset {
+  static D I get(I i, const fl_torch_TensorInfo<T, I> &a) {
+    I at = 0;
+    for (int d = (N < 0 ? a.dims : N) - 1; d > 0; d--) {
+      at += i % a.sizes[d] * a.strides[d];
+      i /= a.sizes[d];
+    }
+    return at + i * a.strides[0];
+  }
+};
+template <class T, class I> D void fl_torch_fastAtomicAdd(T *p, I i, const I n, T v, bool fast) {
+  atomicAdd(p + i, v);
+}
+template <class T> D T fl_torch_ATenCeilDiv(T a, T b) { return (a + b - 1) / b; }

@@ -145,6 +145,13 @@ int fl_ctype_has_array(const fl_ctype *t) {
   return 0;
 }
 
+int fl_ctype_has_mutable(const fl_ctype *t) {
+  t = fl_ctype_innermost(t);
+  for (int i = 0; t->kind == FL_C_STRUCT && i < t->s->n_fields; i++)
+    if (t->s->fields[i].is_mutable || fl_ctype_has_mutable(t->s->fields[i].type)) return 1;
+  return 0;
+}
+
 /* ---- structs --------------------------------------------------------------------------------- */
 
 enum { MAX_LEAVES = 256, MAX_BYTES = 1 << 24 };

@@ -33,6 +33,7 @@ typedef struct fl_cfield {
   int32_t leaf;                  /* its first leaf, as an index among the leaves of the struct */
   int64_t scalar;                /* its first scalar, as an index among those of the struct, if
                                  ** all have one type */
+  uint8_t is_mutable;            /* not const in a const object */
   uint8_t base;                  /* a base struct, which comes before other fields, or an unnamed
                                  ** member: its members are named as the struct's own */
 } fl_cfield;
@@ -90,6 +91,7 @@ int fl_ctype_like(const fl_ctype *a, const fl_ctype *b);
 int fl_ctype_equal(const fl_ctype *a, const fl_ctype *b);
 /* is t an array or a pointer, or does it hold one? */
 int fl_ctype_has_array(const fl_ctype *t);
+int fl_ctype_has_mutable(const fl_ctype *t);     /* is a member of t, or of a member, mutable? */
 const fl_cfield *fl_cstruct_field(const fl_cstruct *s, const char *name, int32_t n);
 /* Writes all leaves in order to out[fl_ctype_leaves(t)]; 'prefix' begins their paths. The type of a
 ** pointer is that of the scalars it points to, or U8 if these are of several types. 0: no memory,

@@ -203,7 +203,7 @@ static fl_cvalue named_shared(fl_front *p, fl_symbol *s, int32_t line) {
   return s->v;
 }
 
-static fl_cvalue named(fl_front *p, const fl_ktok *t) {
+fl_cvalue fl_parse_named(fl_front *p, const fl_ktok *t) {
   fl_symbol *s = fl_front_find(p, t->text, t->n);
   if (!s) return fl_val_none();
   switch (s->kind) {
@@ -309,31 +309,6 @@ static fl_cvalue cast_word(fl_front *p) {
   return ref ? cast_reference(p, t, v, ref, is_const, line) : fl_cast_to(p, t, v, line);
 }
 
-/* Reads the name after "V::" or "Mode::". */
-static fl_cvalue qualified(fl_front *p, const fl_symbol *inner, int64_t n) {
-  const fl_ktok *t = fl_front_next(p);
-  const fl_symbol *s = t->kind == FL_TOK_NAME ? fl_front_in(p, inner, n, t) : NULL;
-  if (!s) {
-    const int absent = !p->failed && p->among_members && t->kind == FL_TOK_NAME;
-    fl_refuse(p, t->line, "there is no '%.*s' here", t->kind == FL_TOK_NAME ? (int)t->n : 1,
-              t->kind == FL_TOK_NAME ? t->text : "?");
-    p->absent |= absent;
-    return fl_val_none();
-  }
-  if (s->kind == FL_SYM_WRONG) fl_refuse(p, t->line, "'%s': %s", s->name, s->why);
-  if (p->failed) return fl_val_none();
-  const int64_t mark = p->syms.n;
-  const fl_symbol kept = *s, *self = fl_front_find(p, "this", 4);
-  const fl_cvalue object = self ? self->v : fl_val_none();
-  if (s->kind == FL_SYM_FUNCTION)
-    return fl_call_function(p, s->device, self && fl_member_derives(object.type, s->device->owner)
-                            ? &object : NULL, t);
-  fl_front_push(p, &kept, 1);
-  const fl_cvalue v = named(p, t);
-  p->syms.n = mark;
-  return v;
-}
-
 static int is_template_call(fl_front *p, const fl_ktok *t) {
   const fl_symbol *s = fl_front_is(p, '<') ? fl_front_find(p, t->text, t->n) : NULL;
   if (!s || s->kind != FL_SYM_FUNCTION) return 0;
@@ -345,7 +320,7 @@ static fl_cvalue name(fl_front *p) {
   const fl_symbol *inner = NULL;
   int64_t n = 0;
   if (fl_decl_starts(p, 0) && !fl_front_is(p, FL_PU_SCOPE)) return constructed(p);
-  if (fl_scope_prefix(p, &inner, &n)) return qualified(p, inner, n);
+  if (fl_scope_prefix(p, &inner, &n)) return fl_qualified(p, inner, n);
   const fl_ktok *t = fl_front_tok(p);
   fl_cvalue texel;
   if (fl_texture_call(p, &texel)) return texel;
@@ -368,7 +343,7 @@ static fl_cvalue name(fl_front *p) {
     return fl_val_refuse(p, t->line, "kernels that launch kernels are outside the language");
   if (fl_front_is(p, '(') || is_template_call(p, t)) return fl_parse_call(p, t);
   fl_cvalue v = special(p, t);
-  if (v.kind == FL_V_NONE) v = named(p, t);
+  if (v.kind == FL_V_NONE) v = fl_parse_named(p, t);
   if (v.kind == FL_V_NONE && !p->failed)
     fl_refuse(p, t->line, "unknown name '%.*s'%s", (int)t->n, t->text, fl_front_meant(p, t));
   return v;
@@ -423,18 +398,21 @@ static fl_cvalue element(fl_front *p, fl_cvalue v, int32_t line) {
   if (p->failed) return v;
   if (!fl_val_is_object(v)) return fl_val_index(p, v, fl_val_scalar(p, i, at), line);
   const fl_cvalue args[2] = { v, i };
-  if (!fl_operator(p, "operator[]", args, 2, &v, line))
-    fl_refuse(p, line, "there is no operator '[]' for '%s'", fl_ctype_text(p->a, v.type));
-  return v;
+  if (fl_operator(p, "operator[]", args, 2, &v, line)) return v;
+  const fl_cvalue at_first = fl_member_pointer(p, fl_order_value(p, v, line), line);
+  if (!fl_val_is_object(at_first)) return fl_val_index(p, at_first, fl_val_scalar(p, i, at), line);
+  return fl_val_refuse(p, line, "there is no operator '[]' for '%s'", fl_ctype_text(p->a, v.type));
 }
 
 /* Reads '.' or '->' and the member's name: the member of v, or the result if it is called. */
 static fl_cvalue member(fl_front *p, fl_cvalue v, int32_t line) {
   const int arrow = fl_front_next(p)->punct == FL_PU_ARROW;
   fl_front_word(p, "template");
-  const fl_ktok *t = fl_front_next(p);
+  const fl_ktok *t = fl_front_tok(p);
   while (arrow && fl_val_is_object(v) && fl_operator(p, "operator->", &v, 1, &v, line)) continue;
   if (arrow) v = fl_val_deref(p, v, line);
+  if (fl_qualified_part(p, &v, line)) return v;
+  fl_front_next(p);
   if (v.kind == FL_V_EXPR || v.kind == FL_V_NONE || v.kind == FL_V_POINTER ||
       t->kind != FL_TOK_NAME)
     return fl_val_refuse(p, line, "'%.*s' of something that is no struct",
@@ -573,7 +551,9 @@ static fl_cvalue unary(fl_front *p, int outer) {
     case '&': {
       const fl_kstmt *before = p->b ? p->b->last : NULL;
       fl_front_next(p);
+      const int64_t first = p->at;
       const fl_cvalue v = fl_parse_unary(p);
+      fl_qualified_address(p, first);
       fl_align_forget(p, before);
       return fl_val_address(p, v, t->line);
     }

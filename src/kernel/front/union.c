@@ -19,6 +19,43 @@ static int is_seen(const fl_cfield *f) {
   return 1;
 }
 
+/* Is t made of type 'of'? */
+static int made_of(const fl_ctype *t, const fl_ctype *of) {
+  while (t && (t->kind == FL_C_ARRAY || t->kind == FL_C_POINTER)) t = t->of;
+  return t && t->kind == FL_C_STRUCT && t->s == of->s;
+}
+
+/* Gives union t the functions, types and constants of the struct 'parts'. A function whose
+** parameters or result are of that struct can not be called. */
+static void take_members(fl_front *p, const fl_ctype *t, const fl_ctype *parts, int32_t line) {
+  fl_kmembers *m = parts->s->members;
+  if (!m) return;
+  if (m->has_inits) fl_refuse(p, line, "a default of a member of a union");
+  for (int64_t i = 0; i < m->n_inner; i++) {
+    fl_symbol *s = &m->inner[i];
+    if (s->kind == FL_SYM_TYPE && made_of(s->type, parts)) s->type = t;
+    for (fl_kdevice *d = s->kind == FL_SYM_FUNCTION ? s->device : NULL; d; d = d->next) {
+      int own = made_of(d->result, parts) || d->n_tparams > 0;
+      for (int k = 0; k < d->n_params && !d->n_tparams; k++)
+        own |= made_of(d->params[k].type, parts);
+      if (own) d->why = "is a template in a union, or takes or returns the union";
+      d->owner = t;
+    }
+  }
+  t->s->members = m;
+  parts->s->members = NULL;
+}
+
+void fl_union_inits(fl_front *p, const fl_kdevice *d, fl_cvalue self) {
+  if (!d->inits) return;
+  p->at = d->inits + 1;
+  const fl_ktok *t = fl_front_next(p);
+  if (t->kind != FL_TOK_NAME) fl_refuse(p, t->line, "a name of a member is needed");
+  if (p->failed) return;
+  fl_member_initialise(p, fl_union_part(p, self, t->text, t->n, t->line), t->line);
+  if (fl_front_is(p, ',')) fl_refuse(p, t->line, "a union has one member that is initialised");
+}
+
 const fl_ctype *fl_union_of(fl_front *p, const fl_ctype *parts, int32_t line) {
   fl_cstruct *s = parts->s;
   int64_t size = 1, align = s->align, n;
@@ -39,8 +76,10 @@ const fl_ctype *fl_union_of(fl_front *p, const fl_ctype *parts, int32_t line) {
   if (!bytes || !of) return NULL;
   *bytes = (fl_cfield){ .name = "{}", .type = of };
   fl_ctype *t = fl_ctype_struct(p->a, s->name, bytes, 1, align);
-  if (t) t->s->parts = parts;
-  return t;
+  if (!t) return NULL;
+  t->s->parts = parts;
+  take_members(p, t, parts, line);
+  return p->failed ? NULL : t;
 }
 
 /* The member of that name, which may be inside unnamed members; *offset: where it begins, in bytes.

@@ -203,6 +203,7 @@ fl_cvalue fl_val_field(fl_front *p, fl_cvalue v, int64_t i, int32_t line) {
   v.either = of;
   v.member |= !v.linear && v.idx && v.type->s->n_leaves > 1;
   v.type = v.type->is_volatile ? fl_ctype_volatile(p->a, f->type) : f->type;
+  if (f->is_mutable) v.is_const = 0;
   if (p->a->failed) return fl_val_none();
   if (v.torn && v.parts) v.kind = FL_V_PARTS;
   if (v.kind == FL_V_PARTS) {

@@ -15,6 +15,7 @@ static int reaches(const fl_ctype *t, int depth) {
   if (depth > MOST_DEEP) return 1;
   if (t->kind == FL_C_POINTER) return !t->const_of || reaches(t->of, depth + 1);
   if (t->kind != FL_C_STRUCT) return 0;
+  if (fl_ctype_has_mutable(t)) return 1;
   for (const fl_kdevice *d = fl_member_functions(t, "operator()"); d; d = d->next)
     if (d->scope) return 1;
   for (int i = 0; i < t->s->n_fields; i++)

@@ -1,0 +1,99 @@
+/*
+** Names with a prefix in expressions: "V::x" is a constant, a function or an enumerator; in a member
+** function of V, or of a struct with base V, also a field of V in *this. "v.V::x" is a member of the
+** base V of v.
+*/
+#include "kernel/front/forms.h"
+#include "kernel/front/scope.h"
+#include <string.h>
+
+/* Does t, or a base of it, have a field of the name 'name'? */
+static int has_field(const fl_ctype *t, const fl_ktok *name) {
+  if (t->s->parts) t = t->s->parts;
+  int is = fl_cstruct_field(t->s, name->text, name->n) != NULL;
+  for (int i = 0; i < t->s->n_fields && !is; i++)
+    is = t->s->fields[i].base && has_field(t->s->fields[i].type, name);
+  return is;
+}
+
+/* Is t->name a field, and not a constant, type or function (s, NULL: there is none)? A name that
+** may be either in different bases is refused. */
+static int is_field(fl_front *p, const fl_ctype *t, const fl_ktok *name, const fl_symbol *s) {
+  if (p->failed || !t || t->kind != FL_C_STRUCT || name->kind != FL_TOK_NAME) return 0;
+  if (fl_cstruct_field(t->s, name->text, name->n)) return 1;
+  if (!has_field(t, name)) return 0;
+  if (s) fl_refuse(p, name->line, "'%s' has members '%.*s' of several kinds in its bases",
+                   fl_ctype_text(p->a, t), (int)name->n, name->text);
+  return 1;
+}
+
+/* Field 'name' of the part of *this that is of type t. */
+static fl_cvalue field_of_this(fl_front *p, const fl_ctype *t, const fl_ktok *name) {
+  const fl_symbol *self = p->failed ? NULL : fl_front_find(p, "this", 4);
+  if (!self || !fl_member_derives(self->v.type, t))
+    return fl_val_refuse(p, name->line, "'%s::%.*s' of no object", fl_ctype_text(p->a, t),
+                         (int)name->n, name->text);
+  p->qualified = p->at;
+  const fl_cvalue v = fl_member_as(p, self->v, t, name->line);
+  return p->failed ? fl_val_none() : fl_member_part(p, v, name->text, name->n, name->line);
+}
+
+fl_cvalue fl_qualified(fl_front *p, const fl_symbol *inner, int64_t n) {
+  const fl_ctype *const of = p->among;
+  const fl_ktok *t = fl_front_next(p);
+  const fl_symbol *s = t->kind == FL_TOK_NAME ? fl_front_in(p, inner, n, t) : NULL;
+  if (is_field(p, of, t, s)) return field_of_this(p, of, t);
+  if (!s) {
+    const int absent = !p->failed && of && t->kind == FL_TOK_NAME;
+    fl_refuse(p, t->line, "there is no '%.*s' here", t->kind == FL_TOK_NAME ? (int)t->n : 1,
+              t->kind == FL_TOK_NAME ? t->text : "?");
+    p->absent |= absent;
+    return fl_val_none();
+  }
+  if (s->kind == FL_SYM_WRONG) fl_refuse(p, t->line, "'%s': %s", s->name, s->why);
+  if (p->failed) return fl_val_none();
+  const int64_t mark = p->syms.n;
+  const fl_symbol kept = *s, *self = fl_front_find(p, "this", 4);
+  const fl_cvalue object = self ? self->v : fl_val_none();
+  if (s->kind == FL_SYM_FUNCTION)
+    return fl_call_function(p, s->device, self && fl_member_derives(object.type, s->device->owner)
+                            ? &object : NULL, t);
+  fl_front_push(p, &kept, 1);
+  const fl_cvalue v = fl_parse_named(p, t);
+  p->syms.n = mark;
+  return v;
+}
+
+int fl_qualified_part(fl_front *p, fl_cvalue *v, int32_t line) {
+  const fl_ktok *t = fl_front_tok(p);
+  const fl_symbol *inner = NULL, *own = NULL;
+  int64_t n = 0;
+  const int64_t mark = p->syms.n, at = p->at;
+  if (p->failed || t->kind != FL_TOK_NAME || !fl_val_is_object(*v)) return 0;
+  own = fl_member_find(v->type, t->text, t->n);
+  if (own && own->kind == FL_SYM_FUNCTION) return 0;
+  if (own) fl_front_push(p, own, 1);                  /* names of the struct hide those around */
+  const int found = fl_scope_prefix(p, &inner, &n);
+  p->syms.n = mark;
+  if (!found && p->at == at) return p->failed;
+  const fl_ctype *const of = p->among;
+  t = fl_front_tok(p);
+  if (!p->failed && (!of || !fl_member_derives(v->type, of)))
+    fl_refuse(p, line, "a prefix that is no base of '%s'", fl_ctype_text(p->a, v->type));
+  if (p->failed) { *v = fl_val_none(); return 1; }
+  const fl_cvalue part = fl_member_as(p, *v, of, line);
+  const fl_symbol *s = fl_member_find(of, t->text, t->n);
+  const int call = s && s->kind == FL_SYM_FUNCTION;
+  fl_front_next(p);
+  if (call && !has_field(of, t)) *v = fl_member_call(p, part, s->name, s->n, line);
+  else if (s && !call && s->kind == FL_SYM_CONSTANT) *v = s->v;
+  else *v = fl_member_part(p, part, t->text, t->n, line);
+  return 1;
+}
+
+void fl_qualified_address(fl_front *p, int64_t first) {
+  const fl_ktok *t = &p->toks.at[first];
+  if (p->failed || p->qualified != p->at || p->at <= first) return;
+  if (t->kind == FL_TOK_NAME || fl_is_punct(t, FL_PU_SCOPE))
+    fl_refuse(p, t->line, "pointers to members are outside the language");
+}
