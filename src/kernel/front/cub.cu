@@ -159,6 +159,27 @@ template <class T, int W = 32, int P = 0> struct fl_cub_WarpReduce {
   template <class F> __device__ T Reduce(T v, F f) { return Reduce(v, f, W); }
   __device__ T Sum(T v) { return Reduce(v, fl_cub_Sum(), W); }
   __device__ T Sum(T v, int n) { return Reduce(v, fl_cub_Sum(), n); }
+  /* The values from this lane to the last one of its segment. flag: a segment begins (head 1), or
+  ** ends (0), at this lane. */
+  template <class F> __device__ T fl_segment(T v, bool flag, F f, int head) {
+    POWER_OF_TWO
+    const unsigned t = fl_thread() & 31u, mask = 0xffffffffu >> (32 - W) << (t & (32 - W)),
+                   ends = __ballot_sync(mask, flag) >> head >> t;
+    const unsigned last = ends ? t + __ffs(ends) - 1 : t | (W - 1);
+    for (int o = 1; o < W; o <<= 1) {
+      const T u = __shfl_down_sync(mask, v, o, W);
+      if (t + o <= last) v = f(v, u);
+    }
+    return v;
+  }
+#define SEGMENTED(NAME, HEAD) \
+  template <class B> __device__ T NAME##SegmentedSum(T v, B flag) { \
+    return fl_segment(v, (bool)flag, fl_cub_Sum(), HEAD); \
+  } \
+  template <class F, class B> __device__ T NAME##SegmentedReduce(T v, B flag, F f) { \
+    return fl_segment(v, (bool)flag, f, HEAD); \
+  }
+  SEGMENTED(Head, 1) SEGMENTED(Tail, 0)
 };
 template <class T, int W = 32, int P = 0> struct fl_cub_WarpScan {
   using TempStorage = fl_cub_NullStorage;

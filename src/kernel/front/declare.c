@@ -566,13 +566,18 @@ static int type_length(fl_front *p) {
   }
 }
 
-/* Is it "T(name)" with what makes a declaration of it, and the '(' of that at k? */
+/* Is there a declarator in the parentheses at k, as in "T(name)" or "T(*name[3])", and after them
+** what makes a declaration of it? */
 static int is_wrapped(fl_front *p, int k) {
   static const char after[] = ";=,[({";
-  const fl_ktok *t = fl_front_ahead(p, k + 3);
-  return fl_front_is_at(p, k, '(') && fl_front_ahead(p, k + 1)->kind == FL_TOK_NAME &&
-         fl_front_is_at(p, k + 2, ')') && t->kind == FL_TOK_PUNCT && t->punct < 128 &&
-         t->punct && strchr(after, t->punct);
+  if (!fl_front_is_at(p, k++, '(')) return 0;
+  while (fl_front_is_at(p, k, '*') || fl_front_is_at(p, k, '&') ||
+         fl_ktok_is(fl_front_ahead(p, k), "const"))
+    k++;
+  if (fl_front_ahead(p, k++)->kind != FL_TOK_NAME) return 0;
+  while (fl_front_is_at(p, k, '[')) k = fl_front_past(p, k);
+  const int c = fl_ktok_punct(fl_front_ahead(p, k + 1));
+  return fl_front_is_at(p, k, ')') && c > 0 && c < 128 && strchr(after, c);
 }
 
 int fl_decl_begins(fl_front *p, const fl_ktok *t) {

@@ -104,6 +104,7 @@ typedef struct body {            /* of a struct being read */
   fl_cfield *fields;
   int64_t *inits;
   int n, has_inits, plain;
+  int guarded, made, unsure;     /* are members private here; is it no POD; is that not known? */
   int64_t at, mark;              /* its first token, its first symbol */
   pending *first, *last;
 } body;
@@ -147,8 +148,7 @@ static void read_bases(fl_front *p, body *b) {
       return;
     }
     const fl_cstruct *of = s.type->s;
-    const fl_cfield *last = of->n_fields ? &of->fields[of->n_fields - 1] : NULL;
-    if (last && of->n_leaves && last->offset + fl_ctype_size(last->type) != of->size)
+    if (of->n_leaves && of->used != of->size && !of->packing)
       fl_refuse(p, line, "a base with unused bytes at its end");
     if (!add_field(p, b, fl_member_class(s.type), s.type, 1)) return;
     take_over(p, s.type, 0, 0);
@@ -179,6 +179,7 @@ static void field_lines(fl_front *p, body *b) {
     if (ref || (t && !fl_ctype_size(t))) fl_refuse(p, line, "a member without a size");
     if (!add_field(p, b, name, t, 0)) return;
     b->fields[b->n - 1].is_mutable = s.is_mutable;
+    b->made |= b->guarded;
     if (fl_front_is(p, '=') || fl_front_is(p, '{')) {
       b->inits[b->n - 1] = p->at;
       b->has_inits = 1;
@@ -196,7 +197,7 @@ static void field_lines(fl_front *p, body *b) {
 
 /* Takes a destructor "~V() {}", which does nothing. A __device__ one that does something is
 ** refused; one of the host is skipped. 0: it is not a destructor. */
-static int destructor(fl_front *p) {
+static int destructor(fl_front *p, body *b) {
   int k = 0;
   while (fl_front_ahead(p, k)->kind == FL_TOK_NAME) k++;
   if (!fl_front_is_at(p, k, '~') || (k && fl_ktok_is(fl_front_ahead(p, k - 1), "operator")))
@@ -207,6 +208,7 @@ static int destructor(fl_front *p) {
   p->at += k + 2;
   fl_front_skip(p);
   fl_front_word(p, "noexcept");
+  *(fl_front_is(p, '=') ? &b->unsure : &b->made) = 1;
   if (fl_front_take(p, '=')) { fl_front_next(p); fl_front_need(p, ';'); return 1; }
   if (!device && fl_front_take(p, ';')) return 1;
   if (device && (!fl_front_is(p, '{') || !fl_front_is_at(p, 1, '}')))
@@ -235,6 +237,7 @@ static int function(fl_front *p, body *b, int is_friend) {
   d->n_tparams = n;
   if (is_friend) d->is_static = 2;
   const int plain = d->is_maker || !strcmp(d->name, "operator=");
+  if (plain) *(d->is_maker && d->body ? &b->made : &b->unsure) = 1;
   /* = default, or a declaration for the host */
   if (plain && !params && (!d->body || (d->body < 0 && !d->on_device)) && !d->why) {
     b->plain |= d->is_maker && !d->body && takes_nothing(p, d);
@@ -266,6 +269,7 @@ static void member(fl_front *p, body *b) {
   if (fl_front_take(p, ';')) return;
   if ((fl_ktok_is(t, "public") || fl_ktok_is(t, "private") || fl_ktok_is(t, "protected")) &&
       fl_front_is_at(p, 1, ':')) {
+    b->guarded = !fl_ktok_is(t, "public");
     p->at += 2;
     return;
   }
@@ -279,7 +283,7 @@ static void member(fl_front *p, body *b) {
   const int is_friend = befriends(p);
   const int plain = fl_ktok_is(t, "struct") || fl_ktok_is(t, "enum") || fl_ktok_is(t, "class") ||
                     fl_ktok_is(t, "union");
-  if (destructor(p) || (!plain && function(p, b, is_friend))) return;
+  if (destructor(p, b) || (!plain && function(p, b, is_friend))) return;
   field_lines(p, b);
 }
 
@@ -350,6 +354,15 @@ static void refuse_large(fl_front *p, const body *b, int32_t line) {
   else fl_refuse(p, line, "struct '%s' has too many numbers in it", b->name);
 }
 
+/* The struct's 'packing' (fl_cstruct). */
+static int packing(fl_front *p, const body *b) {
+  const fl_ktok *t = &p->toks.at[b->at > 1 ? b->at - 2 : 0];
+  const int of = fl_ctype_packing(b->fields, b->n),
+            known = fl_ktok_is(t, "struct") || fl_ktok_is(t, "class");
+  if (b->made || b->has_inits || of == 2) return 2;
+  return of && known && !b->unsure;
+}
+
 /* Makes the struct 'declared' what 'type' is. */
 static fl_ctype *defined(const fl_ctype *declared, const fl_ctype *type) {
   fl_ctype *own = (fl_ctype *)(uintptr_t)declared;
@@ -370,6 +383,7 @@ const fl_ctype *fl_member_struct(fl_front *p, const char *name, int64_t align,
   b.inits = fl_karena_new(p->a, MAX_FIELDS * sizeof *b.inits);
   fl_front_push(p, args, n_args);
   if (!b.fields || !b.inits || !fl_front_enter(p)) return NULL;
+  b.guarded = p->at > 1 && fl_ktok_is(&p->toks.at[p->at - 2], "class");
   read_bases(p, &b);
   fl_front_need(p, '{');
   while (!p->failed && !fl_front_is(p, '}') && fl_front_tok(p)->kind != FL_TOK_END) member(p, &b);
@@ -379,6 +393,7 @@ const fl_ctype *fl_member_struct(fl_front *p, const char *name, int64_t align,
   fl_ctype *type = p->failed ? NULL : fl_ctype_struct(p->a, name, b.fields, b.n, align);
   if (!type && !p->failed) refuse_large(p, &b, line);
   if (type) fl_decl_depth(p, type);
+  if (type) type->s->packing = (uint8_t)packing(p, &b);
   if (type && early && *early) type = defined(*early, type);
   if (type && early) *early = type;
   if (type && (of || b.first || b.has_inits || p->syms.n > mark))

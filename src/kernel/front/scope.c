@@ -53,6 +53,14 @@ static const fl_symbol *before_scope(fl_front *p, const fl_ktok *t) {
   return s;
 }
 
+/* The base of t, or t itself, that t has the name of; NULL: there is none. */
+static const fl_ctype *base_named(const fl_ctype *t, const fl_ktok *name) {
+  const fl_ctype *found = fl_ktok_is(name, fl_member_class(t)) ? t : NULL;
+  for (int i = 0; i < t->s->n_fields && !found; i++)
+    if (t->s->fields[i].base) found = base_named(t->s->fields[i].type, name);
+  return found;
+}
+
 int fl_scope_prefix(fl_front *p, const fl_symbol **inner, int64_t *n) {
   int found = 0;
   p->among = NULL;
@@ -82,6 +90,7 @@ int fl_scope_prefix(fl_front *p, const fl_symbol **inner, int64_t *n) {
       continue;
     }
     const fl_ctype *type = s && s->kind == FL_SYM_TYPE ? s->type : NULL;
+    if (!s && found && p->among) type = base_named(p->among, t);
     if (angle) type = type ? fl_template_again(p, type) : fl_template_struct(p, s->structs);
     const fl_kmembers *m = type && type->kind == FL_C_STRUCT ? type->s->members : NULL;
     if (!m && !(s && s->n_inner)) { refuse_prefix(p, t, type); break; }

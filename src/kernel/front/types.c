@@ -152,6 +152,24 @@ int fl_ctype_has_mutable(const fl_ctype *t) {
   return 0;
 }
 
+int64_t fl_ctype_used(const fl_ctype *t) {
+  return t->kind == FL_C_STRUCT && t->s->packing == 2 ? t->s->used : fl_ctype_size(t);
+}
+
+int fl_ctype_packing(const fl_cfield *fields, int n) {
+  int least = 1;
+  for (int i = 0; i < n; i++) {
+    const fl_ctype *t = fl_ctype_innermost(fields[i].type);
+    const fl_cstruct *s = t->kind == FL_C_STRUCT ? t->s : NULL;
+    const int half = !s && t->kind == FL_C_SCALAR &&
+                     (t->scalar == FL_KT_F16 || t->scalar == FL_KT_BF16);
+    const int is = !s ? 1 + half : !s->width ? s->packing : strcmp(s->name, "dim3") ? 1 : 2;
+    if (is == 2 || (fields[i].base && *fields[i].name)) return 2;
+    if (!is) least = 0;
+  }
+  return least;
+}
+
 /* ---- structs --------------------------------------------------------------------------------- */
 
 enum { MAX_LEAVES = 256, MAX_BYTES = 1 << 24 };
@@ -190,11 +208,14 @@ fl_ctype *fl_ctype_struct(fl_karena *a, const char *name, fl_cfield *fields, int
     fields[i].offset = (s->size + at - 1) / at * at;
     fields[i].leaf = s->n_leaves;
     if (!fields[i].base || fl_ctype_leaves(fields[i].type))
-      s->size = fields[i].offset + fl_ctype_size(fields[i].type);
+      s->size = fields[i].offset + (fields[i].base && *fields[i].name
+                                    ? fl_ctype_used(fields[i].type)
+                                    : fl_ctype_size(fields[i].type));
     s->n_leaves += fl_ctype_leaves(fields[i].type);
     if (at > s->align) s->align = at;
     if (s->size > MAX_BYTES || s->n_leaves > MAX_LEAVES) return NULL;
   }
+  s->used = s->size;
   s->size = (s->size + s->align - 1) / s->align * s->align;
   if (!s->size) s->size = 1;
   find_element(s);

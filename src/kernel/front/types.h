@@ -43,6 +43,9 @@ typedef struct fl_cstruct {      /* vectors too */
   fl_cfield *fields;
   int32_t n_fields, n_leaves;
   int64_t size, align;           /* size 0: it is not defined yet */
+  int64_t used;                  /* size without the unused bytes at the end */
+  uint8_t packing;   /* 1: a POD for the layout: as a base it takes all its bytes; 2: it is none:
+                     ** members of the derived struct follow after 'used'; 0: not known */
   uint8_t width;                 /* number of components of a vector type; 0: a struct */
   uint8_t element;               /* fl_ktype of all scalars if they have one type and are packed;
                                  ** else VOID */
@@ -90,6 +93,9 @@ int fl_ctype_like(const fl_ctype *a, const fl_ctype *b);
 ** type for templates? */
 int fl_ctype_equal(const fl_ctype *a, const fl_ctype *b);
 /* is t an array or a pointer, or does it hold one? */
+/* The 'packing' of a struct with these fields, if its functions do not change that. */
+int fl_ctype_packing(const fl_cfield *fields, int n);
+int64_t fl_ctype_used(const fl_ctype *t);        /* the bytes that t takes as a base */
 int fl_ctype_has_array(const fl_ctype *t);
 int fl_ctype_has_mutable(const fl_ctype *t);     /* is a member of t, or of a member, mutable? */
 const fl_cfield *fl_cstruct_field(const fl_cstruct *s, const char *name, int32_t n);

@@ -489,8 +489,9 @@ int fl_view_copy(fl_front *p, const fl_cvalue *to, const fl_cvalue *from, int32_
                    p->f->vars[to->var].type == p->f->vars[from->var].type;
   if (!same && fl_kt_is_float(own))
     fl_view_note(p, a ? from->var : to->var, own, a ? !from->linear : !to->linear);
-  const int64_t n = fl_ctype_size(to->type) / fl_kt_size(own);
+  const int64_t n = fl_ctype_used(to->type) / fl_kt_size(own);
   fl_kexpr *e[MOST_COPIED];
+  if (fl_ctype_used(to->type) % fl_kt_size(own)) return 0;
   if (!same || !n || n > MOST_COPIED || unit_of(p, to) > fl_kt_size(own)) return 0;
   fl_kexpr *i = fl_val_stable(p, fl_view_element(p, from)),
            *k = fl_val_stable(p, fl_view_element(p, to));

@@ -1,0 +1,153 @@
+--- Members of structs and of their bases by a prefix, mutable members, objects that convert to
+--- pointers under [], functions of unions, and statements that begin with a type and are none the
+--- less expressions. Values are compared with g++ on the same text, gradients with central
+--- differences; NVRTC, if there is one, compiles the texts. Runs on the default device.
+local flame = require "flame"
+local helper = require "spec.support.helper"
+local proof = dofile("spec/kernel/kernel_proof.lua")
+local judged = dofile("spec/kernel/kernel_judged.lua")
+local message = helper.message
+
+local N <const> = judged.N
+
+local TYPES <const> = [[
+  template <typename T> struct At {
+    T *data; int n;
+    __device__ T *to(int i) { return data + i; }
+    static const int shift = 2;
+    __device__ operator T *() { return data; }
+    __device__ operator const T *() const { return data; }
+  };
+  template <typename T> struct Row : public At<T> {
+    typedef At<T> base;
+    int step;
+    __device__ T &operator()(int y, int x) { return At<T>::data[y * step + x]; }
+    __device__ T *bytes(int y) { return (T *)((char *)At<T>::data + y * step * sizeof(T)); }
+    __device__ int size() const { return base::n * At<T>::shift; }
+  };
+  struct A {
+    double x, y;
+    __device__ double f() const { return x; }
+    __device__ double g(double by) const { return y * by; }
+    static __device__ double twice(double v) { return 2 * v; }
+    enum Kind { LOW = 3, HIGH };
+  };
+  struct B : A {
+    double z; A a;
+    __device__ double f() const { return 10 * A::x + A::f(); }
+    __device__ void set(double v) { A::x = v; B::z = v * v; A::y += B::A::x; }
+    __device__ double *place(int k) { return k ? &(A::x) : &z; }
+    __device__ double all() const {
+      auto h = [this](double by) { return A::x * by + B::z; };
+      return h(A::y) + A::twice(A::g(2)) + B::f() + A::HIGH;
+    }
+  };
+  struct C : B {
+    double w;
+    __device__ double f() const { return B::f() + A::x + B::x + C::w + B::a.x; }
+  };
+  struct Count {
+    mutable int calls; mutable double last[2]; double v;
+    __device__ double ask(double x) const { last[calls & 1] = x * v; return last[calls++ & 1]; }
+  };
+  __device__ double twice(const Count &c, double x) { return c.ask(x) + c.ask(2 * x); }
+  struct Holder { Count c; mutable Count d; __device__ double ask(double x) const { return d.ask(x) + (d.v = x); } };
+  union Word {
+    double f; long long i;
+    __device__ Word(double v) : f(v) {}
+    __device__ Word(int v) : f(v * 0.5) {}
+    __device__ Word() : f(7) {}
+    __device__ double half() const { return f / 2; }
+    __device__ void add(double v) { f += v; }
+    static const int BITS = 64;
+  };
+  template <typename T> struct Put {
+    T v;
+    __device__ Put(T a) : v(a) {}
+    __device__ Put(T a, T b) : v(a * b) {}
+    __device__ void operator()(T *p, T by) const { *p = v * by; }
+    __device__ void into(T *p) const { *p = v; }
+  };
+  struct None { __device__ void operator()(double *p, double v) { *p = v * v; } };
+]]
+
+local function text_of(body)
+  return TYPES .. "__global__ void k(const double *x, double *y, int n) {\n"
+    .. "  int i = blockIdx.x * blockDim.x + threadIdx.x;\n  if (i >= n) return;\n  " .. body
+    .. "\n}"
+end
+
+local LOCALS <const> = "double t[4] = { x[i], 2 * x[i], x[i] * x[i], 3 }; Row<double> r; r.data = t; r.n = 4; r.step = 2; "
+local OBJECT <const> = "C c; c.z = 2; c.w = 0.5; c.x = x[i]; c.y = x[0] * x[i]; c.a.x = x[i] / 4; c.a.y = 1; "
+
+local bodies <const> = {
+  LOCALS .. "y[i] = r(1, 0) * r(0, 1) + r.size();",
+  LOCALS .. "r(1, 1) = x[i] * x[i]; y[i] = r.bytes(1)[1] + *r.bytes(1) + r.to(1)[0];",
+  LOCALS .. "y[i] = r[2] + r[0] * r[1]; r[3] = x[i]; y[i] += t[3];",
+  LOCALS .. "const Row<double> q = r; y[i] = q[2] * q[1] + q.size();",
+  LOCALS .. "int k = 0; y[i] = r[k++]; y[i] = y[i] * r[k] + k;",
+  LOCALS .. "y[i] = r.At<double>::data[1] * r.Row<double>::step + r.At<double>::n + r.At<double>::shift;",
+  LOCALS .. "Row<double> *q = &r; y[i] = q->At<double>::data[0] + *q->At<double>::to(2) + q->base::n;",
+  OBJECT .. "y[i] = c.f() + c.B::f() + c.A::f();",
+  OBJECT .. "c.set(x[i] * 3); y[i] = c.A::x * c.y + c.B::z + c.A::g(2);",
+  OBJECT .. "*c.place(1) = x[i] * x[i]; *c.place(0) *= c.x; y[i] = c.x + c.z;",
+  OBJECT .. "y[i] = c.all() + c.A::twice(c.A::x) + c.B::LOW;",
+  OBJECT .. "C *p = &c; p->B::z = x[i]; p->A::x += p->B::z; y[i] = p->B::f() + p->C::f() + p->z;",
+  OBJECT .. "typedef A First; using Second = B; y[i] = c.First::x + c.Second::z + c.Second::f();",
+  OBJECT .. "B &b = c; double A = b.A::x; y[i] = A + b.A::f();",
+  "const Count c = { 0, { 0, 0 }, 3 }; y[i] = c.ask(x[i]) + 10 * twice(c, x[i]) + c.calls + c.last[0] * c.last[1];",
+  "Count c = { 1, { 1, 1 }, x[i] }; const Count &d = c; d.calls += 4; d.last[1] = x[i]; y[i] = d.ask(2) + c.last[1] + c.calls;",
+  "const Holder h = { { 0, { 0, 0 }, 1 }, { 0, { 0, 0 }, 2 } }; y[i] = h.ask(x[i]); y[i] += 3 * h.ask(x[i] + 1) + h.d.calls + h.c.ask(2) + h.c.calls;",
+  "auto f = [](const Count &c, double v) { return c.ask(v) - c.ask(v * v); }; Count c = { 0, { 0, 0 }, 2 }; y[i] = f(c, x[i]) + c.calls + c.last[1];",
+  "double s = 0; const Count c = { 0, { 0, 0 }, 3 }; for (int j = 0; j < 5; j++) s += c.ask(x[i] * j) * c.calls; y[i] = s;",
+  "Word a(x[i]), b, c = x[i] * 2, d(3); b.add(x[i]); y[i] = a.half() + b.f * c.half() + d.f + Word::BITS;",
+  "Word a = Word(x[i]); const Word b = a; a.add(b.f); y[i] = a.f * b.half() + Word(x[i] * x[i]).half() + Word(5).f + Word().f;",
+  "Word a[2] = { x[i], 4 }; a[1].add(a[0].half()); y[i] = a[1].f * x[i]; a[1] = 2.5; y[i] += a[1].f;",
+  "struct Both { Word w; int k; }; Both b = { x[0], 2 }; b.w.add(1); y[i] = b.w.half() * b.k;",
+  "Put<double>(x[i] * 3)(y + i, 2); y[i] *= x[i];",
+  "Put<double>(x[i], x[0]).into(y + i);",
+  "Put<double>{x[i]}.into(&y[i]); None()(y + i, y[i] + x[i]);",
+  "None{}(y + i, x[i]);",
+}
+
+describe("a name with a prefix, and its neighbours", function()
+  for _, body in ipairs(bodies) do
+    it("has the value that C++ gives it: " .. body, function()
+      local text = text_of(body)
+      judged.row_is_right(flame.kernel(text), text, body, proof)
+    end)
+  end
+end)
+
+describe("what is refused of such names", function()
+  local cases <const> = {
+    { "C c; c.x = x[i]; double *p = &c.A::x; y[i] = c.y;" },           -- it is right C++
+    { "double v = x[i]; double(v); y[i] = v;", "in parentheses is declared" },
+    { "double v = 1; { Put<double>(v); } y[i] = v;", "in parentheses is declared" },
+    { "Put<double>(x[i])(y + i, 2);", "in parentheses is declared" },
+    { "double *p = y; { double(*p); p = y + 1; } *p = 1;", "in parentheses is declared" },
+    { "int v = 1; { int(v) = 2; } y[i] = v;", "in parentheses is declared" },
+    { "int v[2] = { 1, 2 }; { typedef int I; I(v)[2]; v[0] = 5; } y[i] = v[0];", "in parentheses is declared" },
+    { "B b; y[i] = b.C::w;", "no base of 'B'" },
+    { "B b; y[i] = b.Row<double>::step;", "no base of 'B'" },
+    { "y[i] = A::x;", "of no object" },
+    { "union U { int a = 3; float f; }; U u; y[i] = u.a;", "a default of a member of a union" },
+    { "const Word w(2); w.add(1); y[i] = w.f;", "const" },
+    { "const Count c = { 0, { 0, 0 }, 3 }; c.v = 2; y[i] = c.v;", "const" },
+  }
+  for _, case in ipairs(cases) do
+    it(case[1], function()
+      local text = text_of(case[1])
+      local function run() return flame.kernel(text)(judged.row(N, 1), N):totable() end
+      if case[2] then assert.truthy(message(run):find(case[2], 1, true), message(run))
+      else run() end
+    end)
+  end
+
+  it("is the address of a member by its prefix, a pointer to a member", function()
+    local text = [[struct S { double v; __device__ double *at() { return &S::v; } };
+      __global__ void k(const double *x, double *y, int n) { S s; s.v = x[0]; y[0] = *s.at(); }]]
+    local why = message(function() return flame.kernel(text)(judged.row(N, 1), N):totable() end)
+    assert.truthy(why:find("pointers to members", 1, true), why)
+  end)
+end)
