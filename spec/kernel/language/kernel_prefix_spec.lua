@@ -119,6 +119,73 @@ describe("a name with a prefix, and its neighbours", function()
   end
 end)
 
+describe("an enumerator as an argument of a template", function()
+  local TEMPLATES <const> = [[
+    enum E { LOW, MID = 5 }; enum class F { A, B };
+    struct S { enum class K { X, Y }; static constexpr F f = F::B; };
+    template <typename T, F O, int W = 3> __device__ T w(T v) { return v * W + (O == F::A); }
+    template <typename T, F O, F P, int W = 5> __device__ T w(T v) { return v * W + (O == P); }
+    template <typename T, F O, F P, F Q, int W = 7> __device__ T w(T v) { return v * W + (P == Q); }
+    template <typename T, E O> __device__ T u(T v) { return v + 10 * O; }
+    template <typename T, S::K O> __device__ T u(T v) { return v + 100 * int(O); }
+    template <typename T, F O> __device__ T u(T v) { return v + 1000 * int(O); }
+    template <typename T, int N> __device__ T less(T v) { return v - N; }
+    constexpr __device__ F pick(bool b) { return b ? F::A : F::B; }
+    template <F G> __device__ double pass(double v) { return w<double, G, 2>(v) + u<double, G>(v); }
+    template <F... G> __device__ double all(double v) { return (u<double, G>(v) + ...); }
+  ]]
+  local function text_of_enum(body)
+    return TEMPLATES .. "__global__ void k(const double *x, double *y, int n) {\n"
+      .. "  int i = threadIdx.x;\n  if (i < n) " .. body .. "\n}"
+  end
+  for _, body in ipairs {
+    "y[i] = w<double, F::A>(x[i]) + w<double, F::A, 16>(x[i]) + w<double, F::B, F::A>(x[i]);",
+    "y[i] = w<double, F::A, F::A, 2>(x[i]) + w<double, F::B, F::A, F::A>(x[i]) + w<double, F::A, F::A, F::B, 1>(x[i]);",
+    "y[i] = u<double, LOW>(x[i]) + u<double, MID>(x[i]) + u<double, S::K::Y>(x[i]) + u<double, F::B>(x[i]);",
+    "y[i] = u<double, S::f>(x[i]) + u<double, pick(true)>(x[i]) + u<double, (F)1>(x[i]) + less<double, MID>(x[i]);",
+    "y[i] = pass<F::A>(x[i]) + pass<F::B>(x[i]) + all<F::A, F::B, F::B>(x[i]);",
+    "{ constexpr F g = F::B; y[i] = u<double, g>(x[i]) + u<double, static_cast<F>(0)>(x[i]) + w<double, g, int(g) + 3>(x[i]); }",
+  } do
+    it("chooses the function that C++ calls: " .. body, function()
+      local text = text_of_enum(body)
+      judged.row_is_right(flame.kernel(text), text, body, proof)
+    end)
+  end
+end)
+
+describe("a statement that is never reached", function()
+  local HEAD <const> = [[template <typename T> __device__ double put(T v) {
+      double s = 0;
+      if (std::is_same<T, float>::value && sizeof(T) == 4) { asm("what %0;" : "=d"(s)); s = 100; }
+      else if (sizeof(T) == 8) s = v * v;
+      else { double (*f)(double) = nullptr; s = f(v); }
+      if (!(sizeof(T) == 4)) s += 1; else asm("more %0;" : "+d"(s));
+      if (false) for (int j = 0; j < 2; j++) { if (j) s = clock64(); else { s += __nothing(j); } }
+      return s;
+    }
+    __global__ void k(const double *x, double *y, int n) { int i = threadIdx.x; if (i < n) ]]
+  it("may be outside the language, with the values and gradients of the rest", function()
+    local k = flame.kernel(HEAD .. "y[i] = put(x[i]) * x[i]; }")
+    local x = judged.row(N, 1)
+    local want = {}
+    for i, v in ipairs(x:totable()) do want[i] = (v * v + 1) * v end
+    judged.near(k(x, N):totable(), want, "k")
+    proof.check(function(v) return k(v, N) end, { x })
+  end)
+  for why, body in pairs {
+    ["inline asm"] = "y[i] = put((float)x[i]); }",
+    ["function pointers"] = "y[i] = put((short)x[i]); }",
+    ["a case label"] = "switch (n) { case 0: if (0) { case 5: y[i] = x[i]; } } }",
+    ["static_assert"] = "if (false) { static_assert(sizeof(int) == 8, \"no\"); } y[i] = x[i]; }",
+    ["surely"] = "if (n == 0) surely(); y[i] = x[i]; }",
+  } do
+    it("is refused where it may be reached: " .. why, function()
+      local said = message(function() return flame.kernel(HEAD .. body)(judged.row(N, 1), N):totable() end)
+      assert.truthy(said:find(why, 1, true), said)
+    end)
+  end
+end)
+
 describe("what is refused of such names", function()
   local cases <const> = {
     { "C c; c.x = x[i]; double *p = &c.A::x; y[i] = c.y;" },           -- it is right C++
@@ -149,5 +216,61 @@ describe("what is refused of such names", function()
       __global__ void k(const double *x, double *y, int n) { S s; s.v = x[0]; y[0] = *s.at(); }]]
     local why = message(function() return flame.kernel(text)(judged.row(N, 1), N):totable() end)
     assert.truthy(why:find("pointers to members", 1, true), why)
+  end)
+end)
+
+describe("PyTorch's description of a tensor", function()
+  local function info(t, strides)
+    local sizes, steps = {}, {}
+    for i = 1, 25 do sizes[i], steps[i] = t.shape[i] or 1, strides[i] or 0 end
+    return { data = t, sizes = sizes, strides = steps, dims = #t.shape }
+  end
+
+  it("is a struct whose places are found by IndexToOffset", function()
+    for _, dims in ipairs { "-1", "2" } do
+      local k = flame.kernel { shape = { 6 }, source = ([[
+        __global__ void k(const at::cuda::detail::TensorInfo<double, int> a, const c10::Half *h, double *y, int n) {
+          int i = threadIdx.x;
+          if (i >= n) return;
+          const int at = at::cuda::detail::IndexToOffset<double, int, %s>::get(i, a);
+          at::native::fastAtomicAdd(y, i, n, a.data[at] * a.data[at] + a.isContiguous(), true);
+          y[i] += (double)(c10::Half)h[i] * at::cuda::ATenCeilDiv(n, 4) * (at::opmath_type<c10::Half>)1;
+        }]]):format(dims) }
+      local x = judged.row(6, 1):reshape(2, 3)
+      local half = flame.tensor({ 1, 2, 3, 4, 5, 6 }, { dtype = "f16" })
+      local turned = info(x, { 1, 2 })                -- as if the rows were the columns
+      local got, v = k(turned, half, 6):totable(), x:reshape(6):totable()
+      for i = 0, 5 do
+        local at = i // 3 + i % 3 * 2
+        assert.near(v[at + 1] ^ 2 + (i + 1) * 2, got[i + 1], 1e-12)
+      end
+      proof.check(function(t) turned.data = t return k(turned, half, 6) end, { x })
+    end
+  end)
+end)
+
+describe("a header of the toolkit", function()
+  it("defines its version where it is included, and not before", function()
+    local k = flame.kernel { shape = { 3 }, source = [[
+      #ifdef THRUST_VERSION
+      #error early
+      #endif
+      #include <thrust/version.h>
+      #if THRUST_VERSION < 100500 || !defined(CUB_VERSION)
+      #error old
+      #endif
+      using c = cuDoubleComplex;
+      __global__ void k(const double *x, double *y, int n) {
+        const c v = make_cuDoubleComplex(x[0], 2);
+        y[0] = THRUST_VERSION >= 200000; y[1] = cuCreal(cuCmul(v, v)); y[2] = cuCimag(v);
+      }]] }
+    assert.same({ 1, -3, 2 }, k(flame.tensor({ 1 }, judged.f64), 1):totable())
+  end)
+
+  it("does not change a version that the options give", function()
+    local k = flame.kernel { options = { "-DTHRUST_VERSION=7" }, source = [[
+      #include <cub/cub.cuh>
+      __global__ void k(const double *x, double *y) { y[0] = THRUST_VERSION * x[0]; }]] }
+    assert.same({ 14 }, k(flame.tensor({ 2 }, judged.f64)):totable())
   end)
 end)

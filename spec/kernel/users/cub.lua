@@ -110,6 +110,46 @@ __global__ void warps(const float *x, float *y, float *z, int n) {
       end), z
     end },
 
+  { "sums and maxima of segments of a warp", [=[
+#include <cub/warp/warp_reduce.cuh>
+__global__ void segments(const float *x, const int *flag, float *y, float *z, int n) {
+  typedef cub::WarpReduce<float> Sum;
+  typedef cub::WarpReduce<float, 8> Group;
+  __shared__ typename Sum::TempStorage temp[2];
+  __shared__ typename Group::TempStorage group[8];
+  const int t = threadIdx.x;
+  const float v = x[t] * x[t];
+  y[t] = Sum(temp[t / 32]).HeadSegmentedSum(v, flag[t] > 1)
+    + 2 * Group(group[t / 8]).TailSegmentedSum(v, flag[t]);
+  z[t] = Sum(temp[t / 32]).TailSegmentedReduce(x[t], flag[t] == 3, cub::Max())
+    - Group(group[t / 8]).HeadSegmentedReduce(x[t], flag[t], cub::Min());
+}]=], block = { 64 }, grid = { 1 }, shape = { 64 },
+    args = function(t)
+      local flags = {}
+      for i = 1, 64 do flags[i] = (i * i * 7 // 11 + i // 40) % 5 % 4 end
+      return { t.f { 64 }, t.i(flags), 64 }
+    end,
+    want = function(x, flag)
+      local function over(t, width, head, is, value, f)
+        local r = value(t)
+        while (t + 1) % width ~= 0 and not (head and is(flag[t + 1]) or not head and is(flag[t])) do
+          t = t + 1
+          r = f(r, value(t))
+        end
+        return r
+      end
+      local function square(t) return x[t] * x[t] end
+      local function plain(t) return x[t] end
+      local function add(a, b) return a + b end
+      return each(64, function(t)
+        return over(t, 32, true, function(v) return v > 1 end, square, add)
+          + 2 * over(t, 8, false, function(v) return v ~= 0 end, square, add)
+      end), each(64, function(t)
+        return over(t, 32, false, function(v) return v == 3 end, plain, math.max)
+          - over(t, 8, true, function(v) return v ~= 0 end, plain, math.min)
+      end)
+    end },
+
   { "loads and stores of a block, in memory that they share", [=[
 #include <cub/cub.cuh>
 template <typename T, int THREADS, int ITEMS> __global__ void moves(const T *x, T *y, int n) {

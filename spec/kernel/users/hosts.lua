@@ -265,7 +265,8 @@ struct Count {
 __global__ void k(const float *x, float *y) {
   const Count c{x[0]};
   y[0] = c.next();
-}]=], outside = "is const", args = function(t) return { t.f { 4 } } end },
+}]=], shape = { 1 }, args = function(t) return { t.f { 4 } } end,
+    want = function(x) return { [0] = x[0] + 1 } end },
 
   { "the greatest value of a block and where, by CUB", [=[
 #include <cub/cub.cuh>

@@ -120,8 +120,22 @@ static fl_kexpr *if_condition(fl_front *p, int32_t line) {
   fl_decl_one(p);
   const fl_symbol *s = p->failed ? NULL : fl_front_find(p, name.text, name.n);
   if (!s) return NULL;
-  const fl_cvalue v = s->kind == FL_SYM_CONSTANT ? fl_val_expr(s->v.e) : s->v;
-  return fl_val_truth(p, v, line);
+  return fl_val_truth(p, s->kind == FL_SYM_CONSTANT ? fl_val_expr(s->v.e) : s->v, line);
+}
+
+/* Reads a statement into 'block'. 'dead': it is never reached, so it is left out if it is outside
+** the language; but not if a switch may jump into it, or if it asserts something. */
+static void branch(fl_front *p, fl_kblock *block, int dead) {
+  static const char *const kept[] = { "case", "default", "static_assert" };
+  const fl_kattempt from = fl_front_try(p);
+  const fl_kblock before = *block;
+  statement_into(p, block);
+  if (!dead || !p->failed || !fl_front_undo(p, &from)) return;
+  const fl_ktok was = { .line = p->line, .text = p->why };
+  fl_skip_statement(p);
+  for (int64_t i = from.at; i < p->at; i++)
+    if (fl_ktok_among(&p->toks.at[i], kept, 3) >= 0) fl_refuse(p, was.line, "%s", was.text);
+  *block = before;
 }
 
 static void parse_if(fl_front *p, int32_t line) {
@@ -137,8 +151,9 @@ static void parse_if(fl_front *p, int32_t line) {
   fl_kstmt *s = fl_emit(p, FL_KS_IF, line);
   if (!s) return;
   s->x[0] = c;
-  statement_into(p, &s->body);
-  if (fl_front_word(p, "else")) statement_into(p, &s->other);
+  const int known = c && c->kind == FL_KX_CONST, is = known && c->value.i != 0;
+  branch(p, &s->body, known && !is);
+  if (fl_front_word(p, "else")) branch(p, &s->other, is);
   p->syms.n = scope;
 }
 

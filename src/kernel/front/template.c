@@ -367,11 +367,24 @@ static void complete_env(fl_kdevice *one, const fl_kdevice *d, fl_symbol *env) {
     fl_template_give(&env[one->n_env++], &d->names[i], &env[i]);
 }
 
+/* Is a number given where the template takes an enumerator, which no number becomes, or one of an
+** enum class where it takes a number? */
+static int wrong_enum(const fl_ktparam *t, int n, const fl_kcall *c) {
+  for (int i = 0; i < n && i < c->n_given && !t[i].is_pack; i++) {
+    const fl_ctype *own = t[i].type, *is = c->given[i].v.type;
+    if (!own || !is || own->kind != FL_C_SCALAR) continue;
+    if (fl_ctype_is_enum(own) ? !fl_ctype_like(own, is) : fl_ctype_is_enum(is) && is->scoped)
+      return 1;
+  }
+  return 0;
+}
+
 fl_kdevice *fl_template_instance(fl_front *p, fl_kdevice *first, fl_kdevice *d, const fl_kcall *c) {
   const int n = d->n_tparams;
   fl_symbol *env = fl_karena_new(p->a, (size_t)(2 * n + d->n_env + 1) * sizeof *env);
   fl_kdevice *one = fl_karena_new(p->a, sizeof *one);
   const int pack = fl_template_pack(d->tparams, n);
+  if (wrong_enum(d->tparams, n, c)) return NULL;
   if (!env || !one || !give_all(p, d->tparams, n, c->given, c->n_given, env)) return NULL;
   int conflict = 0;
   const fl_kdeduction found = { d->tparams, n, env, &conflict,
