@@ -76,7 +76,8 @@ static const struct { const char *word; uint8_t sets; } qualifiers[] = {
   { "__managed__", SETS(is_device) }, { "__global__", SETS(is_global) },
   { "typedef", SETS(is_typedef) }, { "inline", 0 }, { "register", 0 }, { "__restrict__", 0 },
   { "__restrict", 0 }, { "restrict", 0 }, { "__host__", 0 }, { "__forceinline__", 0 },
-  { "__noinline__", 0 }, { "__inline__", 0 }, { "__grid_constant__", 0 }, { "mutable", SETS(is_mutable) } };
+  { "__noinline__", 0 }, { "__inline__", 0 }, { "__grid_constant__", 0 },
+  { "__device_builtin__", 0 }, { "__cudart_builtin__", 0 }, { "mutable", SETS(is_mutable) } };
 
 /* parts: words that make a type together, in any order, as "unsigned long". others: more words with
 ** which a declaration may begin. */

@@ -93,6 +93,8 @@ int fl_scope_prefix(fl_front *p, const fl_symbol **inner, int64_t *n) {
     if (!s && found && p->among) type = base_named(p->among, t);
     if (angle) type = type ? fl_template_again(p, type) : fl_template_struct(p, s->structs);
     const fl_kmembers *m = type && type->kind == FL_C_STRUCT ? type->s->members : NULL;
+    if (s && s->kind == FL_SYM_WRONG && !s->n_inner)
+      fl_refuse(p, t->line, "'%s': %s", s->name, s->why);
     if (!m && !(s && s->n_inner)) { refuse_prefix(p, t, type); break; }
     p->among = m ? type : NULL;
     *inner = m ? m->inner : s->inner;

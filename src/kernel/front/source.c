@@ -219,6 +219,17 @@ static void top_namespace(fl_front *p) {
   fl_front_need(p, '{');
 }
 
+/* Does it declare one of CUDA's own functions, as "__device_builtin__ int __ffs(int);"? */
+static int is_builtin(fl_front *p) {
+  int k = 0, is = 0;
+  for (;; k++) {
+    const fl_ktok *t = fl_front_ahead(p, k);
+    if (t->kind != FL_TOK_NAME && t->kind != FL_TOK_STRING && !fl_is_punct(t, '*')) break;
+    is |= fl_ktok_is(t, "__device_builtin__");
+  }
+  return is && fl_front_is_at(p, k, '(') && fl_front_is_at(p, fl_front_past(p, k), ';');
+}
+
 static void top_level(reader *r) {
   fl_front *p = &r->p;
   const int64_t from = p->at, symbols = p->syms.n;
@@ -237,7 +248,10 @@ static void top_level(reader *r) {
     if (p->failed) note_wrong(r, from);
     return;
   }
-  if (fl_ktok_is(t, "static_assert")) { fl_front_skip_declaration(p, from); return; }
+  if (fl_ktok_is(t, "static_assert") || is_builtin(p)) {
+    fl_front_skip_declaration(p, from);
+    return;
+  }
   if (fl_ktok_is(t, "using") || fl_ktok_is(t, "typedef")) { fl_decl_local(p); }
   else if (fl_front_word(p, "template")) fl_template_declare(p);
   else declaration(r);
