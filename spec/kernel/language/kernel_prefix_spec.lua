@@ -61,6 +61,8 @@ local TYPES <const> = [[
     __device__ void add(double v) { f += v; }
     static const int BITS = 64;
   };
+  struct Plain { double p, q; };
+  struct Over : Plain { double r; __device__ double f() { Plain::p += Over::r; return Plain::p * Over::q; } };
   template <typename T> struct Put {
     T v;
     __device__ Put(T a) : v(a) {}
@@ -108,6 +110,7 @@ local bodies <const> = {
   "Put<double>(x[i], x[0]).into(y + i);",
   "Put<double>{x[i]}.into(&y[i]); None()(y + i, y[i] + x[i]);",
   "None{}(y + i, x[i]);",
+  "Over o; o.p = x[i]; o.Plain::q = 3; o.r = x[0]; y[i] = o.f() + o.Over::Plain::p + o.Over::r * o.Plain::p;",
 }
 
 describe("a name with a prefix, and its neighbours", function()
@@ -180,7 +183,8 @@ describe("a statement that is never reached", function()
     ["surely"] = "if (n == 0) surely(); y[i] = x[i]; }",
   } do
     it("is refused where it may be reached: " .. why, function()
-      local said = message(function() return flame.kernel(HEAD .. body)(judged.row(N, 1), N):totable() end)
+      local k <const> = HEAD .. body
+      local said = message(function() return flame.kernel(k)(judged.row(N, 1), N):totable() end)
       assert.truthy(said:find(why, 1, true), said)
     end)
   end
@@ -194,7 +198,8 @@ describe("what is refused of such names", function()
     { "Put<double>(x[i])(y + i, 2);", "in parentheses is declared" },
     { "double *p = y; { double(*p); p = y + 1; } *p = 1;", "in parentheses is declared" },
     { "int v = 1; { int(v) = 2; } y[i] = v;", "in parentheses is declared" },
-    { "int v[2] = { 1, 2 }; { typedef int I; I(v)[2]; v[0] = 5; } y[i] = v[0];", "in parentheses is declared" },
+    { "int v[2] = { 1, 2 }; { typedef int I; I(v)[2]; v[0] = 5; } y[i] = v[0];",
+      "in parentheses is declared" },
     { "B b; y[i] = b.C::w;", "no base of 'B'" },
     { "B b; y[i] = b.Row<double>::step;", "no base of 'B'" },
     { "y[i] = A::x;", "of no object" },
@@ -229,7 +234,8 @@ describe("PyTorch's description of a tensor", function()
   it("is a struct whose places are found by IndexToOffset", function()
     for _, dims in ipairs { "-1", "2" } do
       local k = flame.kernel { shape = { 6 }, source = ([[
-        __global__ void k(const at::cuda::detail::TensorInfo<double, int> a, const c10::Half *h, double *y, int n) {
+        __global__ void k(const at::cuda::detail::TensorInfo<double, int> a, const c10::Half *h,
+                          double *y, int n) {
           int i = threadIdx.x;
           if (i >= n) return;
           const int at = at::cuda::detail::IndexToOffset<double, int, %s>::get(i, a);

@@ -136,9 +136,9 @@ fl_cvalue fl_operator_plain(fl_front *p, int op, fl_cvalue x, fl_cvalue y, int32
 fl_cvalue fl_operator_update(fl_front *p, int op, fl_cvalue to, fl_cvalue from, int32_t line);
 
 /* qualified.c. fl_qualified: the value of the name at the tokens, after a prefix with these names.
-** fl_qualified_part: if a prefix is at the tokens ("v.V::x"), *v becomes the member or the result of
-** its call, and 1 is returned. fl_qualified_address: refuses "&V::x", a pointer to a member, whose
-** operand began at token 'first'. */
+** fl_qualified_part: if a prefix is at the tokens ("v.V::x"), *v becomes the member, or the result
+** of its call, and 1 is returned. fl_qualified_address: refuses "&V::x", a pointer to a member,
+** whose operand began at token 'first'. */
 fl_cvalue fl_qualified(fl_front *p, const fl_symbol *inner, int64_t n);
 int fl_qualified_part(fl_front *p, fl_cvalue *v, int32_t line);
 void fl_qualified_address(fl_front *p, int64_t first);

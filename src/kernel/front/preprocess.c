@@ -506,8 +506,8 @@ static void include_versions(pre *p, span rest) {
     "#define CUB_VERSION 300001\n#define CCCL_VERSION 3000001\n";
   const fl_ktok *t = rest.at;
   static const fl_ktok first = { .kind = FL_TOK_NAME, .text = "THRUST_VERSION", .n = 14 };
-  if (rest.end - t < 3 || !fl_is_punct(t, '<') ||
-      !(fl_ktok_is(t + 1, "thrust") || fl_ktok_is(t + 1, "cub")) || !fl_is_punct(t + 2, '/') || find(p, &first))
+  if (rest.end - t < 3 || !fl_is_punct(t, '<') || !fl_is_punct(t + 2, '/') || find(p, &first) ||
+      !(fl_ktok_is(t + 1, "thrust") || fl_ktok_is(t + 1, "cub")))
     return;
   text *one = fl_karena_new(p->a, sizeof *one);
   if (!one || !fl_klex(p->a, versions, strlen(versions), 0, &one->toks)) return;

@@ -1,7 +1,7 @@
 /*
-** Names with a prefix in expressions: "V::x" is a constant, a function or an enumerator; in a member
-** function of V, or of a struct with base V, also a field of V in *this. "v.V::x" is a member of the
-** base V of v.
+** Names with a prefix in expressions: "V::x" is a constant, a function or an enumerator; in a
+** member function of V, or of a struct with base V, also a field of V in *this. "v.V::x" is a
+** member of the base V of v.
 */
 #include "kernel/front/forms.h"
 #include "kernel/front/scope.h"
@@ -80,7 +80,7 @@ int fl_qualified_part(fl_front *p, fl_cvalue *v, int32_t line) {
   t = fl_front_tok(p);
   if (!p->failed && (!of || !fl_member_derives(v->type, of)))
     fl_refuse(p, line, "a prefix that is no base of '%s'", fl_ctype_text(p->a, v->type));
-  if (p->failed) { *v = fl_val_none(); return 1; }
+  if (p->failed || !of) { *v = fl_val_none(); return 1; }
   const fl_cvalue part = fl_member_as(p, *v, of, line);
   const fl_symbol *s = fl_member_find(of, t->text, t->n);
   const int call = s && s->kind == FL_SYM_FUNCTION;

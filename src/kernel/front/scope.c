@@ -61,6 +61,21 @@ static const fl_ctype *base_named(const fl_ctype *t, const fl_ktok *name) {
   return found;
 }
 
+/* Gives the names in struct 'type', or else those of symbol s, an enumeration; either may be NULL.
+** 0: there are none, or s could not be read, which is refused. */
+static int enter(fl_front *p, const fl_ctype *type, const fl_symbol *s, const fl_symbol **inner,
+                 int64_t *n) {
+  const int is_struct = type && type->kind == FL_C_STRUCT && !type->s->width;
+  const fl_kmembers *m = is_struct ? type->s->members : NULL;
+  if (s && s->kind == FL_SYM_WRONG && !s->n_inner)
+    fl_refuse(p, fl_front_tok(p)->line, "'%s': %s", s->name, s->why);
+  p->among = is_struct && !fl_ctype_is_open(type) ? type : NULL;
+  if (p->failed || (!p->among && !(s && s->n_inner))) return 0;
+  *inner = m ? m->inner : s ? s->inner : NULL;
+  *n = m ? m->n_inner : s ? s->n_inner : 0;
+  return 1;
+}
+
 int fl_scope_prefix(fl_front *p, const fl_symbol **inner, int64_t *n) {
   int found = 0;
   p->among = NULL;
@@ -92,13 +107,7 @@ int fl_scope_prefix(fl_front *p, const fl_symbol **inner, int64_t *n) {
     const fl_ctype *type = s && s->kind == FL_SYM_TYPE ? s->type : NULL;
     if (!s && found && p->among) type = base_named(p->among, t);
     if (angle) type = type ? fl_template_again(p, type) : fl_template_struct(p, s->structs);
-    const fl_kmembers *m = type && type->kind == FL_C_STRUCT ? type->s->members : NULL;
-    if (s && s->kind == FL_SYM_WRONG && !s->n_inner)
-      fl_refuse(p, t->line, "'%s': %s", s->name, s->why);
-    if (!m && !(s && s->n_inner)) { refuse_prefix(p, t, type); break; }
-    p->among = m ? type : NULL;
-    *inner = m ? m->inner : s->inner;
-    *n = m ? m->n_inner : s->n_inner;
+    if (!enter(p, type, s, inner, n)) { refuse_prefix(p, t, type); break; }
     found = 1; p->at++;
   }
   return found;
