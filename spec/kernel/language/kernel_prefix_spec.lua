@@ -204,6 +204,10 @@ describe("what is refused of such names", function()
     { "B b; y[i] = b.Row<double>::step;", "no base of 'B'" },
     { "y[i] = A::x;", "of no object" },
     { "union U { int a = 3; float f; }; U u; y[i] = u.a;", "a default of a member of a union" },
+    { "Count c = { 0, { 0, 0 }, 3 }; auto f = [=](double v) { return c.ask(v); }; y[i] = f(x[i]);",
+      "a lambda that copies an object with mutable members" },
+    { "Holder h; h.d.v = x[i]; auto f = [h](double v) { return h.d.v + v; }; y[i] = f(x[i]);",
+      "a lambda that copies an object with mutable members" },
     { "const Word w(2); w.add(1); y[i] = w.f;", "const" },
     { "const Count c = { 0, { 0, 0 }, 3 }; c.v = 2; y[i] = c.v;", "const" },
   }

@@ -24,6 +24,14 @@ static fl_symbol *captured(fl_front *p, captures *c, const char *name, int kind)
   return s;
 }
 
+/* A lambda is never copied itself, since nothing changes what it has copied: refuses copies of
+** objects of which it may change members. */
+static void refuse_mutable(fl_front *p, const fl_ctype *t, int32_t line) {
+  if (t && fl_ctype_has_mutable(t))
+    fl_refuse(p, line, "a lambda that copies an object with mutable members" FL_DO
+              ": capture a reference");
+}
+
 static void copy_value(fl_front *p, captures *c, const char *name, fl_cvalue v, int32_t line) {
   if (v.kind == FL_V_POINTER) {
     if (fl_turn_of(p, v.var))
@@ -34,6 +42,7 @@ static void copy_value(fl_front *p, captures *c, const char *name, fl_cvalue v, 
     if (s) s->v = v;
     return;
   }
+  refuse_mutable(p, v.type, line);
   fl_cvalue to = fl_decl_object(p, v.type, name, line);
   if (p->failed) return;
   fl_member_copy(p, to, v, line);
@@ -75,6 +84,7 @@ static void refer(fl_front *p, captures *c, const fl_ktok *t) {
 static void copy_object(fl_front *p, captures *c, int32_t line) {
   const fl_symbol *self = fl_front_find(p, "this", 4);
   if (!self) { fl_refuse(p, line, "there is no object that the lambda could copy"); return; }
+  refuse_mutable(p, self->v.type, line);
   const fl_cvalue from = self->v, to = fl_decl_object(p, from.type, "this", line);
   const int64_t mark = p->syms.n;
   const fl_kdevice names = { .owner = from.type, .is_const = 1, .line = line };
