@@ -291,4 +291,19 @@ describe("a header of the toolkit", function()
       __global__ void k(const double *x, double *y) { __syncthreads(); y[0] = __ffs(8) * x[0]; }]] }
     assert.same({ 8 }, k(flame.tensor({ 2 }, judged.f64)):totable())
   end)
+
+  it("is another file than one of the same folder's name in a folder that is given", function()
+    local folder = os.tmpname()
+    os.remove(folder)
+    assert(os.execute("mkdir -p '" .. folder .. "/cuda'"))
+    local f = assert(io.open(folder .. "/cuda/by.hpp", "w"))
+    f:write("#define BY 3\n")
+    f:close()
+    local k = flame.kernel { include = { folder }, source = [[
+      #include <cuda/std/array>
+      #include "cuda/by.hpp"
+      __global__ void k(const double *x, double *y) { y[0] = BY * x[0]; }]] }
+    assert.same({ 6 }, k(flame.tensor({ 2 }, judged.f64)):totable())
+    os.execute("rm -r '" .. folder .. "'")
+  end)
 end)

@@ -36,7 +36,9 @@ int fl_kincludes_plain(const char *s, size_t n) {
   return n > 0 && n < 200 && dots <= 1;
 }
 
+/* Headers in cuda/ have no extension: a project has its own files in such a folder. */
 int fl_kincludes_known(const char *name, size_t n) {
+  if (n > 5 && !memcmp(name, "cuda/", 5) && memchr(name, '.', n)) return 0;
   for (size_t i = 0; fl_kincludes_plain(name, n) && i < sizeof headers / sizeof *headers; i++) {
     const size_t m = strlen(headers[i]);
     if (headers[i][m - 1] == '/' ? n > m && !memcmp(name, headers[i], m)
