@@ -66,6 +66,7 @@ int fl_kpreprocess(fl_karena *a, const char *text, size_t n, const char *given, 
 /* Replaces texts that initialise arrays of characters by lists of these. 0: no memory. */
 int fl_kliteral_arrays(fl_karena *a, fl_ktoks *toks);
 extern const char fl_kpredefined[];    /* directives that are read before each text */
+extern const char fl_kversions[];
 
 /* The directives that a compiler's options ("-DN=4") stand for. NULL: no memory. */
 const char *fl_kpreprocess_options(fl_karena *a, const char *const *option, int n);

@@ -49,3 +49,7 @@ const char fl_kpredefined[] =
   "#define CUDA_KERNEL_LOOP(i, n) CUDA_KERNEL_LOOP_TYPE(i, n, int)\n"
   "#define CUDA_KERNEL_LOOP_TYPE(i, n, type) for (type i = (type)blockIdx.x * blockDim.x + threadIdx.x; "
   "i < (n); i += (type)blockDim.x * gridDim.x)\n";
+
+const char fl_kversions[] =
+  "#define THRUST_VERSION 300001\n#define THRUST_MAJOR_VERSION 3\n"
+  "#define CUB_VERSION 300001\n#define CCCL_VERSION 3000001\n";

@@ -63,9 +63,7 @@ static int emit(pre *p, const fl_ktok *t) {
 }
 
 static void emit_bad(pre *p, int32_t line, const char *why) {
-  fl_ktok t = {
-    .kind = FL_TOK_BAD, .line = line, .text = why, .n = (int32_t)strlen(why)
-  };
+  fl_ktok t = { .kind = FL_TOK_BAD, .line = line, .text = why, .n = (int32_t)strlen(why) };
   emit(p, &t);
 }
 
@@ -501,16 +499,12 @@ static void include(pre *p, int32_t line, const fl_kfile *f) {
 }
 
 /* Defines what an #include of a header of Thrust or CUB does: the versions in CUDA 13.0. */
-static void include_versions(pre *p, span rest) {
-  static const char versions[] = "#define THRUST_VERSION 300001\n#define THRUST_MAJOR_VERSION 3\n"
-    "#define CUB_VERSION 300001\n#define CCCL_VERSION 3000001\n";
-  const fl_ktok *t = rest.at;
+static void include_versions(pre *p, const fl_ktok *t, int64_t n) {
   static const fl_ktok first = { .kind = FL_TOK_NAME, .text = "THRUST_VERSION", .n = 14 };
-  if (rest.end - t < 3 || !fl_is_punct(t, '<') || !fl_is_punct(t + 2, '/') || find(p, &first) ||
-      !(fl_ktok_is(t + 1, "thrust") || fl_ktok_is(t + 1, "cub")))
-    return;
-  text *one = fl_karena_new(p->a, sizeof *one);
-  if (!one || !fl_klex(p->a, versions, strlen(versions), 0, &one->toks)) return;
+  const int is = n > 3 && fl_is_punct(t, '<') && fl_is_punct(t + 2, '/') &&
+                 (fl_ktok_is(t + 1, "thrust") || fl_ktok_is(t + 1, "cub"));
+  text *one = is && !find(p, &first) ? fl_karena_new(p->a, sizeof *one) : NULL;
+  if (!one || !fl_klex(p->a, fl_kversions, strlen(fl_kversions), 0, &one->toks)) return;
   one->next = p->texts;
   run(p, (p->texts = one)->toks.at);
 }
@@ -521,7 +515,7 @@ static void directive(pre *p, const fl_ktok *d, span rest) {
   if (conditional(p, d, rest) || !p->live) return;
   if (p->now && fl_ktok_is(d, "pragma") && rest.at < rest.end && fl_ktok_is(rest.at, "once"))
     p->now->once = 1;
-  if (fl_ktok_is(d, "include")) include_versions(p, rest);
+  if (fl_ktok_is(d, "include")) include_versions(p, rest.at, rest.end - rest.at);
   if (fl_ktok_is(d, "include")) include(p, d->line, included(p, d->line, rest));
   else if (fl_ktok_is(d, "define")) define(p, d->line, rest);
   else if (fl_ktok_is(d, "undef")) {
