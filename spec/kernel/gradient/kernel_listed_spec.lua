@@ -8,6 +8,11 @@ local flame = require "flame"
 local generator = dofile("spec/support/generator.lua")
 local judged = dofile("spec/kernel/kernel_judged.lua")
 local proof = dofile("spec/kernel/kernel_proof.lua")
+local helper = require "spec.support.helper"
+
+-- A GPU refuses these gradients, which the last test shows.
+local device = flame.default_device()
+flame.default_device("cpu")
 
 local runs = tonumber(os.getenv "FLAME_FUZZ" or 30)
 local seed = tonumber(os.getenv "FLAME_FUZZ_SEED" or 1)
@@ -242,7 +247,19 @@ describe("a loop that rewrites elements is refused, or the launch of its derivat
   end)
 end)
 
+it("are refused on a GPU, and the session goes on", function()
+  if device:sub(1, 4) ~= "cuda" then return end
+  local before = flame.default_device(device)
+  local k = rows_kernel([[for (int j = 1; j < n; ++j)
+    for (int k = j; k > 0 && p[k - 1] > p[k]; --k) { a = p[k]; p[k] = p[k - 1]; p[k - 1] = a; } y[i] = p[0] * q[0];]])
+  local x, w = f64(ROWS, N, 0.1):requires_grad_(), f64(ROWS, N, 0.7)
+  local y = call(k, x, w, 5)
+  local why = helper.message(function() y:sum():backward() end)
+  flame.default_device(before)
+  assert(why:find("cannot be differentiated", 1, true) and why:find("line 6", 1, true), why)
+  assert.are.equal(6, (f64(ROWS, N, 0) * 0 + 6):to(device)[{ 1, 1 }]:item())
+end)
+
 it("the derived kernels of loops that list elements have no races", function()
-  if flame.default_device() ~= "cpu" then return end
   proof.checked("spec/kernel/gradient/kernel_listed_spec.lua", "race,bounds,uninit")
 end)
