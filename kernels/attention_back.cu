@@ -192,8 +192,9 @@ FN void step_keys(float (&dk)[T][COLUMNS / 8][4], float (&dv)[T][COLUMNS / 8][4]
   product_nn(dk, ds, q + skip);
 }
 
-/* Writes dk and dv of a warp's rows, from 'row' of head h on. dv is multiplied by 'bad', which is 1
-** or NaN. */
+/* Writes dk, times the scale, and dv of a warp's rows, from 'row' of head h in batch element b on,
+** and from column 'skip' on. dv is multiplied by 'bad', which is 1 or NaN. own_k, own_v: the warp's
+** rows of shared memory, through which they go. */
 template <int T>
 FN void put_keys(const attention_args &a, int b, int h, int row, int skip, element *own_k,
                  element *own_v, const float (&dk)[T][COLUMNS / 8][4],

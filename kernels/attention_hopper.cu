@@ -219,7 +219,7 @@ template <int N> FN void written(float (&x)[1][N][4]) {
 #pragma unroll
   for (int o = 0; o < N; o += 8) asm volatile("" : ACCUMULATORS(CHANGED, x[0], o) :: "memory");
 }
-/* All products are done; x and y, which they wrote, may be read. */
+/* Waits until all products are done: x and y, which they write, may be read after it. */
 template <int N> FN void products_end(float (&x)[1][N][4], float (&y)[1][N][4]) {
   asm volatile("wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;" ::: "memory");
   written(x);

@@ -61,7 +61,8 @@ struct source {
     stage = DEPTH * sk;
     to = row * ROW + k;
   }
-  /* Copies the elements to shared memory, with zeros beyond the matrix. */
+  /* Copies the thread's elements of the next 64 steps of k to shared memory, with zeros beyond the
+  ** matrix. */
   FN void fetch(float *shared) {
 #pragma unroll
     for (int i = 0; i < TILE * DEPTH / 256; i++) {

@@ -548,7 +548,9 @@ local function entry_of_plot(name, f)
   return e
 end
 
---- Adds to the entry e of a module class the signature of its call; puts entries of its methods.
+--- Adds to the entry e of a module class what it returns and the signature of its call; puts an
+--- entry of the call, unless that is just (x) -> result, and entries of its methods. prefix: the
+--- module's name and a dot, "" for nn.
 local function put_class(put, e, class, prefix)
   local base = e.name:match("[%w_]+$")
   local call = rawget(class, "forward")

@@ -4848,7 +4848,7 @@ function distributions.LogNormal(loc, scale, options) end
 ---@field validate_args? boolean
 
 --- A mixture: each draw comes from one of the distributions along the last axis of the
---- component's batch, chosen by 'mixture', a Categorical over that axis.
+--- component's batch, chosen by 'mixture_distribution', a Categorical over that axis.
 ---@param mixture_distribution flame.Categorical
 ---@param component_distribution flame.Distribution
 ---@param options? flame.options.distributions.MixtureSameFamily
@@ -5450,7 +5450,7 @@ function flame.fftfreq(n, d, options) end
 ---@field dim? integer|integer[]
 ---@field norm? "backward"|"ortho"|"forward"  "backward"
 
---- fft over all axes, or those in dim.
+--- fft over the axes in dim; without dim, over the last ones, as many as s has, or over all.
 ---@param x flame.Tensor
 ---@param s? integer|integer[]|flame.options.fftn
 ---@param dim? integer|integer[]|flame.options.fftn
@@ -6493,7 +6493,7 @@ Tensor.ifft2 = flame.ifft2
 ---@field dim? integer|integer[]
 ---@field norm? "backward"|"ortho"|"forward"  "backward"
 
---- ifft over all axes, or those in dim.
+--- ifft over the axes in dim; without dim, over the last ones, as many as s has, or over all.
 ---@param x flame.Tensor
 ---@param s? integer|integer[]|flame.options.ifftn
 ---@param dim? integer|integer[]|flame.options.ifftn
@@ -7847,7 +7847,8 @@ function flame.linalg.svdvals(x) end
 ---@field y? flame.Tensor
 ---@field dims? integer|any[]  2
 
---- Sum of products over pairs of axes; dims: a number (2) or {axes of x, axes of y}.
+--- Sum of products over pairs of axes; dims: a number n, the last n axes of x with the first n of
+--- y, or {axes of x, axes of y}.
 ---@param x flame.Tensor
 ---@param y flame.Tensor
 ---@param dims? integer|any[]|flame.options.linalg.tensordot  2
@@ -12676,7 +12677,8 @@ function optim.NAdam(params, lr, betas, eps, weight_decay, momentum_decay, decou
 ---@field capturable? boolean  false
 ---@field differentiable? boolean  false
 
---- Liu et al. 2020: Adam that waits until the second moment can be trusted.
+--- Liu et al. 2020: Adam that divides by the second moment only once it can be trusted, and
+--- steps along the mean gradient until then.
 ---@param params flame.Tensor|flame.Tensor[]|table[]
 ---@param lr? number|flame.options.optim.RAdam  1e-3
 ---@param betas? number[]|flame.options.optim.RAdam  {0.9, 0.999}
@@ -14057,7 +14059,8 @@ function flame.rfftfreq(n, d, options) end
 ---@field dim? integer|integer[]
 ---@field norm? "backward"|"ortho"|"forward"  "backward"
 
---- rfft along the last of all axes, or of those in dim, then fft along the others.
+--- rfft along the last axis of dim, then fft along the others; without dim, of the last axes, as
+--- many as s has, or of all.
 ---@param x flame.Tensor
 ---@param s? integer|integer[]|flame.options.rfftn
 ---@param dim? integer|integer[]|flame.options.rfftn
@@ -15414,7 +15417,8 @@ Tensor.tensor_split = flame.tensor_split
 ---@field y? flame.Tensor
 ---@field dims? integer|any[]  2
 
---- Sum of products over pairs of axes; dims: a number (2) or {axes of x, axes of y}.
+--- Sum of products over pairs of axes; dims: a number n, the last n axes of x with the first n of
+--- y, or {axes of x, axes of y}.
 ---@param x flame.Tensor
 ---@param y flame.Tensor
 ---@param dims? integer|any[]|flame.options.tensordot  2

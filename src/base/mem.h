@@ -20,7 +20,8 @@ typedef struct fl_mem {
   int fail_forever;     /* 1: the calls after number fail_at fail too */
   int64_t limit;        /* most live bytes; 0: no limit */
   int64_t foreign;      /* live bytes of a Lua state and of memories inside this one */
-  int64_t refused;      /* the last request that a limit refused, until it is reported; 0: none */
+  int64_t refused;      /* bytes of the last request that a limit refused (at least 1), until it is
+                        ** reported; 0: none */
   struct fl_mem *outer; /* memory that counts the same bytes too, and may refuse them; NULL: none */
 } fl_mem;
 

@@ -42,6 +42,7 @@ static int host_nonzero(fl_lua *b, fl_node *mask, int axes, fl_node **out) {
 }
 
 /* ---- addressing by tensors ------------------------------------------------------------------- */
+/* y: the view of x that the key's numbers and ranges make; the index tensors address its axes. */
 typedef struct address {
   int n;                        /* number of index tensors, each for one axis of y, ascending */
   int axis[FL_MAX_AXES];
@@ -51,7 +52,7 @@ typedef struct address {
   int moved;                    /* 1: perm changes the order */
   int at;                       /* the axis of 'merged' that the positions address */
   fl_node *merged;              /* y permuted, with the addressed axes merged into one */
-  int64_t before[FL_MAX_AXES];  /* sizes of y permuted */
+  int64_t before[FL_MAX_AXES];  /* sizes of y permuted, before axes are merged */
   fl_node *linear;              /* checked 0-based positions */
 } address;
 

@@ -114,7 +114,7 @@ static int step(lua_State *L, fl_lua *b, run *r, lua_Integer i) {
   r->added |= fl_gradient_used(grad, luaL_checkinteger(L, READER));
   forget(p);
   const int64_t mark = enter(L, b);
-  leave(L, b, mark, record(r, p, grad->node, x));       /* raises */
+  leave(L, b, mark, record(r, p, grad->node, x));       /* raises if the step has failed */
   lua_pushvalue(L, r->names + r->nfields);
   lua_pushinteger(L, number);
   lua_rawset(L, top + 2);

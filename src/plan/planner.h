@@ -44,9 +44,9 @@ enum {
   FL_ROW_JOIN_LIMIT = 400,
   FL_ROW_JOIN_MOST = 64, /* see FL_ROW_JOIN_LIMIT */
   FL_REPEAT_LIMIT = 24,    /* longest expression that several consumers may each repeat */
-  FL_REPEAT_READS = 3,     /* an expression with several consumers that reads this many arrays at
-                           ** least as large, whose elements together have twice the bytes of one
-                           ** of the expression, or more, is stored */
+  FL_REPEAT_READS = 3,     /* an expression with several consumers is stored if it reads this many
+                           ** arrays of at least its number of elements, and one element of each of
+                           ** them takes, together, at least twice the bytes of its element */
   FL_REPEAT_MANY = 8,      /* an expression of two arrays and something else is stored if it has
                            ** this many consumers */
   FL_WIDE = 4,             /* a broadcast by a smaller factor does not count as a broadcast */
@@ -279,7 +279,8 @@ int fl_plan_component(const fl_planner *P, int32_t t, int32_t g, const fl_map *m
 ** map into it. 0: no, or 'ref' is not a cat. */
 int fl_plan_piece(const fl_planner *P, fl_ref ref, int nd, const int64_t *size, const fl_map *m,
                   fl_ref *to, fl_map *out);
-/* Is node q within one piece of a cat or one component of a form, or in neither? */
+/* Does all that node q reads lie in one piece of a cat, or in one component of a form? 1 also if q
+** reads neither a cat nor a form. 0: it reads several of them, or that is not known. */
 int fl_plan_in_piece(const fl_planner *P, const fl_node *q);
 /* The cell that q is read from, through cats that need no memory; -1: none. */
 int32_t fl_plan_source(const fl_planner *P, const fl_node *q);

@@ -21,7 +21,8 @@ struct fl_entry {
   uint8_t saved;                /* bit i: the rule reads the value of input i */
   uint32_t tracked;             /* bit i: input i is tracked (inputs >= 31: bit 31) */
   uint32_t site;
-  uint32_t lost;                /* how its value was last used untracked (tensor/lost.h) */
+  uint32_t lost;                /* why a value computed from it is not tracked (tensor/lost.h): the
+                                ** last reason, but no_grad does not replace one such as detach */
   struct flame_tensor *handle;  /* leaf: weak, NULL when the handle died. retain_grad: the handle */
   struct fl_custom *custom;     /* host function: see below */
   void *hooks;

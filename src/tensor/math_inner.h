@@ -8,9 +8,10 @@
 
 FL_FN double fl_exp_below_f64(double x) { return fl_exp_f64(x); }
 
-/* e^x of x <= 0 or NaN, with the bits of fl_exp_f32. Only small results leave the normal numbers,
-** so that one power of two is enough: e 2^-24 is exact, and 2^(n + 24) is a normal number or, where
-** e^x is below half of the smallest denormal, 0. */
+/* e^x of x <= 0 or NaN, with the bits of fl_exp_f32. With x = n ln 2 + r (fl_exp_reduce) it is
+** e^r 2^n. Only small results leave the normal numbers, so that one power of two is enough: the
+** fmaf gives e^r 2^-24 ('e' is e^r - 1) with the bits of a rounded e^r, and 2^(n + 24) is a normal
+** number or, where e^x is below half of the smallest denormal, 0. */
 FL_FN float fl_exp_below_f32(float x) {
   uint32_t b;
   const float e = fl_exp_kernel(fl_exp_reduce(fl_least_f32(x, -105.0f), &b));

@@ -173,7 +173,7 @@ return function(distributions, shared)
   constructor(Mixture,
     "mixture_distribution: Categorical, component_distribution: Distribution",
     --- A mixture: each draw comes from one of the distributions along the last axis of the
-    --- component's batch, chosen by 'mixture', a Categorical over that axis.
+    --- component's batch, chosen by 'mixture_distribution', a Categorical over that axis.
     function(mixture, component, validate)
       local self, batch = new(Mixture, validate), component.batch_shape
       if #batch < 1 or batch[#batch] ~= mixture.num_events then

@@ -107,7 +107,8 @@ local function sizes_at(x, axes, out)
   return out
 end
 
---- Sum of products over pairs of axes; dims: a number (2) or {axes of x, axes of y}.
+--- Sum of products over pairs of axes; dims: a number n, the last n axes of x with the first n of
+--- y, or {axes of x, axes of y}.
 def("tensordot(x: T, y: T, dims: int|any[] = 2) -> T", function(x, y, dims)
   local a, b = dot_axes(x, y, dims)
   local xs, ys = x.shape, y.shape

@@ -27,7 +27,7 @@ return function(nn, shared)
       self.scale = nn.Buffer(flame.full({}, scale, as))
       self.dropout = nn.Dropout(dropout)
     end)
-  --- s B A x.
+  --- s B A x, with dropout of x before.
   call(nn.LoRA, "(x: T) -> T", function(self, x)
     return flame.linear(flame.linear(self.dropout(x), self.A), self.B) * self.scale
   end)

@@ -209,11 +209,12 @@ local function over_all(name)
   def(name .. "n" .. SEVERAL,
     function(x, s, dim, norm) return kinds[name](name .. "n", x, s, dim, norm) end)
 end
---- fft over all axes, or those in dim.
+--- fft over the axes in dim; without dim, over the last ones, as many as s has, or over all.
 over_all("fft")
---- ifft over all axes, or those in dim.
+--- ifft over the axes in dim; without dim, over the last ones, as many as s has, or over all.
 over_all("ifft")
---- rfft along the last of all axes, or of those in dim, then fft along the others.
+--- rfft along the last axis of dim, then fft along the others; without dim, of the last axes, as
+--- many as s has, or of all.
 over_all("rfft")
 --- The inverse of rfftn.
 over_all("irfft")

@@ -126,7 +126,8 @@ def([[topk(x: T, k: int, dim: axis = -1, largest = true,
   return gather(x, d, at), at
 end)
 
--- x at positions 'at', one along d per row, and 'at', in x's shape without d (keepdim: d is 1).
+-- The elements of x at positions 'at' (one along d for each row), and these positions: both in x's
+-- shape without axis d, or, with keepdim, with size 1 there.
 local function picked(x, d, at, keepdim)
   if x.ndim == 0 then return x:clone(), at end
   local shape = x.shape

@@ -192,8 +192,9 @@ return function(_, shared)
     for i, p in ipairs(before.run.params) do p:copy_(before.from[i]) end
   end
 
-  -- What a step that raises, for instance in the closure, restores: a trial of the line search is
-  -- no result, and pairs of steps and gradients belong together.
+  -- Restores, if a step raises (for instance in the closure), what there was before it: the
+  -- parameters, since those of a trial of the line search are no result, and the optimiser's state,
+  -- in which steps and gradients belong together in pairs.
   local restored = { __close = function(before, e)
     if e ~= nil then pcall(flame.no_grad, restore, before) end
   end }

@@ -101,7 +101,8 @@ return function(_, shared)
         - m / denominator * (group.lr * next_mu / (1 - state.mu_product * next_mu)))
     end)
 
-  --- Liu et al. 2020: Adam that waits until the second moment can be trusted.
+  --- Liu et al. 2020: Adam that divides by the second moment only once it can be trusted, and
+  --- steps along the mean gradient until then.
   make_class([[optim.RAdam(params: T|T[]|table[], lr = 1e-3, betas = {0.9, 0.999}, eps = 1e-8,
     weight_decay = 0, decoupled_weight_decay = false, OPTIONS) -> Optimizer]],
     function(group, p, g, state)

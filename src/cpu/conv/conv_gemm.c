@@ -30,7 +30,8 @@ typedef struct product {
   int64_t row_panels, row_blocks; /* panels of a unit; units that all panels make */
   int direct; /* tiles write directly to the result */
   int fresh; /* weights are packed when they are needed */
-  int64_t image; /* number of pixels that are cut into blocks: with 'direct' those of an image */
+  int64_t image; /* number of pixels that are cut into blocks together: with 'direct' those of one
+                 ** image, else those of all images */
   char *a, *workers;
   int64_t worker_bytes;
   fl_conv_offsets packed;

@@ -88,8 +88,9 @@ void fl_emit_assign(fl_front *p, int32_t var, fl_kexpr *e, int32_t line);
 int fl_decl_begins(fl_front *p, const fl_ktok *t);
 /* object.c. A variable for a leaf of an object; -1: no memory. */
 int fl_decl_leaf(fl_front *p, const fl_kfield *f, fl_kvkind kind, int type, int32_t line);
-/* call.c. Reads the arguments from after '(' to 'close' = ')', as fl_parse_arguments does, or from
-** after '{' to '}': these are evaluated in order. what: what they are, for messages. */
+/* call.c. Reads arguments up to and with 'close', which is ')' or '}'; the opening token was taken.
+** Those in braces are evaluated in order. Returns their number, at most 'max'; p->failed is set if
+** the text was refused. what: what they are, for messages. */
 int fl_parse_list(fl_front *p, fl_cvalue *args, int max, int close, const char *what);
 /* writes.c. fl_call_takes_copies: can d get copies of what it takes by reference to const and of
 ** its object, since it writes nothing that its caller has and returns nothing that refers to it?

@@ -581,7 +581,7 @@ fl_cvalue fl_parse_call(fl_front *p, const fl_ktok *name);    /* at '(' or '<' a
 fl_cvalue fl_call_function(fl_front *p, fl_kdevice *first, const fl_cvalue *self,
                            const fl_ktok *name);
 fl_kexpr *fl_parse_constant(fl_front *p);            /* does not take '>', for template arguments */
-int fl_parse_arguments(fl_front *p, fl_cvalue *args, int max);                    /* at '(' */
+int fl_parse_arguments(fl_front *p, fl_cvalue *args, int max);     /* at '('; returns how many */
 /* fl_call_warp, _bytes, _atomic, _half: 1: 'name' is a function of that kind; *out: its value */
 int fl_call_warp(fl_front *p, const fl_ktok *name, fl_cvalue *out);
 /* bytes.c: memcpy, memset */

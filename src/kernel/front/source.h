@@ -28,12 +28,13 @@ typedef struct fl_ksource {
 fl_ksource *fl_ksource_parse(fl_mem *m, fl_error *e, const char *text, size_t n);
 /* fl_ksource_parse of the text as a compiler with these options sees it: -D, -U and their long
 ** forms count. files: what it may include, or NULL. It fails with FLAME_INTERRUPTED if *stop
-** becomes nonzero. forms: what is known of arguments before the text is read, or NULL:
-** "bias=0,mask=0," says that these parameters are null pointers. What the text asks of them is then
-** answered while it is read, so that no access to them is left: where a thread would follow one, a
-** statement stops it. "xs=3," says that xs, a T **, is a list of three arrays: three parameters are
-** read in its place. "y.size(1)=2," says that this length of an accessor's tensor is that of
-** parameter 2 (counted from 0), which comes before it. */
+** becomes nonzero (stop may be NULL). forms: what is known of the arguments before the text is
+** read, or NULL. "bias=0,mask=0," says that these parameters are null pointers: a test such as
+** "bias != nullptr" is answered while the text is read, and a statement stops a thread that would
+** read or write through one of them, so no access to them is left. "xs=3," says that xs, a T **, is
+** a list of three arrays: three parameters are read in its place. "y.size(1)=2," says that this
+** length of an accessor's tensor is equal to parameter 2 of the kernel (counted from 0), which is
+** such a length too and comes before it. */
 fl_ksource *fl_ksource_parse_until(fl_mem *m, fl_error *e, const char *text, size_t n,
                                    const char *const *option, int n_options, fl_kfiles *files,
                                    const char *forms, const atomic_int *stop);
