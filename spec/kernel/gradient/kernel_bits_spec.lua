@@ -171,6 +171,19 @@ describe("the greatest of real numbers, by an atomic on their bits,", function()
     assert.equal(12, x.grad:sum():item())
   end)
 
+  it("is not that of another candidate if an element is infinite", function()
+    local k = atomic("if (i < n) { double v = x[i]; atomicMax((long long *)&y[at[i]], B v)); }")
+    local list = {}
+    for e = 1, #AT do list[e] = -e end               -- greater than -inf, but not as an integer
+    list[2], list[5] = 7, math.huge
+    local x = flame.tensor(list, { dtype = "f64" }):requires_grad_()
+    local y = flame.tensor({ -math.huge, 2, math.huge }, { dtype = "f64" }):requires_grad_()
+    local weights = flame.tensor({ 1, 10, 100 }, { dtype = "f64" })
+    local g = (k(x, y, at, #AT) * weights):sum():gradients { x, y }
+    assert.same({ 1, 0, 100 }, g[y]:totable())
+    for e, v in ipairs(g[x]:totable()) do assert.equal(e == 5 and 10 or 0, v) end
+  end)
+
   it("has none where anything else is done with the array, or with the bits", function()
     for _, body in ipairs {
       "if (i < n) { double v = x[i] * x[i]; if (v > y[at[i]]) " .. MAX .. " }",

@@ -73,7 +73,7 @@ static fl_kexpr *is_near(fl_kad_state *d, fl_kexpr *x, fl_kexpr *y) {
   apart = fl_kexpr_call(d->a, FL_KB_FABS, x->type, 1, &apart);
   size = fl_kexpr_call(d->a, FL_KB_FABS, y->type, 1, &size);
   return kx_op(d, FL_KO_LOR, kx_op(d, FL_KO_EQ, x, y),
-               kx_op(d, FL_KO_LE, apart, kx_op(d, FL_KO_MUL, size, most)));
+               kx_op(d, FL_KO_LT, apart, kx_op(d, FL_KO_MUL, size, most)));
 }
 
 void fl_kad_winner(fl_kad_state *d, const fl_kstmt *s, fl_kblock *r) {
