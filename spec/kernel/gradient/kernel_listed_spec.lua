@@ -114,6 +114,16 @@ local by_block = {
     if (t == 0) y[i] = p[n - 1];]=] },
   { "elements that change hands", [=[for (int j = 0; j < m; ++j) { int e = (t + j) % 4 + 4 * (j & 1); double u = p[(e + 3) % 8]; __syncthreads();
       p[e] = 0.6 * p[e] * u + 0.1; __syncthreads(); } if (t == 0) y[i] = p[0];]=] },
+  { "a barrier at the start of each round alone", [=[for (int j = 0; j < m; ++j) { __syncthreads();
+      int e = (t + j) % 4; p[e] = sin(p[e] * p[e] + q[e]); } __syncthreads(); if (t == 0) y[i] = p[0];]=] },
+  { "a barrier at the end of each round alone", [=[for (int j = 0; j < m; ++j) {
+      int e = (t + j) % 4; p[e] = sin(p[e] * p[e] + q[e]); __syncthreads(); } if (t == 0) y[i] = p[0];]=] },
+  { "elements that all threads have read before", [=[a = p[4 + t]; for (int s = 0; s < 4; ++s) a = sin(a * p[s]);
+      for (int j = 0; j < m; ++j) { __syncthreads(); int e = (t + j) % 4; p[e] = a * p[e] * q[e] + q[e]; }
+    __syncthreads(); if (t == 0) y[i] = p[0];]=] },
+  { "integers that all threads have read before", [=[for (int s = 0; s < 4; ++s) a = sin(a * p[z[s]] + p[s]);
+      for (int j = 0; j < m; ++j) { __syncthreads(); int e = (t + j) % 4; z[e] = (z[e] + j + 1) % n; }
+    __syncthreads(); a += p[z[t]] * p[z[0]]; if (t == 0) y[i] = a;]=] },
 }
 
 -- index expressions within 0 … n - 1, and statements with places for them

@@ -407,6 +407,7 @@ static void tidy(fl_kad_state *d) {
   fl_kad_phases(d);
   fl_kad_free_orders(d);
   fl_kad_sum_lanes(d->a, d->f, fl_kad_beyond(d));
+  d->body = d->f->body;
 }
 
 /* Derives f: runs each pass once. in_thread: by variable: 1: an array of which each thread keeps in

@@ -159,11 +159,18 @@ void fl_kloop_save_before(fl_kloop *l, fl_kset set, fl_kblock *b) {
   }
 }
 
+/* Before and after it, other threads may access the elements. */
+static void put_list_back(fl_kloop *l, const fl_kad_list *t, fl_kblock *b) {
+  fl_kloop_barrier(l, b);
+  fl_kloop_put_list_back(t, b);
+  fl_kloop_barrier(l, b);
+}
+
 void fl_kloop_put_back(fl_kloop *l, fl_kset set, fl_kblock *b) {
   fl_kad_state *d = l->d;
   for (int v = 0; v < d->n0; v++) {
     if (!fl_kset_has(set, v)) continue;
-    if (l->of[v].list) fl_kloop_put_list_back(l->of[v].list, b);
+    if (l->of[v].list) put_list_back(l, l->of[v].list, b);
     if (l->of[v].pre < 0) continue;
     if (d->f->vars[v].kind == FL_KV_LOCAL) kx_set(d, b, v, kx_var(d, l->of[v].pre));
     else move_array(l, b, v, 1);

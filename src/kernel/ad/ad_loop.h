@@ -126,6 +126,8 @@ void fl_kloop_make_lists(fl_kloop *l);                 /* after the number of sn
 ** (fl_kad_list_store). */
 void fl_kloop_begin_lists(fl_kloop *l, fl_kblock *b);
 void fl_kloop_end_lists(fl_kloop *l);
+/* Adds a barrier if the loop has one. */
+void fl_kloop_barrier(fl_kloop *l, fl_kblock *b);
 /* Copies the listed elements to snapshot k, or back from it. */
 void fl_kloop_move_list(const fl_kad_list *t, fl_kblock *b, fl_kexpr *k, int back);
 void fl_kloop_move_listed_slot(const fl_kad_list *t, fl_kblock *b, fl_kexpr *to, fl_kexpr *from);

@@ -212,27 +212,29 @@ static fl_kexpr *snapshot_of(const fl_kloop *l, int v, fl_kexpr *at) {
   return fl_kloop_region(d, v, kx_op(d, FL_KO_ADD, at, kx_int(d, l->of[v].snap_region)));
 }
 
-static void barrier_between(fl_kloop *l, fl_kblock *b) {
+void fl_kloop_barrier(fl_kloop *l, fl_kblock *b) {
   fl_kstmt *s = l->barrier ? fl_kstmt_new(l->d->a, b, FL_KS_BARRIER, l->s->line) : NULL;
   if (s) s->op = (uint8_t)(l->barrier - 1);
   if (s) fl_kad_next_phase(l->d, b, s);
 }
 
-/* Copies the state to snapshot number 'at', or back from it ('back'). */
+/* Copies the state to snapshot number 'at', or back from it ('back'). An element that a thread has
+** listed may be one that another thread has written since, or is about to write. */
 static void move_state(fl_kloop *l, fl_kblock *b, fl_kexpr *at, int back) {
   fl_kad_state *d = l->d;
-  int listed = 0;
+  const int listed = fl_kloop_listed_slots(l) > 0;
   at = fl_kad_atom(d, b, fl_kexpr_cast(d->a, FL_KT_I64, at));
+  if (listed && !back) fl_kloop_barrier(l, b);
   for (int v = 0; v < d->n0 && at; v++) {
     const fl_kad_list *list = l->of[v].list;
-    if (list && list->in_state) fl_kloop_move_list(list, b, at, back), listed = 1;
+    if (list && list->in_state) fl_kloop_move_list(list, b, at, back);
     if (l->of[v].snap < 0) continue;
     if (d->f->vars[v].kind != FL_KV_LOCAL)
       fl_kad_move(d, b, v, l->of[v].snap, snapshot_of(l, v, at), back);
     else if (back) kx_set(d, b, v, fl_kexpr_load(d->f, l->of[v].snap, at));
     else fl_kstmt_store(d->f, b, l->of[v].snap, at, kx_var(d, v));
   }
-  if (listed && back) barrier_between(l, b);             /* other threads may read the elements */
+  if (listed) fl_kloop_barrier(l, b);
 }
 
 /* Copies snapshot number 'from' to number 'to'. */
@@ -416,7 +418,7 @@ static void run_on(fl_kloop *l, fl_kblock *b, fl_kexpr *short_of) {
 /* Adds code that brings the state to the start of iteration k, from the newest snapshot. */
 static void approach(fl_kloop *l, fl_kblock *b) {
   fl_kad_state *d = l->d;
-  barrier_between(l, b);
+  fl_kloop_barrier(l, b);
   if (l->whole) {
     move_state(l, b, kx_var(d, l->k), 1);
     return;
@@ -478,7 +480,7 @@ static void reverse_pass(fl_kloop *l, fl_kblock *r) {
   fl_kstmt *s = fl_kstmt_loop(d->f, r, kx_op(d, FL_KO_GE, kx_var(d, l->k), num(l, 0)));
   if (!s) return;
   if (l->slots) approach(l, &s->body);
-  else barrier_between(l, &s->body);
+  else fl_kloop_barrier(l, &s->body);
   set_counters(l, &s->body, l->k);
   fl_kloop_undo_round(l, &s->body);
   fl_kblock_append(&s->body, fb);
@@ -488,7 +490,7 @@ static void reverse_pass(fl_kloop *l, fl_kblock *r) {
     if (c) add_to(l, &c->body, l->sp, FL_KO_SUB, slot_num(l, 1));
   }
   add_to(l, &s->other, l->k, FL_KO_SUB, num(l, 1));
-  barrier_between(l, r);
+  fl_kloop_barrier(l, r);
   end_carries(l, r);
 }
 
