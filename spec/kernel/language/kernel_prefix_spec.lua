@@ -193,6 +193,67 @@ describe("a statement that is never reached", function()
   end
 end)
 
+describe("a base that depends on a parameter of the template", function()
+  local HEAD <const> = [[
+    __device__ double h(double a) { return a + 100; }
+    __device__ const double z = 50;
+    enum { LOW = 1 };
+    typedef int R;
+    template <typename T> struct A {
+      T z, own;
+      typedef T R;
+      enum { LOW = 5, HIGH = 6 };
+      static const int n = 8;
+      __device__ T h(T a) { return a + z; }
+      __device__ T sqrt(T a) { return a; }
+    };
+    template <typename T> struct B : A<T> {
+      __device__ T all(T by) {
+        R whole = by * 3;
+        auto f = [=](T v) { return v * z + this->z + by; };
+        return h(1) + z * whole + LOW * 10 + this->h(2) + A<T>::z + B::LOW + f(by) + sqrt(by * by);
+      }
+      __device__ T outside(T by);
+    };
+    template <typename T> __device__ T B<T>::outside(T by) { return z * by + B::z + h(by); }
+    template <typename T> struct Made : B<T> {
+      T m, d = z;
+      __device__ Made(T v) : m(z * v) { this->z = v; this->own = z; }
+      __device__ T all() { return z + this->z * m + B<T>::all(d) + Made::HIGH + h(d); }
+    };
+    struct Plain : B<double> {
+      __device__ double all() { R q = 1.5; return h(q) + z + LOW + HIGH; }
+    };
+    template <typename T> struct Around {
+      struct Inner : A<T> { __device__ T all() { return z + A<T>::z; } };
+      struct Fixed : A<double> { __device__ T all() { return z + A<double>::z; } };
+      Inner i; Fixed f;
+    };
+    template <int N> struct Sized { static const int n = N; double v[N]; };
+    const int n = 3;
+    template <int N> struct Next : Sized<N + 1> {
+      static const int m = n + 1;
+      __device__ int all() { return n * 100 + m * 10 + Next::n; }
+    };
+    template <typename T> struct Beside : A<double> {
+      __device__ T all() { return h(1) + z + LOW + ::h(2); }
+    };
+  ]]
+  for _, body in ipairs {
+    "B<double> b; b.A<double>::z = x[i]; b.own = 2; y[i] = b.all(x[i]) + b.outside(2) + b.h(2);",
+    "Made<double> b(x[i]); y[i] = b.all() + b.d * b.own + b.LOW + b.n;",
+    "Plain p; p.z = x[i]; y[i] = p.all() + 1000 * p.B<double>::all(x[i]) + p.A<double>::z;",
+    "Around<double> a; a.i.z = x[i]; a.f.z = 2 * x[i]; y[i] = a.i.all() + 10 * a.f.all();",
+    "Next<3> a; Beside<double> b; b.A<double>::z = x[i]; y[i] = a.all() + b.all() * a.n;",
+  } do
+    it("hides no name around the template: " .. body, function()
+      local text = HEAD .. "__global__ void k(const double *x, double *y, int N) {\n"
+        .. "  int i = threadIdx.x;\n  if (i >= N) return;\n  " .. body .. "\n}"
+      judged.row_is_right(flame.kernel(text), text, body, proof)
+    end)
+  end
+end)
+
 describe("what is refused of such names", function()
   local cases <const> = {
     { "C c; c.x = x[i]; double *p = &c.A::x; y[i] = c.y;" },           -- it is right C++
@@ -211,6 +272,11 @@ describe("what is refused of such names", function()
       "a lambda that copies an object with mutable members" },
     { "Holder h; h.d.v = x[i]; auto f = [h](double v) { return h.d.v + v; }; y[i] = f(x[i]);",
       "a lambda that copies an object with mutable members" },
+    { "struct D : A { using A::g; __device__ int g(int by) { return by; } }; D d; y[i] = d.g(2.5);",
+      "by a using declaration" },
+    { "struct D : Put<double> { using Put<double>::operator(); __device__ D() : Put<double>(1) {} "
+      .. "__device__ void operator()(int *p, int by) const { *p = by; } }; D d; d(y + i, 2);",
+      "by a using declaration" },
     { "const Word w(2); w.add(1); y[i] = w.f;", "const" },
     { "const Count c = { 0, { 0, 0 }, 3 }; c.v = 2; y[i] = c.v;", "const" },
   }

@@ -265,18 +265,25 @@ int fl_device_same(const fl_kdevice *a, const fl_kdevice *b) {
   return !a->n_tparams;
 }
 
-/* Was a declaration of 'name' refused? Then it is unknown which overload a call means. 0 for
-** members (whose names begin at symbol 'from', above 0) and operators. */
+/* Was a declaration of 'name' refused, or among members (whose names begin at symbol 'from', above
+** 0) a using declaration? Then it is unknown which overload a call means. 0 for operators that are
+** no members. */
 static int has_wrong(const fl_front *p, const char *name, int64_t from) {
-  if (from || !strncmp(name, "operator", 8)) return 0;
-  for (int64_t i = 0; i < p->syms.n; i++)
-    if (p->syms.at[i].kind == FL_SYM_WRONG && !strcmp(p->syms.at[i].name, name)) return 1;
+  const int operates = !strncmp(name, "operator", 8);
+  if (!from && operates) return 0;
+  for (int64_t i = from; i < p->syms.n; i++) {
+    const fl_symbol *s = &p->syms.at[i];
+    if (s->kind != FL_SYM_WRONG) continue;
+    if (!strcmp(s->name, name) || (operates && !strcmp(s->name, "operator"))) return 1;
+  }
   return 0;
 }
 
 void fl_device_list(fl_front *p, fl_kdevice *d, int64_t from) {
   fl_symbol *s = NULL;
-  if (has_wrong(p, d->name, from)) return;
+  const int wrong = has_wrong(p, d->name, from);
+  if (wrong && !from) return;
+  if (wrong) d->why = "has overloads by a using declaration, which is outside the language";
   for (int64_t i = p->syms.n - 1; i >= from && !s; i--)
     if (p->syms.at[i].kind == FL_SYM_FUNCTION && !strcmp(p->syms.at[i].name, d->name))
       s = &p->syms.at[i];

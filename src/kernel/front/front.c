@@ -175,10 +175,17 @@ const fl_symbol *fl_front_among(const fl_symbol *list, int64_t n, const char *na
   return NULL;
 }
 
+/* The newest symbol of that name; one that hides no name around it becomes *late instead, if there
+** is none yet. */
 static fl_symbol *find_between(fl_front *p, int64_t low, int64_t high, const char *name,
-                               int32_t n) {
-  if (low >= high) return NULL;
-  return (fl_symbol *)(uintptr_t)fl_front_among(p->syms.at + low, high - low, name, n);
+                               int32_t n, fl_symbol **late) {
+  while (low < high) {
+    fl_symbol *s = (fl_symbol *)(uintptr_t)fl_front_among(p->syms.at + low, high - low, name, n);
+    if (!s || s->late != FL_LATE_MEMBER) return s;
+    if (!*late) *late = s;
+    high = s - p->syms.at;
+  }
+  return NULL;
 }
 
 const fl_symbol *fl_front_in(fl_front *p, const fl_symbol *list, int64_t n, const fl_ktok *t) {
@@ -188,10 +195,11 @@ const fl_symbol *fl_front_in(fl_front *p, const fl_symbol *list, int64_t n, cons
 /* t: the token that names it, or NULL */
 static fl_symbol *find(fl_front *p, const char *name, int32_t n, const fl_ktok *t) {
   const int64_t first = p->frame > p->globals ? p->frame : p->globals;
-  fl_symbol *s = find_between(p, first, p->syms.n, name, n);
+  fl_symbol *late = NULL, *s = find_between(p, first, p->syms.n, name, n, &late);
   for (const fl_kscope *up = p->up; up && !s; up = up->up)
-    s = find_between(p, up->low, up->high, name, n);
-  if (!s) s = find_between(p, 0, p->globals, name, n);
+    s = find_between(p, up->low, up->high, name, n, &late);
+  if (!s) s = find_between(p, 0, p->globals, name, n, &late);
+  if (!s) s = late;
   if (s && s->kind == FL_SYM_WRONG) return (fl_symbol *)(uintptr_t)fl_scope_pick(p, s, t);
   return s && s->kind == FL_SYM_PACK ? fl_pack_element(p, s) : s;
 }

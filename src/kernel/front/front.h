@@ -184,7 +184,7 @@ typedef struct fl_kcall {        /* a call to be resolved */
 struct fl_symbol {
   const char *name;
   int32_t n, line;           /* n: length of the name */
-  uint8_t kind;
+  uint8_t kind, late;        /* late: fl_klate (scope.h) */
   fl_cvalue v;
   int32_t offset, may_be_null;  /* POINTER: variable of its index; does assigning it set v.when? */
   uint8_t is_const, ref;     /* TYPE: the name is for "const T", for T & (1) or T && (2), where

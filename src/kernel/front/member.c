@@ -3,6 +3,7 @@
 ** any other; in its body the names of fields stand for the fields of its object.
 */
 #include "kernel/front/forms.h"
+#include "kernel/front/scope.h"
 #include "kernel/front/template.h"
 #include <string.h>
 
@@ -30,23 +31,6 @@ static const fl_ctype *base_with(const fl_ctype *t, const char *name, int32_t n)
 static int has_field(const fl_ctype *t, const char *name, int32_t n) {
   if (t->s->parts) t = t->s->parts;
   return fl_cstruct_field(t->s, name, n) || base_with(t, name, n);
-}
-
-int fl_member_derives(const fl_ctype *t, const fl_ctype *from) {
-  if (!t || !from || t->kind != FL_C_STRUCT || from->kind != FL_C_STRUCT) return 0;
-  int is = fl_ctype_same(t, from);
-  for (int i = 0; i < t->s->n_fields && !is; i++)
-    is = t->s->fields[i].base && fl_member_derives(t->s->fields[i].type, from);
-  return is;
-}
-
-fl_cvalue fl_member_as(fl_front *p, fl_cvalue v, const fl_ctype *base, int32_t line) {
-  const int object = v.kind == FL_V_PLACE || v.kind == FL_V_PARTS;
-  if (p->failed || !object || !fl_member_derives(v.type, base)) return v;
-  for (int i = 0; !fl_ctype_same(v.type, base); i++)
-    if (v.type->s->fields[i].base && fl_member_derives(v.type->s->fields[i].type, base))
-      v = fl_val_field(p, v, i, line), i = -1;
-  return v;
 }
 
 /* Adds to *leaf and *bytes where the base begins in t, counted in leaves and in bytes. */
@@ -115,7 +99,8 @@ static int arguments_of(const fl_kmembers *m) { return m ? m->n_args : 0; }
 
 /* Inherits from base t: types and constants (functions = 0), or (functions = 1) the functions that
 ** no symbol of the same name from 'mark' on hides. Constructors and operator= are not inherited. */
-static void take_over(fl_front *p, const fl_ctype *t, int functions, int64_t mark) {
+static void take_over(fl_front *p, const fl_cfield *base, int functions, int64_t mark) {
+  const fl_ctype *t = base->type;
   const fl_kmembers *m = t->s->members;
   for (int64_t i = arguments_of(m); m && i < m->n_inner; i++) {
     const fl_symbol *s = &m->inner[i];
@@ -123,7 +108,7 @@ static void take_over(fl_front *p, const fl_ctype *t, int functions, int64_t mar
                     !strcmp(s->name, fl_member_class(t));
     if (own || (s->kind == FL_SYM_FUNCTION) != functions) continue;
     if (!functions || !fl_front_among(p->syms.at + mark, p->syms.n - mark, s->name, s->n))
-      fl_front_push(p, s, 1);
+      fl_scope_inherit(p, s, 1, base->base == 2);
   }
 }
 
@@ -141,6 +126,7 @@ static void read_bases(fl_front *p, body *b) {
     while (fl_front_word(p, "public") || fl_front_word(p, "private") ||
            fl_front_word(p, "protected"))
       continue;
+    const int64_t at = p->at;
     const fl_specifiers s = fl_decl_specifiers(p);
     if (!s.type) return;
     if (s.type->kind != FL_C_STRUCT || s.type->s->width || fl_ctype_is_open(s.type)) {
@@ -151,7 +137,8 @@ static void read_bases(fl_front *p, body *b) {
     if (of->n_leaves && of->used != of->size && !of->packing)
       fl_refuse(p, line, "a base with unused bytes at its end");
     if (!add_field(p, b, fl_member_class(s.type), s.type, 1)) return;
-    take_over(p, s.type, 0, 0);
+    b->fields[b->n - 1].base += (uint8_t)fl_scope_depends(p, at);
+    take_over(p, &b->fields[b->n - 1], 0, 0);
   } while (!p->failed && fl_front_take(p, ','));
 }
 
@@ -331,7 +318,7 @@ static void keep_members(fl_front *p, const body *b, fl_ctype *type, const fl_kt
     if (signature(p, q->d, type)) fl_device_list(p, q->d, mark);
   }
   for (int i = 0; i < b->n && !p->failed; i++)
-    if (b->fields[i].base) take_over(p, b->fields[i].type, 1, mark);
+    if (b->fields[i].base) take_over(p, &b->fields[i], 1, mark);
   const int64_t n = p->syms.n - mark;
   fl_symbol *inner = fl_karena_new(p->a, (size_t)n * sizeof *inner);
   if (inner) memcpy(inner, p->syms.at + mark, (size_t)n * sizeof *inner);
@@ -431,21 +418,26 @@ int fl_member_made(const fl_ctype *t) {
   return 0;
 }
 
-/* Adds the names of a struct and of its bases to the scope. self: NULL if there is no object. */
-static void open_struct(fl_front *p, const fl_ctype *t, const fl_cvalue *self, int is_base,
+/* Adds the names of a struct and of its bases to the scope. self: NULL if there is no object.
+** base: 0: the struct is no base; else as in fl_cfield. */
+static void open_struct(fl_front *p, const fl_ctype *t, const fl_cvalue *self, int base,
                         int32_t line) {
   const fl_kmembers *m = t->s->members;
-  const int from = is_base ? arguments_of(m) : 0;
+  const int from = base ? arguments_of(m) : 0;
   for (int i = 0; i < t->s->n_fields && !p->failed; i++) {
     if (!t->s->fields[i].base) continue;
     const fl_cvalue v = self ? fl_val_field(p, *self, i, line) : fl_val_none();
-    open_struct(p, t->s->fields[i].type, self ? &v : NULL, 1, line);
+    open_struct(p, t->s->fields[i].type, self ? &v : NULL, base ? base : t->s->fields[i].base,
+                line);
   }
   if (t->s->parts && self) fl_union_open(p, t, *self, line);
-  if (m) fl_front_push(p, m->inner + from, m->n_inner - from);
+  if (m && base) fl_scope_inherit(p, m->inner + from, m->n_inner - from, base == 2);
+  else if (m) fl_front_push(p, m->inner, m->n_inner);
   for (int i = 0; self && i < t->s->n_fields && !p->failed; i++) {
     if (t->s->fields[i].base) continue;
-    fl_front_bind(p, t->s->fields[i].name, FL_SYM_REFERENCE, fl_val_field(p, *self, i, line));
+    const fl_cvalue v = fl_val_field(p, *self, i, line);
+    fl_symbol *s = fl_front_bind(p, t->s->fields[i].name, FL_SYM_REFERENCE, v);
+    if (s) s->late = base == 2;
   }
 }
 

@@ -7,6 +7,23 @@
 #include "kernel/front/scope.h"
 #include <string.h>
 
+int fl_member_derives(const fl_ctype *t, const fl_ctype *from) {
+  if (!t || !from || t->kind != FL_C_STRUCT || from->kind != FL_C_STRUCT) return 0;
+  int is = fl_ctype_same(t, from);
+  for (int i = 0; i < t->s->n_fields && !is; i++)
+    is = t->s->fields[i].base && fl_member_derives(t->s->fields[i].type, from);
+  return is;
+}
+
+fl_cvalue fl_member_as(fl_front *p, fl_cvalue v, const fl_ctype *base, int32_t line) {
+  const int object = v.kind == FL_V_PLACE || v.kind == FL_V_PARTS;
+  if (p->failed || !object || !fl_member_derives(v.type, base)) return v;
+  for (int i = 0; !fl_ctype_same(v.type, base); i++)
+    if (v.type->s->fields[i].base && fl_member_derives(v.type->s->fields[i].type, base))
+      v = fl_val_field(p, v, i, line), i = -1;
+  return v;
+}
+
 /* Does t, or a base of it, have a field of the name 'name'? */
 static int has_field(const fl_ctype *t, const fl_ktok *name) {
   if (t->s->parts) t = t->s->parts;
@@ -58,7 +75,7 @@ fl_cvalue fl_qualified(fl_front *p, const fl_symbol *inner, int64_t n) {
   if (s->kind == FL_SYM_FUNCTION)
     return fl_call_function(p, s->device, self && fl_member_derives(object.type, s->device->owner)
                             ? &object : NULL, t);
-  fl_front_push(p, &kept, 1);
+  fl_scope_inherit(p, &kept, 1, 0);
   const fl_cvalue v = fl_parse_named(p, t);
   p->syms.n = mark;
   return v;

@@ -53,6 +53,21 @@ static const fl_symbol *before_scope(fl_front *p, const fl_ktok *t) {
   return s;
 }
 
+int fl_scope_depends(fl_front *p, int64_t from) {
+  for (const fl_ktok *t = &p->toks.at[from]; t < &p->toks.at[p->at]; t++) {
+    const fl_symbol *s = fl_front_named(p, t);
+    if (s && s->late == FL_LATE_ARGUMENT) return 1;
+  }
+  return 0;
+}
+
+void fl_scope_inherit(fl_front *p, const fl_symbol *list, int64_t n, int late) {
+  const int64_t first = p->syms.n;
+  fl_front_push(p, list, n);
+  for (int64_t i = first; i < p->syms.n; i++)
+    p->syms.at[i].late = late ? FL_LATE_MEMBER : FL_LATE_NO;
+}
+
 /* The base of t, or t itself, that t has the name of; NULL: there is none. */
 static const fl_ctype *base_named(const fl_ctype *t, const fl_ktok *name) {
   const fl_ctype *found = fl_ktok_is(name, fl_member_class(t)) ? t : NULL;
@@ -217,7 +232,10 @@ int fl_scope_is_of_file(const fl_front *p, const fl_ktok *t) {
 const fl_symbol *fl_scope_called(fl_front *p, const fl_ktok *name) {
   const fl_symbol *list;
   int64_t n;
-  if (!fl_scope_is_of_file(p, name)) return fl_front_named(p, name);
+  if (!fl_scope_is_of_file(p, name)) {
+    const fl_symbol *s = fl_front_named(p, name);
+    return s && s->late == FL_LATE_MEMBER && fl_math_known(name) ? NULL : s;
+  }
   fl_scope_file(p, &list, &n);
   return fl_front_in(p, list, n, name);
 }

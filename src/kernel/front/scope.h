@@ -11,6 +11,10 @@
 typedef struct fl_kspace { const fl_ktok *name; const struct fl_kspace *up; } fl_kspace;
 /* The innermost namespace around token 'at'; NULL: none with a name, or std. */
 const fl_kspace *fl_scope_at(fl_front *p, int64_t at);
+/* LATE_MEMBER: of a base that depends on an argument of a template: it hides no name around the
+** template. */
+typedef enum { FL_LATE_NO, FL_LATE_MEMBER, FL_LATE_ARGUMENT } fl_klate;
+
 /* What s means where token t (NULL: the one at the tokens) names it, if it is a choice; else s. */
 const fl_symbol *fl_scope_pick(fl_front *p, const fl_symbol *s, const fl_ktok *t);
 /* The symbol that t names if it is declared in the namespace at the tokens; NULL: there is none. */
@@ -25,6 +29,11 @@ void fl_scope_rename(fl_front *p);                         /* takes "a = b::c;" 
 void fl_scope_tell_apart(fl_front *p, int64_t from);
 /* Takes the prefix "a::b::" of a name, and sets *inner to the *n names in b. 0: there is none. */
 int fl_scope_prefix(fl_front *p, const fl_symbol **inner, int64_t *n);
+
+/* fl_scope_depends: does the base that is read from token 'from' to here depend on an argument of a
+** template? fl_scope_inherit: adds the members of a base. late: it does. */
+int fl_scope_depends(fl_front *p, int64_t from);
+void fl_scope_inherit(fl_front *p, const fl_symbol *list, int64_t n, int late);
 
 /* Are a and b, no members, defined in different namespaces? */
 int fl_scope_differ(fl_front *p, const fl_kdevice *a, const fl_kdevice *b);

@@ -471,6 +471,7 @@ static void read_instance(fl_front *p, fl_ktemplate *t, struct fl_kinstance *one
   int n_env = pattern ? pattern->n_tparams : 0;
   if (pattern) p->at = pattern->at;
   for (int i = 0; i < n_env; i++) args[t->n_tparams + i] = env[i];
+  for (int i = 0; i < t->n_tparams + n_env; i++) args[i].late = FL_LATE_ARGUMENT;
   n_env += outer_names(t, args, t->n_tparams + n_env);
   fl_front_word(p, "final");
   if (t->is_alias) {

@@ -35,7 +35,8 @@ typedef struct fl_cfield {
                                  ** all have one type */
   uint8_t is_mutable;            /* not const in a const object */
   uint8_t base;                  /* a base struct, which comes before other fields, or an unnamed
-                                 ** member: its members are named as the struct's own */
+                                 ** member: its members are named as the struct's own. 2: a base
+                                 ** that depends on an argument of the template */
 } fl_cfield;
 
 typedef struct fl_cstruct {      /* vectors too */
