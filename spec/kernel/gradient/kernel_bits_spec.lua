@@ -261,3 +261,37 @@ describe("__frcp_rz", function()
     for j, v in ipairs { 2, 3, -7 } do assert.near(-1 / v ^ 2, x.grad:totable()[j], 1e-7) end
   end)
 end)
+
+describe("bits of a real number as a number by value", function()
+  local function grad(body)
+    local k = flame.kernel("__global__ void k(const double *x, double *y, int n) {\n  int i = threadIdx.x;\n" ..
+      "  if (i >= n) return;\n  " .. body .. "\n}")
+    local x = flame.tensor({ 1.5, -2.25, 3 }, { dtype = "f64", requires_grad = true })
+    k(x, 3):sum():backward()
+    return x.grad:totable()
+  end
+
+  for _, body in ipairs {
+    "long long b = __double_as_longlong(x[i]); y[i] = (double)b * 1e-18;",
+    "float v = x[i]; y[i] = (float)__float_as_uint(v) * 1.1920928955078125e-7f - 126.94269504f;",
+    "float v = x[i]; int b = __float_as_int(v); b -= 0x3f800000; int c = b & 0x7fffff; y[i] = c / 8388608.0f;",
+    "float v = x[i]; unsigned b = __float_as_uint(v) >> 9; y[i] = v * (float)(b | 1u);",
+    "float v = x[i]; int b = i ? __float_as_int(v) : 3; float w = b; y[i] = sqrt((double)(w * w));",
+  } do
+    it("has a slope, and is refused: " .. body, function()
+      local why = helper.message(grad, body)
+      assert(why:find("the bits of a real number", 1, true) and why:find("line 4", 1, true), why)
+    end)
+  end
+
+  for body, want in pairs {
+    ["float v = x[i]; y[i] = x[i] * (float)(((__float_as_int(v) >> 23) & 255) - 127);"] = { 0, 1, 1 },
+    ["long long b = __double_as_longlong(x[i]); y[i] = (double)((b >> 52) & 2047) + x[i];"] = { 1, 1, 1 },
+    ["y[i] = (double)((__double2hiint(x[i]) >> 20) & 2047) + x[i];"] = { 1, 1, 1 },
+    ["float v = x[i]; unsigned b = __float_as_uint(v) * 2654435769u; y[i] = x[i] * (1 + 0 * (float)(b >> 8));"] = { 1, 1, 1 },
+    ["float v = x[i]; y[i] = x[i] * (double)(__float_as_int(v) < 0 ? 2 : 3);"] = { 3, 2, 3 },
+    ["float v = x[i]; y[i] = x[i] * (double)__popc(__float_as_uint(v) & 0x80000000u);"] = { 0, 1, 0 },
+  } do
+    it("is a staircase, and has none: " .. body, function() assert.same(want, grad(body)) end)
+  end
+end)

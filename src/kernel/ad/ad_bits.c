@@ -10,8 +10,7 @@
 
 typedef struct bits {
   fl_kad_state *d;
-  uint8_t *of_real;          /* by variable: it may hold bits of a real number with a derivative, or
-                             ** a real number made of such bits */
+  uint8_t *of_real;          /* by variable: a level (see 'holds') */
   int32_t *twin;             /* by variable: 1 + its twin; 0: it has none */
   int n_twins, changed, found;
   int line;
@@ -150,20 +149,57 @@ void fl_kad_twin_bits(fl_kad_state *d) {
 
 /* ---- refusal ---------------------------------------------------------------------------- */
 
-/* May x hold bits of a real number that has a derivative, or be made of such bits? Conditions,
-** indices, and conversions of a value pass nothing on. */
-static int holds(const bits *b, const fl_kexpr *x) {
-  if (x->kind == FL_KX_VAR || x->kind == FL_KX_LOAD) return b->of_real[x->var];
-  if (x->kind == FL_KX_CAST && fl_kt_is_float(x->type) != fl_kt_is_float(x->x[0]->type)) return 0;
-  if (x->type == FL_KT_BOOL) return 0;
-  for (int i = x->kind == FL_KX_SELECT; i < x->n; i++)
-    if (holds(b, x->x[i]) || (is_bits(x) && fl_kad_flows(b->d->varied, x->x[i]))) return 1;
-  return 0;
+/* How a value depends on bits of real numbers that have a derivative. WHOLE: by steps that keep
+** what the last bits say, so that it has a slope where it is taken for a number, as in a logarithm
+** by (float)__float_as_int(v) * c. MIXED: in another way; a number by value of MIXED bits is a
+** staircase (of the exponent) or noise (a hash), whose slope is 0. */
+enum { MIXED = 1, WHOLE };
+
+static int holds(const bits *b, const fl_kexpr *x);
+static int mixed(int level) { return level ? MIXED : 0; }
+
+/* Of x0 op x1, integers. Shifts and masks may drop the fraction: 52 bits, or the 20 that the upper
+** half of a double has; those of a float are 23. */
+static int binary_holds(const bits *b, const fl_kexpr *x) {
+  const int first = holds(b, x->x[0]), second = holds(b, x->x[1]),
+            level = first > second ? first : second,
+            fraction = fl_kt_size(x->type) == 8 ? 52 : 20;
+  const fl_kexpr *c = x->x[1]->kind == FL_KX_CONST ? x->x[1] : x->x[0];
+  const int known = c->kind == FL_KX_CONST;
+  switch (x->op) {
+  case FL_KO_ADD: case FL_KO_SUB: case FL_KO_OR: return level;
+  case FL_KO_AND:
+    return known && !(c->value.i & (((int64_t)1 << fraction) - 1)) ? mixed(level) : level;
+  case FL_KO_SHR: return known && c->value.i >= fraction ? mixed(level) : level;
+  default: return mixed(level);
+  }
 }
 
-static void mark(bits *b, int32_t var, const fl_kstmt *s) {
-  if (var < 0 || b->of_real[var]) return;
-  b->of_real[var] = 1;
+static int cast_holds(const bits *b, const fl_kexpr *x) {
+  const fl_kexpr *from = x->x[0];
+  const int level = holds(b, from);
+  if (fl_kt_is_float(from->type)) return fl_kt_is_float(x->type) ? level : 0;
+  if (fl_kt_is_float(x->type)) return level == WHOLE ? WHOLE : 0;
+  return fl_kt_size(x->type) < fl_kt_size(from->type) ? mixed(level) : level;
+}
+
+/* Conditions, indices, and real numbers taken for integers pass nothing on. */
+static int holds(const bits *b, const fl_kexpr *x) {
+  if (x->kind == FL_KX_VAR || x->kind == FL_KX_LOAD) return b->of_real[x->var];
+  if (x->type == FL_KT_BOOL) return 0;
+  if (x->kind == FL_KX_CAST) return cast_holds(b, x);
+  if (x->kind == FL_KX_BINARY && fl_kt_is_int(x->type)) return binary_holds(b, x);
+  int level = 0;
+  for (int i = x->kind == FL_KX_SELECT; i < x->n; i++) {
+    const int of = is_bits(x) && fl_kad_flows(b->d->varied, x->x[i]) ? WHOLE : holds(b, x->x[i]);
+    if (of > level) level = of;
+  }
+  return x->kind == FL_KX_CALL && !is_bits(x) && fl_kt_is_int(x->type) ? mixed(level) : level;
+}
+
+static void mark(bits *b, int32_t var, int level, const fl_kstmt *s) {
+  if (var < 0 || b->of_real[var] >= level) return;
+  b->of_real[var] = (uint8_t)level;
   b->changed = 1;
   if (fl_kt_is_float(b->d->f->vars[var].type) && b->d->useful[var] && !b->line)
     b->line = s->line ? s->line : 1;
@@ -173,10 +209,10 @@ static int see_holder(void *arg, fl_kstmt *s) {
   bits *b = arg;
   const fl_kad_state *d = b->d;
   const fl_kexpr *value = fl_kad_value_of(s);
-  if (value && holds(b, value)) mark(b, fl_kad_target_of(s), s);
+  if (value) mark(b, fl_kad_target_of(s), holds(b, value), s);
   if (s->kind == FL_KS_ATOMIC && s->result >= 0 &&
       (b->of_real[s->var] || (s->as && fl_kt_is_float(d->f->vars[s->var].type) &&
-                              d->varied[s->var]))) mark(b, s->result, s);
+                              d->varied[s->var]))) mark(b, s->result, WHOLE, s);
   return 1;
 }
 
