@@ -206,7 +206,7 @@
  K("double *y, int r, int c")
  "  if (i >= r) return;\n  for (int q = 0; q < 2; ++q)\n"
  "    for (int j = 1; j < c; ++j) y[i * c + j] = y[i * c + j] * y[i * c + j - 1];\n}",
- 1, 4, 0, "line 4", 0, 0},
+ 1, 4, 1, NULL, 0, 0},
 {"a red-black step in place", "d9io I=9",
  K("double *y, int n")
  "  if (i % 2 == 1 && i < n - 1) y[i] = 0.5 * y[i] * (y[i - 1] + sin(y[i + 1]));\n}",
