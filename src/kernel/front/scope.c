@@ -197,21 +197,97 @@ const fl_kspace *fl_scope_at(fl_front *p, int64_t at) {
   return high ? p->spans[low].of : NULL;
 }
 
-/* Has the text "using namespace …::space;" or "using …::name;" of another namespace than std? file:
-** or "using ::name;", "using std::name;" instead. */
-static int is_opened(const fl_front *p, const fl_ktok *space, const fl_ktok *name, int file) {
+/* The brace of the block of a function or struct that token t is in; NULL: it is in none. */
+static const fl_ktok *block_of(const fl_front *p, const fl_ktok *t) {
+  int depth = 0;
+  while (t > p->toks.at) {
+    depth += fl_is_punct(--t, '}');
+    if (!fl_is_punct(t, '{') || depth--) continue;
+    const fl_ktok *w = t;                             /* "namespace a::b {" and "extern "C" {" */
+    while (w > p->toks.at && !fl_ktok_is(w, "namespace") &&
+           (w[-1].kind == FL_TOK_NAME || fl_is_punct(w - 1, FL_PU_SCOPE))) w--;
+    if (!fl_ktok_is(w, "namespace") && !(t > p->toks.at && t[-1].kind == FL_TOK_STRING)) return t;
+    depth = 0;
+  }
+  return NULL;
+}
+
+/* Does a "using" at token t count at token 'at'? In a block it does from t to the block's end. */
+static int reaches(const fl_front *p, const fl_ktok *t, const fl_ktok *at) {
+  int depth = 0;
+  if (!block_of(p, t)) return 1;
+  for (; t < at && depth >= 0; t++) depth += fl_is_punct(t, '{') - fl_is_punct(t, '}');
+  return t == at && depth >= 0;
+}
+
+typedef struct opening {         /* "using namespace …::space;" or "using …::name;" */
+  const fl_ktok *last;           /* the space or the name */
+  int whole, of_file;            /* whole: it names a namespace; of_file: "::name", "std::name" */
+} opening;
+
+static opening opening_at(const fl_front *p, const fl_ktok *t) {
+  const fl_ktok *const end = p->toks.at + p->toks.n;
+  opening o = { .whole = fl_ktok_is(t + 1, "namespace") };
+  o.last = t + 1 + o.whole;
+  while (o.last + 2 < end && (fl_is_punct(o.last, FL_PU_SCOPE) ||
+                              fl_is_punct(o.last + 1, FL_PU_SCOPE))) o.last++;
+  o.of_file = o.last - 2 == t || fl_ktok_is(o.last - 2, "std");
+  return o;
+}
+
+/* Is the namespace before "::name", which is token t, another one than 'space'? Not if it may be a
+** further name of that: of an inline namespace in it, or by "namespace a = b;". */
+static int is_other_space(const fl_front *p, const fl_ktok *t, const fl_ktok *space) {
+  const fl_ktok *q = t - 2;
+  if (same_name(q, space)) return 0;
+  for (const fl_ktok *u = p->toks.at + 1, *end = p->toks.at + p->toks.n; u + 1 < end; u++)
+    if (same_name(u, q) && fl_is_punct(u + 1, '{') &&
+        (fl_is_punct(u - 1, FL_PU_SCOPE) ||
+         (fl_ktok_is(u - 1, "namespace") && !(u > p->toks.at + 1 && fl_ktok_is(u - 2, "inline")))))
+      return 1;
+  return 0;
+}
+
+/* Does a "using" bring 'name' of 'space' to token 'at', or, where that is NULL, to any? file: the
+** name is one of the file or of std. */
+static int is_opened(const fl_front *p, const fl_ktok *space, const fl_ktok *name, int file,
+                     const fl_ktok *at) {
   for (const fl_ktok *t = p->toks.at, *end = t + p->toks.n; t + 2 < end; t++) {
     if (!fl_ktok_is(t, "using")) continue;
-    const int whole = fl_ktok_is(t + 1, "namespace");
-    const fl_ktok *last = t + 1 + whole;
-    while (last + 2 < end && (fl_is_punct(last, FL_PU_SCOPE) || fl_is_punct(last + 1, FL_PU_SCOPE)))
-      last++;
-    const int of_file = last - 2 == t || fl_ktok_is(last - 2, "std");
-    if (whole ? !file && same_name(last, space)
-              : same_name(last, name) && fl_is_punct(last - 1, FL_PU_SCOPE) && of_file == file)
-      return 1;
+    const opening o = opening_at(p, t);
+    const int is = o.whole ? !file && same_name(o.last, space)
+      : same_name(o.last, name) && fl_is_punct(o.last - 1, FL_PU_SCOPE) && o.of_file == file &&
+        (file || !is_other_space(p, o.last, space));
+    if (is && (!at || reaches(p, t, at))) return 1;
   }
   return 0;
+}
+
+/* is_opened; *none: 1 if that is so for no token at all, 0 as long as it is not known. */
+static int is_opened_at(const fl_front *p, uint8_t *none, const fl_ktok *space, const fl_ktok *name,
+                        int file, const fl_ktok *at) {
+  if (!*none) *none = (uint8_t)(1 + is_opened(p, space, name, file, NULL));
+  return *none == 2 && is_opened(p, space, name, file, at);
+}
+
+/* The innermost block around token t that declares 'name' by "using …::name;" hides the name's other
+** functions. 1: it means those of 'space', NULL: of the file; 0: others; -1: there is no such block.
+*/
+static int of_block(const fl_front *p, const fl_ktok *space, const fl_ktok *name,
+                    const fl_ktok *t) {
+  const fl_ktok *inner = NULL;
+  int is = -1;
+  for (const fl_ktok *u = p->toks.at; u + 2 < t; u++) {
+    if (!fl_ktok_is(u, "using")) continue;
+    const opening o = opening_at(p, u);
+    if (o.whole || !same_name(o.last, name) || !fl_is_punct(o.last - 1, FL_PU_SCOPE)) continue;
+    const fl_ktok *block = block_of(p, u);
+    if (!block || block < inner || !reaches(p, u, t)) continue;
+    const int its = space ? !o.of_file && !is_other_space(p, o.last, space) : o.of_file;
+    is = block == inner ? is || its : its;
+    inner = block;
+  }
+  return is;
 }
 
 /* Is the name that token t is before "::" a namespace or a type, and no word before "::name"? */
@@ -312,30 +388,31 @@ int fl_scope_means(fl_front *p, const fl_kcall *c, fl_kdevice *d) {
   for (int i = 0; i < c->n; i++)                   /* names of a struct's namespace are found */
     if (c->args[i].type && c->args[i].type->kind == FL_C_STRUCT && !c->args[i].type->s->width)
       return 1;
+  const fl_ktok *space = of ? of->name : NULL;
+  const int declared = of_block(p, space, t, t);
+  if (declared >= 0) return declared;
   if (c->depth >= 0 && depth_for(p, d, t) == c->depth) return 1;
-  if (!d->opened) d->opened = 1 + is_opened(p, of ? of->name : NULL, t, !of);
-  return d->opened == 2;
+  return is_opened_at(p, &d->opened, space, t, !of, t);
 }
 
 int fl_scope_hides(fl_front *p, const fl_kcall *c, const fl_kdevice *d) {
   const fl_ktok *t = c->name;
   if (d->owner || !is_of_text(p, t) || !space_of(p, d) || fl_scope_is_of_file(p, t)) return 0;
   return fl_is_punct(t - 1, FL_PU_SCOPE) ||
-         (depth_for(p, d, t) >= 0 && !is_opened(p, NULL, t, 1));
+         (depth_for(p, d, t) >= 0 && !is_opened(p, NULL, t, 1, t));
 }
 
 /* ---- names of several namespaces ------------------------------------------------------------- */
 
 typedef struct fl_kchoice {      /* the first is none of them, and is shared by the symbols */
   fl_symbol s;
-  int opened;                    /* may a 'using' bring it elsewhere? 0: not known; 1: no; 2: yes */
+  uint8_t opened;                /* as of fl_kdevice */
   struct fl_kchoice *next;
 } fl_kchoice;
 
-static int is_open(fl_front *p, fl_kchoice *c) {
+static int is_open(fl_front *p, fl_kchoice *c, const fl_ktok *at) {
   const fl_ktok name = { .kind = FL_TOK_NAME, .text = c->s.name, .n = c->s.n };
-  if (!c->opened) c->opened = 1 + (c->s.space && is_opened(p, c->s.space->name, &name, 0));
-  return c->opened == 2;
+  return c->s.space && is_opened_at(p, &c->opened, c->s.space->name, &name, 0, at);
 }
 
 const fl_symbol *fl_scope_pick(fl_front *p, const fl_symbol *s, const fl_ktok *t) {
@@ -349,7 +426,7 @@ const fl_symbol *fl_scope_pick(fl_front *p, const fl_symbol *s, const fl_ktok *t
     const int own = is ? depth_of(rest, at) : -1;
     fit += is;
     if (is && (own > depth || (scoped && fit == 1))) best = c, depth = own;
-    if (!scoped && is_open(p, c)) open = c, opened++;
+    if (!scoped && is_open(p, c, in_text ? t : &p->toks.at[p->at])) open = c, opened++;
   }
   if (scoped) return best && (fit == 1 || depth >= 0) ? &best->s : s;
   if (depth < 0) best = opened == 1 ? open : NULL;
