@@ -441,19 +441,6 @@ template <int T> FN void finish_rows(float (&by)[T][2], running<T> &w, float c, 
     }
 }
 
-/* The softmax needs a positive factor: q takes the sign of the scale, and is 0 where the scale is
-** 0. */
-FN float positive_scale(const attention_args &a) { return a.scale == 0.0f ? 1.0f : fabsf(a.scale); }
-FN void sign_rows(element *own, int rows, float scale) {
-  const u32 keep = scale == 0.0f ? 0u : ~0u, flip = scale < 0.0f ? 0x80008000u : 0u;
-  if (scale > 0.0f) return;
-  for (int i = threadIdx.x % 32; i < rows * HEAD / 2; i += 32) {
-    u32 *const w = (u32 *)(own + i / (HEAD / 2) * LD) + i % (HEAD / 2);
-    *w = (*w & keep) ^ flip;
-  }
-  __syncwarp();
-}
-
 KERNEL __launch_bounds__(THREADS, forward_tiling::blocks)
   attention_forward(const __grid_constant__ attention_args a) {
   extern __shared__ __align__(16) element shared[];
@@ -464,7 +451,7 @@ KERNEL __launch_bounds__(THREADS, forward_tiling::blocks)
   const sight see(a, x.b, x.h);
   const stream<N> kv = keys_and_values<N>(a, x.b, x.h, shared + M * LD);
   element *const own = shared + warp_row(T) * LD;
-  const float c = (MASK == 2 ? a.scale : positive_scale(a)) * LOG2E, unit = MASK == 2 ? 1.0f : c;
+  const float c = a.scale * LOG2E, unit = MASK == 2 ? 1.0f : c;
   copy_rows<M>(shared, matrix(from_head(a.q, a.qs, x.b, x.h), a.qs[2], a.t, a.d), first);
   kv.fetch(0);
   left<T, forward_tiling::held> q;
@@ -473,7 +460,6 @@ KERNEL __launch_bounds__(THREADS, forward_tiling::blocks)
   clear(o);
   w.begin();
   arrive();
-  if (MASK != 2) sign_rows(own, 16 * T, a.scale);
   q.open(own);
 #pragma unroll 1
   for (int n = 0; n < count; n++) {

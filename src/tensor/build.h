@@ -165,8 +165,8 @@ fl_node *n_cross_entropy(fl_node *input, fl_node *target, fl_node *weight, int r
 ** or fl_none. */
 fl_node *n_attention(fl_node *q, fl_node *k, fl_node *v, fl_node *mask, double scale, int causal);
 /* Attention like n_attention, without a mask, for heads in the rows of x (b, t, h + 2 hk, d): q, k
-** and v side by side. The result is (b, t, h, d); the gradient is one array with the layout of
-** x. */
+** and v side by side; scale > 0. The result is (b, t, h, d); the gradient is one array with the
+** layout of x. */
 fl_node *n_attention_rows(fl_node *x, int64_t h, int64_t hk, double scale, int causal);
 fl_node *n_truncdiv(fl_node *x, fl_node *y);              /* x / y towards 0; of integers exact */
 fl_node *n_dropout(fl_node *x, double p);                 /* training form: scales by 1 / (1 - p) */

@@ -225,7 +225,7 @@ fl_node *n_attention(fl_node *q, fl_node *k, fl_node *v, fl_node *mask, double s
         "q, k and v need the shapes (b, h, t, d), (b, hk, s, d) and (b, hk, s, d2), none of them empty");
     return NULL;
   }
-  /* cuDNN's fused kernels need a positive scale */
+  /* the kernels find the largest score before they multiply by the scale */
   const int none = q->dtype == FLAME_F64 ? scale == 0 : (float)scale == 0;
   if (none || scale < 0)
     return n_attention(n_mul(q, n_num(c, none ? 0 : -1)), k, v, mask, none ? 1 : -scale, causal);

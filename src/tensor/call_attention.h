@@ -6,7 +6,7 @@
 **     attention_back  dout, that result, q, k, v [, mask] -> dq, dk, dv, packed
 ** q is (b, h, t, d), k (b, hk, s, d), v (b, hk, s, d2). With x = scale q k' + mask, out is
 ** softmax(x) v along the keys of x, and lse is log(sum(exp(x))), NaN of a row that sees no key.
-** Head i of q reads head i / (h / hk) of k and v. scalar[0].d: scale.
+** Head i of q reads head i / (h / hk) of k and v. scalar[0].d: scale > 0.
 ** Results are row-major arrays one after another. With 'by_row' (t = s, d = d2) out is (b, t, h,
 ** d), and dq, dk, dv are one array (b, t, h + 2 hk, d): the layout of a product that makes q, k, v.
 ** The inputs q, k, v, dout and mask are ranges of memory that begin with element 0. Their strides,
