@@ -40,7 +40,9 @@ template <int GROUPS, int DEPTH, int BUFFERS> struct space {
                        steps_at = BUFFERS * buffer, sums_at = steps_at + DEPTH * 2 * PIECE,
                        own_sums_at = sums_at + DEPTH * 2 * BAND * 4,
                        bars_at = own_sums_at + BUFFERS * 2 * rows * 4,
-                       bytes = 1024 + bars_at + 16 * (DEPTH + BUFFERS + 1);
+                       bytes = 1024 + bars_at + 16 * (DEPTH + BUFFERS + 1),
+                       feeder_registers = GROUPS == 2 ? 24 : 32,
+                       worker_registers = GROUPS == 2 ? 240 : 160;
   static_assert(DEPTH > LAG, "feeders would wait for what they have not handed over");
   char *start;
   u32 at;
@@ -426,10 +428,10 @@ KERNEL __launch_bounds__(keys_space::workers + FEEDERS, 1)
   const int tiles = tiles_of<keys_space::rows>(a.s, a.hk, a.b);
   open_barriers(space);
   if (threadIdx.x >= keys_space::workers) {
-    fewer_registers<keys_space::groups == 2 ? 24 : 32>();
+    fewer_registers<keys_space::feeder_registers>();
     feed_keys(a, space, tiles);
   } else {
-    more_registers<keys_space::groups == 2 ? 240 : 160>();
+    more_registers<keys_space::worker_registers>();
     make_keys(a, space, tiles);
   }
 }
@@ -537,10 +539,10 @@ KERNEL __launch_bounds__(queries_space::workers + FEEDERS, 1)
   const int tiles = tiles_of<queries_space::rows>(a.t, a.h, a.b);
   open_barriers(space);
   if (threadIdx.x >= queries_space::workers) {
-    fewer_registers<queries_space::groups == 2 ? 24 : 32>();
+    fewer_registers<queries_space::feeder_registers>();
     feed_queries(a, space, tiles);
   } else {
-    more_registers<queries_space::groups == 2 ? 240 : 160>();
+    more_registers<queries_space::worker_registers>();
     make_queries(a, space, tiles);
   }
 }
