@@ -289,6 +289,7 @@ describe("bits of a real number as a number by value", function()
     ["long long b = __double_as_longlong(x[i]); y[i] = (double)((b >> 52) & 2047) + x[i];"] = { 1, 1, 1 },
     ["y[i] = (double)((__double2hiint(x[i]) >> 20) & 2047) + x[i];"] = { 1, 1, 1 },
     ["float v = x[i]; unsigned b = __float_as_uint(v) * 2654435769u; y[i] = x[i] * (1 + 0 * (float)(b >> 8));"] = { 1, 1, 1 },
+    ["float v = x[i]; int c = __float_as_int(v); y[i] = x[i] + ((c >> 16) & 255) * 0.5f + ((c >> 8) & 255) + (c & 255) / 255.0f;"] = { 1, 1, 1 },
     ["float v = x[i]; y[i] = x[i] * (double)(__float_as_int(v) < 0 ? 2 : 3);"] = { 3, 2, 3 },
     ["float v = x[i]; y[i] = x[i] * (double)__popc(__float_as_uint(v) & 0x80000000u);"] = { 0, 1, 0 },
   } do

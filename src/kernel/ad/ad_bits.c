@@ -158,19 +158,21 @@ enum { MIXED = 1, WHOLE };
 static int holds(const bits *b, const fl_kexpr *x);
 static int mixed(int level) { return level ? MIXED : 0; }
 
-/* Of x0 op x1, integers. Shifts and masks may drop the fraction: 52 bits, or the 20 that the upper
-** half of a double has; those of a float are 23. */
+/* Of x0 op x1, integers. A shift that leaves FEW bits of the fraction leaves a staircase; a mask
+** that keeps none of it, or no more than its last bits (a colour that is packed in a number),
+** noise. The fraction has 52 bits, or 23, of which the upper half of a double has 20. */
 static int binary_holds(const bits *b, const fl_kexpr *x) {
+  enum { FEW = 7, LAST = 12 };
   const int first = holds(b, x->x[0]), second = holds(b, x->x[1]),
-            level = first > second ? first : second,
-            fraction = fl_kt_size(x->type) == 8 ? 52 : 20;
+            level = first > second ? first : second, wide = fl_kt_size(x->type) == 8;
+  const int64_t kept = ((int64_t)1 << (wide ? 52 : 20)) - ((int64_t)1 << LAST);
   const fl_kexpr *c = x->x[1]->kind == FL_KX_CONST ? x->x[1] : x->x[0];
   const int known = c->kind == FL_KX_CONST;
   switch (x->op) {
   case FL_KO_ADD: case FL_KO_SUB: case FL_KO_OR: return level;
-  case FL_KO_AND:
-    return known && !(c->value.i & (((int64_t)1 << fraction) - 1)) ? mixed(level) : level;
-  case FL_KO_SHR: return known && c->value.i >= fraction ? mixed(level) : level;
+  case FL_KO_AND: return known && !(c->value.i & kept) ? mixed(level) : level;
+  case FL_KO_SHR:
+    return known && c->value.i >= (wide ? 52 : 23) - FEW ? mixed(level) : level;
   default: return mixed(level);
   }
 }

@@ -270,9 +270,9 @@ static int is_opened_at(const fl_front *p, uint8_t *none, const fl_ktok *space, 
   return *none == 2 && is_opened(p, space, name, file, at);
 }
 
-/* The innermost block around token t that declares 'name' by "using …::name;" hides the name's other
-** functions. 1: it means those of 'space', NULL: of the file; 0: others; -1: there is no such block.
-*/
+/* The innermost block around token t that declares 'name' by "using …::name;" hides other functions
+** of that name. 1: it means those of 'space', NULL: of the file; 0: others; -1: there is no such
+** block. */
 static int of_block(const fl_front *p, const fl_ktok *space, const fl_ktok *name,
                     const fl_ktok *t) {
   const fl_ktok *inner = NULL;
