@@ -7,6 +7,7 @@
 **                   of 8, rounded up to one of these
 **   #define CAUSAL  1: query i sees the keys j <= i; 0: all
 **   #define MASK    0 none, 1 bool (true: seen), 2 added, of TYPE
+**   #define DROP    1: dropout of the softmax; then the text of tensor/math.h comes first too
 ** and after it, in the same program, attention_back.cu for the gradients (with "#define BACKWARD"
 ** before all of it, which leaves the forward pass out) or, with TYPE 1, attention_f32.cu.
 **
@@ -34,16 +35,19 @@
 #define KERNEL extern "C" __global__ void
 #pragma nv_diag_suppress 177    /* no warning about constants that one type or pass does not use */
 
+typedef unsigned u32;
 struct attention_args {
   const void *q, *k, *v, *mask, *dout, *packed;
   void *result, *dk, *dv, *scratch;
+  const unsigned long long *key;                  /* of a dropout: counter base and seed */
   /* strides in elements over (b, h, row), those of the mask over (b, h, query, key) */
   long long qs[3], ks[3], vs[3], gs[3], ms[4], os[3], dqs[3], dks[3];
   int b, h, hk, t, s, d;
   float scale;
+  u32 drop;                                       /* with draws below drop / 2^24 a weight is 0 */
+  float kept;                                     /* else it is multiplied by this */
 };
 
-typedef unsigned u32;
 #if TYPE == 1
 typedef float element;
 FN float value_of(element x) { return x; }
@@ -124,7 +128,69 @@ struct sight {
   FN bool edge(int i, int j) const { return MASK || j >= s || (CAUSAL && j > i); }
 };
 
+/* ---- dropout ---- */
+
+/* What a head draws (tensor/call_attention.h): element (i, j) of its weights has the number 'first'
+** + i s + j. */
+struct draws {
+#if DROP
+  unsigned long long base, seed, first;
+  u32 drop;
+  int s;
+  FN draws(const attention_args &a, int b, int h)
+      : base(a.key[0]), seed(a.key[1]), first((unsigned long long)row_of(a, b, h) * a.s),
+      drop(a.drop), s(a.s) {}
+  FN bool keeps(u32 word) const { return word >> 8 >= drop; }
+  FN bool kept(int i, int j) const {
+    const unsigned long long e = first + (long long)i * s + j;
+    const fl_u32x4 r = fl_philox(base + (e >> 2), seed);
+    const u32 low = e & 1 ? r.w[1] : r.w[0], high = e & 1 ? r.w[3] : r.w[2];
+    return keeps(e & 2 ? high : low);
+  }
+  /* Bit k: is (i, j + k) kept? k < N <= 32. */
+  template <int N> FN u32 bits(int i, int j) const {
+    const unsigned long long e = first + (long long)i * s + j, block = base + (e >> 2);
+    const int skip = (int)(e & 3);
+    unsigned long long all = 0;
+#pragma unroll 3
+    for (int k = 0; k <= N / 4; k++) {
+      const fl_u32x4 r = fl_philox(block + k, seed);
+      const u32 four = keeps(r.w[0]) | keeps(r.w[1]) << 1 | keeps(r.w[2]) << 2 | keeps(r.w[3]) << 3;
+      all |= (unsigned long long)four << 4 * k;
+    }
+    return (u32)(all >> skip);
+  }
+#else
+  FN draws(const attention_args &, int, int) {}
+#endif
+};
+/* By what a result is multiplied that sums kept weights. */
+FN float kept_by(const attention_args &a) { return DROP ? a.kept : 1.0f; }
+
 #if TYPE != 1
+/* Which elements of a warp's R x C weights, R queries by C keys, are kept. R lanes, or all 32 if R
+** is 16, draw SPAN columns of a row each. */
+template <int R, int C> struct kept_tile {
+  static_assert(R == 16 || R == 32, "a lane draws for one row");
+  static constexpr int SPAN = R * C / 32, WORDS = (SPAN + 31) / 32;
+  u32 word[WORDS];
+  /* (i, j): the first query and the first key. */
+  FN void open(const draws &x, int i, int j) {
+#if DROP
+    const int lane = threadIdx.x % 32, row = lane % R, part = lane / R * SPAN;
+#pragma unroll
+    for (int k = 0; k < WORDS; k++)
+      word[k] = x.template bits<(SPAN < 32 ? SPAN : 32)>(i + row, j + part + 32 * k);
+#endif
+  }
+  /* Is element (r, c) kept, c = fixed + c0, c0 < 8 and 'fixed' a multiple of 8 that is the same in
+  ** all lanes? All lanes must ask. */
+  FN bool at(int r, int fixed, int c0) const {
+    const u32 w = __shfl_sync(~0u, word[fixed % SPAN / 32], r + R * (fixed / SPAN));
+    return w >> (fixed % SPAN % 32 + c0) & 1;
+  }
+};
+
 /* ---- tiles ---- */
 
 /* T and W are TILES and WIDTH (see the head of this file), B is the number of blocks that a
@@ -423,9 +489,10 @@ FN void exponentials(float (&s)[T][N][4], float (&o)[T][D][4], running<T> &w, fl
     }
 }
 
-/* Writes the log-sum-exp of each of n rows to lse[], and the factor of a row's result, 1 / sum, to
-** by[]. */
-template <int T> FN void finish_rows(float (&by)[T][2], running<T> &w, float c, float *lse, int n) {
+/* Writes the log-sum-exp of each of n rows to lse[], and the factor of a row's result, kept / sum,
+** to by[]. */
+template <int T>
+FN void finish_rows(float (&by)[T][2], running<T> &w, float c, float *lse, int n, float kept) {
 #pragma unroll
   for (int t = 0; t < T; t++)
 #pragma unroll
@@ -434,11 +501,25 @@ template <int T> FN void finish_rows(float (&by)[T][2], running<T> &w, float c, 
       sum += __shfl_xor_sync(~0u, sum, 1);
       sum += __shfl_xor_sync(~0u, sum, 2);
       /* a row that sees no key: 0 * inf, the NaN that is wanted */
-      by[t][r] = 1.0f / sum;
+      by[t][r] = kept / sum;
       const int row = t * 16 + r * 8 + lane_row();
       const float x = sum > 0.0f ? __fmaf_rn(w.top[t][r], c, log2f(sum)) * LN2 : quiet_nan();
       if (threadIdx.x % 4 == 0 && row < n) lse[row] = x;
     }
+}
+
+/* Sets the weights to 0 that are dropped. (i, j): the warp's first query and the first key. */
+template <int T, int N> FN void drop_weights(float (&s)[T][N][4], const draws &x, int i, int j) {
+  kept_tile<16 * T, 8 * N> kept;
+  kept.open(x, i, j);
+#pragma unroll
+  for (int t = 0; t < T; t++)
+#pragma unroll
+    for (int n = 0; n < N; n++)
+#pragma unroll
+      for (int e = 0; e < 4; e++)
+        if (!kept.at(t * 16 + e / 2 * 8 + lane_row(), n * 8, lane_column() + e % 2))
+          s[t][n][e] = 0.0f;
 }
 
 KERNEL __launch_bounds__(THREADS, forward_tiling::blocks)
@@ -449,6 +530,7 @@ KERNEL __launch_bounds__(THREADS, forward_tiling::blocks)
   const int first = (x.blocks - 1 - x.block) * M, row = first + warp_row(T);
   const int keys = CAUSAL ? min(a.s, first + M) : a.s, count = (keys + N - 1) / N;
   const sight see(a, x.b, x.h);
+  const draws drawn(a, x.b, x.h);
   const stream<N> kv = keys_and_values<N>(a, x.b, x.h, shared + M * LD);
   element *const own = shared + warp_row(T) * LD;
   const float c = a.scale * LOG2E, unit = MASK == 2 ? 1.0f : c;
@@ -469,12 +551,13 @@ KERNEL __launch_bounds__(THREADS, forward_tiling::blocks)
     if (see.edge(row, n * N + N - 1))
       mask_scores(s, see, row + lane_row(), n * N + lane_column(), c);
     exponentials(s, o, w, unit);
+    if (DROP) drop_weights(s, drawn, row, n * N);
     u32 p[T][N / 16][4];
     round_to(p, s);
     product_nn(o, p, now + N * LD);
   }
   float *const lse = (float *)lse_of(a, a.result) + row_of(a, x.b, x.h) + row;
-  finish_rows(by, w, unit, lse, a.t - row);
+  finish_rows(by, w, unit, lse, a.t - row, kept_by(a));
   put_rows(row_in(a.result, a.os, x.b, x.h, row), a.os[2], a.t - row, a.d, 0, own, o, by);
 }
 #endif

@@ -128,6 +128,44 @@ FN void gradients(float (&dp)[T][N][4], const float (&p)[T][N][4], const STATE &
         dp[t][n][e] = w.seen(t, n, e) ? p[t][n][e] * (dp[t][n][e] - x.delta_of(t, n, e)) : 0.0f;
 }
 
+/* Prepares gradients of weights as a dropout leaves them: 0 where a weight is dropped. 'mark' tells
+** later which are (drop_marked). (i, j): the warp's first query and first key. */
+template <bool TRANSPOSED, int T, int N> struct dropped {
+  u32 mark[T];
+  FN void open(float (&dp)[T][N][4], const draws &x, int i, int j, float by) {
+#if DROP
+    kept_tile<(TRANSPOSED ? 8 * N : 16 * T), (TRANSPOSED ? 16 * T : 8 * N)> kept;
+    static_assert(4 * N <= 32, "a bit for each element");
+    kept.open(x, i, j);
+#pragma unroll
+    for (int t = 0; t < T; t++) {
+      mark[t] = 0;
+#pragma unroll
+      for (int n = 0; n < N; n++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+          const bool k = TRANSPOSED ? kept.at(n * 8 + lane_column() + e % 2, t * 16 + e / 2 * 8,
+                                              lane_row())
+                                    : kept.at(t * 16 + e / 2 * 8 + lane_row(), n * 8,
+                                              lane_column() + e % 2);
+          mark[t] |= (u32)!k << (n * 4 + e);
+          dp[t][n][e] = k ? dp[t][n][e] * by : 0.0f;
+        }
+    }
+#endif
+  }
+  FN void drop_marked(float (&p)[T][N][4]) const {
+#if DROP
+#pragma unroll
+    for (int t = 0; t < T; t++)
+#pragma unroll
+      for (int n = 0; n < N; n++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) if (mark[t] >> (n * 4 + e) & 1) p[t][n][e] = 0.0f;
+#endif
+  }
+};
+
 /* Both. (i, j): query and key of the lane's first pair. */
 template <bool EDGE, bool TRANSPOSED, int T, int N, class STATE>
 FN void weigh_both(float (&s)[T][N][4], float (&dp)[T][N][4], const STATE &x, const sight &see,
@@ -175,16 +213,19 @@ template <int W> struct query_stream {
 template <int T, int W, bool HELD>
 FN void step_keys(float (&dk)[T][COLUMNS / 8][4], float (&dv)[T][COLUMNS / 8][4], left<T, HELD> &k,
                   left<T, HELD> &v, const element *q, int skip, const float *sums, const sight &see,
-                  int i, int j, float c) {
+                  const draws &drawn, int i, int j, float c, float kept) {
   const element *const dout = q + W * LD;
   float s[T][W / 8][4], dp[T][W / 8][4];
   product_nt(s, k, q);
   product_nt(dp, v, dout);
   by_column<W / 8> x;
+  dropped<true, T, W / 8> out;
   x.open(sums, sums + W);
+  out.open(dp, drawn, i, j, kept);
   const int i0 = i + lane_column(), j0 = j + lane_row();
   if (MASK || (CAUSAL && j + 16 * T - 1 > i)) weigh_both<true, true>(s, dp, x, see, i0, j0, c);
   else weigh_both<false, true>(s, dp, x, see, i0, j0, c);
+  out.drop_marked(s);
   u32 p[T][W / 16][4], ds[T][W / 16][4];
   round_to(p, s);
   round_to(ds, dp);
@@ -204,7 +245,7 @@ FN void put_keys(const attention_args &a, int b, int h, int row, int skip, eleme
   for (int t = 0; t < T; t++) by[t][0] = by[t][1] = a.scale;
   put_rows(row_in(a.dk, a.dks, b, h, row), a.dks[2], a.s - row, a.d, skip, own_k, dk, by);
 #pragma unroll
-  for (int t = 0; t < T; t++) by[t][0] = by[t][1] = bad;
+  for (int t = 0; t < T; t++) by[t][0] = by[t][1] = bad * kept_by(a);
   put_rows(row_in(a.dv, a.dks, b, h, row), a.dks[2], a.s - row, a.d, skip, own_v, dv, by);
 }
 
@@ -236,7 +277,7 @@ KERNEL __launch_bounds__(THREADS, keys_tiling::blocks)
     queries.take(now, count);
     if (CAUSAL && row > now.block * W + W - 1) continue;           /* nothing for this warp */
     step_keys<T, W>(dk, dv, k, v, queries.stage(now), skip, queries.sums(now), sight(a, x.b, now.h),
-                    now.block * W, row, a.scale * LOG2E);
+                    draws(a, x.b, now.h), now.block * W, row, a.scale * LOG2E, a.kept);
   }
   float bad = 1.0f;
   for (int g = 0; CAUSAL && g < group; g++)
@@ -262,6 +303,7 @@ KERNEL __launch_bounds__(THREADS, queries_tiling::blocks)
   const int first = (x.blocks - 1 - x.block) * M, row = first + warp_row(T);
   const int keys = CAUSAL ? min(a.s, first + M) : a.s, count = (keys + N - 1) / N;
   const sight see(a, x.b, x.h);
+  const draws drawn(a, x.b, x.h);
   const stream<N> kv = keys_and_values<N>(a, x.b, x.h, shared + 2 * M * LD);
   element *const own = shared + warp_row(T) * LD;
   const long long row0 = row_of(a, x.b, x.h) + row;
@@ -284,6 +326,8 @@ KERNEL __launch_bounds__(THREADS, queries_tiling::blocks)
     float s[T][N / 8][4], dp[T][N / 8][4];
     product_nt(s, q, now);
     product_nt(dp, g, now + N * LD);
+    dropped<false, T, N / 8> out;
+    out.open(dp, drawn, row, n * N, a.kept);
     queries_gradient<T, N>(s, dp, sums, see, row, n * N, a.scale * LOG2E);
     u32 ds[T][N / 16][4];
     round_to(ds, dp);

@@ -106,6 +106,18 @@ FN void exponentials(float (&s)[SPAN], float (&o)[OWN], running &w, const sight 
   for (int e = 0; e < OWN; e++) o[e] *= less;
 }
 
+/* Sets weights of the thread's row to 0 that are dropped. */
+FN void drop_weights(float (&s)[SPAN], const draws &x, int i, int j0) {
+#if DROP
+#pragma unroll 1
+  for (int e = 0; e < SPAN; e++)
+    if (!x.kept(i, j0 + thread_column() + 4 * e)) {
+#pragma unroll
+      for (int k = 0; k < SPAN; k++) s[k] = k == e ? 0.0f : s[k];
+    }
+#endif
+}
+
 KERNEL __launch_bounds__(THREADS) attention_forward(const __grid_constant__ attention_args a) {
   extern __shared__ __align__(16) float shared[];
   const place x = place_of(blockIdx.x, a.t, TILE, a.h);
@@ -113,6 +125,7 @@ KERNEL __launch_bounds__(THREADS) attention_forward(const __grid_constant__ atte
             kh = x.h / (a.h / a.hk);
   const int keys = CAUSAL ? min(a.s, first + TILE) : a.s;
   const sight see(a, x.b, x.h);
+  const draws drawn(a, x.b, x.h);
   float *const q = shared, *const k = q + TILE * LD, *const v = k + TILE * LD;
   float *const weights = v + TILE * LD + thread_row() * WEIGHTS;
   running w = { minus_inf(), 0.0f };
@@ -126,13 +139,14 @@ KERNEL __launch_bounds__(THREADS) attention_forward(const __grid_constant__ atte
     __syncthreads();
     product_nt(s, q + thread_row() * LD, k);
     exponentials(s, o, w, see, i, j, a.scale);
+    drop_weights(s, drawn, i, j);
     product_nn(o, weights, s, v);
   }
   if (i >= a.t) return;
   const long long row = row_of(a, x.b, x.h) + i;
   if (thread_column() == 0)
     ((float *)lse_of(a, a.result))[row] = w.sum > 0.0f ? w.top + log2f(w.sum) * LN2 : quiet_nan();
-  put_row(row_in(a.result, a.os, x.b, x.h, i), o, 1.0f / w.sum, a.d);  /* no key seen: NaN */
+  put_row(row_in(a.result, a.os, x.b, x.h, i), o, kept_by(a) / w.sum, a.d);  /* no key: NaN */
 }
 
 /* ---- backward ---- */
@@ -150,15 +164,21 @@ KERNEL __launch_bounds__(THREADS) attention_delta(const __grid_constant__ attent
   if (real && thread_column() == 0) ((float *)a.scratch)[row] = sum;
 }
 
-/* Replaces a score by its weight, and the gradient of the weight by that of the score, for query i
-** of the head that lse and delta belong to. */
-FN void gradient(float &s, float &dp, const sight &see, int i, int j, float scale, const float *lse,
-                 const float *delta) {
+/* Replaces a score by its weight, 0 if it is dropped, and the gradient of what the dropout gives by
+** that of the score, for query i of the head that lse and delta belong to. by: as kept_by. */
+FN void gradient(float &s, float &dp, const sight &see, const draws &x, int i, int j, float scale,
+                 const float *lse, const float *delta, float by) {
   const bool seen = see.seen(i, j);
   const float m = i < see.t ? lse[i] : 0.0f, sum = i < see.t ? delta[i] : 0.0f,
               add = see.added(i, j) - m;
   s = exp2_of((seen ? __fmaf_rn(s, scale, add) : minus_inf() + add) * LOG2E);
+#if DROP
+  const bool kept = x.kept(i, j);
+  dp = seen ? s * ((kept ? dp * by : 0.0f) - sum) : 0.0f;
+  if (!kept) s = 0.0f;
+#else
   dp = seen ? s * (dp - sum) : 0.0f;
+#endif
 }
 
 KERNEL __launch_bounds__(THREADS) attention_keys(const __grid_constant__ attention_args a) {
@@ -176,6 +196,7 @@ KERNEL __launch_bounds__(THREADS) attention_keys(const __grid_constant__ attenti
   copy_rows(v, from_head(a.v, a.vs, x.b, x.h), a.vs[2], first, a.s, a.d);
   for (int h = x.h * group; h < (x.h + 1) * group; h++) {
     const sight see(a, x.b, h);
+    const draws drawn(a, x.b, h);
     const float *const lse = lse_of(a, a.packed) + row_of(a, x.b, h);
     const float *const delta = (float *)a.scratch + row_of(a, x.b, h);
     for (int i = CAUSAL ? first : 0; i < a.t; i += TILE) {
@@ -187,7 +208,8 @@ KERNEL __launch_bounds__(THREADS) attention_keys(const __grid_constant__ attenti
       product_nt(dp, v + thread_row() * LD, g);
 #pragma unroll
       for (int e = 0; e < SPAN; e++)
-        gradient(s[e], dp[e], see, i + thread_column() + 4 * e, j, a.scale, lse, delta);
+        gradient(s[e], dp[e], see, drawn, i + thread_column() + 4 * e, j, a.scale, lse, delta,
+                 a.kept);
       product_nn(dv, weights, s, g);
       product_nn(dk, changes, dp, q);
     }
@@ -195,7 +217,7 @@ KERNEL __launch_bounds__(THREADS) attention_keys(const __grid_constant__ attenti
   }
   if (j >= a.s) return;
   put_row(row_in(a.dk, a.dks, x.b, x.h, j), dk, a.scale, a.d);
-  put_row(row_in(a.dv, a.dks, x.b, x.h, j), dv, bad, a.d);
+  put_row(row_in(a.dv, a.dks, x.b, x.h, j), dv, bad * kept_by(a), a.d);
 }
 
 KERNEL __launch_bounds__(THREADS) attention_queries(const __grid_constant__ attention_args a) {
@@ -205,6 +227,7 @@ KERNEL __launch_bounds__(THREADS) attention_queries(const __grid_constant__ atte
             kh = x.h / (a.h / a.hk);
   const int keys = CAUSAL ? min(a.s, first + TILE) : a.s;
   const sight see(a, x.b, x.h);
+  const draws drawn(a, x.b, x.h);
   const float *const lse = lse_of(a, a.packed) + row_of(a, x.b, x.h);
   const float *const delta = (float *)a.scratch + row_of(a, x.b, x.h);
   float *const q = shared, *const g = q + TILE * LD, *const k = g + TILE * LD,
@@ -223,7 +246,8 @@ KERNEL __launch_bounds__(THREADS) attention_queries(const __grid_constant__ atte
     product_nt(dp, g + thread_row() * LD, v);
 #pragma unroll
     for (int e = 0; e < SPAN; e++)
-      gradient(s[e], dp[e], see, i, j + thread_column() + 4 * e, a.scale, lse, delta);
+      gradient(s[e], dp[e], see, drawn, i, j + thread_column() + 4 * e, a.scale, lse, delta,
+               a.kept);
     product_nn(dq, changes, dp, k);
   }
   if (i < a.t) put_row(row_in(a.result, a.dqs, x.b, x.h, i), dq, a.scale, a.d);

@@ -189,7 +189,7 @@ static unsigned char *run(setup *s, fl_call *k, const array *const *in, double s
 
 static fl_call call_of(const problem *x, int kind, int nin, const array *const *in, int64_t numel) {
   fl_call k = { .kind = (uint16_t)kind, .nin = (uint8_t)nin, .dtype = (uint8_t)x->dtype,
-                .numel = numel };
+                .numel = numel, .nscalar = 1 };
   memcpy(k.p, &x->a, sizeof x->a);
   for (int i = 0; i < nin; i++) {
     k.in_dtype[i] = (uint8_t)in[i]->dtype;
@@ -287,7 +287,7 @@ static void all_of(const fl_vm *vm, const fl_attention_loops *loops, int n) {
 /* ---- calls that do not fit ---- */
 
 static fl_call fitting(void) {
-  fl_call k = { .kind = FL_CALL_attention, .nin = 4, .dtype = FLAME_F32,
+  fl_call k = { .kind = FL_CALL_attention, .nin = 4, .dtype = FLAME_F32, .nscalar = 1,
                 .in_dtype = { FLAME_F32, FLAME_F32, FLAME_F32, FLAME_BOOL } };
   const fl_attention a = { .b = 2, .h = 4, .hk = 2, .t = 3, .s = 5, .d = 6, .d2 = 7,
                            .qs = { 72, 18, 6 }, .ks = { 60, 30, 6 },
@@ -348,6 +348,26 @@ static void refuses_what_does_not_fit(void) {
   check(!fits(&k), "integers", 0);
 }
 
+static void refuses_keys_that_do_not_fit(void) {
+  fl_call good = fitting();
+  good.p[FL_AP_DROPS] = 1;
+  good.in_dtype[good.nin] = FLAME_I64;
+  good.in_numel[good.nin++] = 2;
+  good.nscalar = 2;
+  check(fits(&good), "a dropout that fits", 0);
+  fl_call k = good;
+  k.in_numel[4] = 1;
+  check(!fits(&k), "a short key", 0);
+  k = good, k.in_dtype[4] = FLAME_F64;
+  check(!fits(&k), "a key that is no integer", 0);
+  k = good, k.nscalar = 1;
+  check(!fits(&k), "no p", 0);
+  k = good, k.nin = 3;
+  check(!fits(&k), "no key", 0);
+  k = good, k.p[FL_AP_DROPS] = 0;
+  check(!fits(&k), "a key without a dropout", 0);
+}
+
 static void refuses_gradients_that_do_not_fit(void) {
   const fl_call forward = fitting();
   fl_call good = forward;
@@ -385,6 +405,7 @@ int main(void) {
 #endif
   all_of(&fl_vm_base, &fl_attention_base, 80);
   refuses_what_does_not_fit();
+  refuses_keys_that_do_not_fit();
   refuses_gradients_that_do_not_fit();
   printf("call_attention: %d passed, %d failed\n", passed, failed);
   return failed != 0;

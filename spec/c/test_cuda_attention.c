@@ -41,13 +41,22 @@ static fl_call call_of(int kind, int dtype, int64_t t, int64_t s, int64_t d, int
   const int64_t packed = 8 * t * (d2 + fl_lse_width(dtype));
   fl_call c = { .kind = (uint16_t)kind, .nin = (uint8_t)(first + 3 + (mask != FL_MASK_NONE)),
                 .dtype = (uint8_t)dtype,
-                .numel = back ? 8 * t * d + 4 * s * (d + d2) : packed,
+                .numel = back ? 8 * t * d + 4 * s * (d + d2) : packed, .nscalar = 1,
                 .in_numel = { 8 * t * d2, packed } };
   const int64_t numel[] = { 8 * t * d, 4 * s * d, 4 * s * d2, t * s };
   memcpy(c.p, &a, sizeof a);
   memset(c.in_dtype, dtype, sizeof c.in_dtype);
   memcpy(c.in_numel + first, numel, sizeof numel);
   if (mask == FL_MASK_BOOL) c.in_dtype[first + 3] = FLAME_BOOL;
+  return c;
+}
+
+/* The same call with a dropout. */
+static fl_call dropping(fl_call c) {
+  c.p[FL_AP_DROPS] = 1;
+  c.in_dtype[c.nin] = FLAME_I64;
+  c.in_numel[c.nin++] = 2;
+  c.nscalar = 2;
   return c;
 }
 
@@ -95,10 +104,10 @@ typedef struct expected { const char *name; unsigned grid, shared, block; } expe
 static void launches(fl_cuda *s, const fl_call *c, int n, const expected *e) {
   static char memory[64];
   char fault[FL_CALL_FAULT];
-  const fl_scalar scale = { .d = 0.5 };
+  const fl_scalar scalars[] = { { .d = 0.5 }, { .d = 0.25 } };         /* scale, p of a dropout */
   fl_call_step t = { .call = *c, .out = { FL_AT_OUT, 0, 0 } };
   void *at[] = { memory };
-  const fl_binding b = { .ext = at, .out = at, .scalar = &scale };
+  const fl_binding b = { .ext = at, .out = at, .scalar = scalars };
   for (int i = 0; i < c->nin; i++) t.in[i] = (fl_place){ FL_AT_EXT, 0, 0 };
   fake.nlaunch = 0;
   s->scratch_bytes = 1 << 30;              /* says that there is scratch memory: no kernel runs
@@ -135,17 +144,19 @@ static void a_call_is_launched_as_its_text_says(void) {
                                    { "attention_delta", 300 * 8 / 8, 0, 128 },
                                    { "hopper_keys", 4 * 4, 200800, 384 },
                                    { "hopper_queries", 8 * 3, 200800, 384 } };
-  static const struct { int dtype, d, arch; const expected *e; } of[] =
-      { { FLAME_F16, 64, 80, half }, { FLAME_BF16, 200, 90, large }, { FLAME_F32, 64, 90, single },
-        { FLAME_F16, 64, 90, hopper }, { FLAME_BF16, 40, 90, hopper },
-        { FLAME_BF16, 128, 90, wide } };
+  static const struct { int dtype, d, arch; const expected *e; int drops; } of[] =
+      { { FLAME_F16, 64, 80, half, 0 }, { FLAME_BF16, 200, 90, large, 0 },
+        { FLAME_F32, 64, 90, single, 0 }, { FLAME_F16, 64, 90, hopper, 0 },
+        { FLAME_BF16, 40, 90, hopper, 0 }, { FLAME_BF16, 128, 90, wide, 0 },
+        { FLAME_F16, 64, 90, half, 1 }, { FLAME_F32, 64, 90, single, 1 } };
   for (size_t i = 0; i < sizeof of / sizeof *of; i++)
     for (int back = 0; back < 2; back++) {
       bench b;
       fl_cuda *s = open_bench(&b, 0);
       s->arch = of[i].arch;
-      const fl_call c = call_of(back ? FL_CALL_attention_back : FL_CALL_attention, of[i].dtype, 300,
-                                500, of[i].d, of[i].d, FL_MASK_NONE, 1);
+      fl_call c = call_of(back ? FL_CALL_attention_back : FL_CALL_attention, of[i].dtype, 300,
+                          500, of[i].d, of[i].d, FL_MASK_NONE, 1);
+      if (of[i].drops) c = dropping(c);
       CHECK(scratch_of(s, &c) >= 0);
       CHECK(fl_modules_build(s) == FLAME_OK);
       launches(s, &c, back ? 3 : 1, of[i].e + back);
@@ -155,7 +166,7 @@ static void a_call_is_launched_as_its_text_says(void) {
 
 /* Compiles the kernels with the real NVRTC: forward and backward for each head size, in f16 or
 ** bf16, for heads of 64 and 128 without a mask also the gradients on Hopper; in f32 only backward,
-** for one head size with each kind of mask. */
+** for one head size with each kind of mask; and all but Hopper's with a dropout. */
 static void real_nvrtc_takes_the_texts(void) {
   static const int heads[] = { 32, 64, 96, 128, 192, 256 }, dtypes[] = { FLAME_F16, FLAME_BF16 };
   bench b;
@@ -171,13 +182,14 @@ static void real_nvrtc_takes_the_texts(void) {
   for (int i = 0; i < 6; i++)
     for (int back = 0; back < 2; back++) {
       const fl_call c = call_of(back ? FL_CALL_attention_back : FL_CALL_attention, dtypes[i % 2],
-                                40, 50, heads[i], heads[i], (i + back) % 3, i / 2 % 2);
-      CHECK(scratch_of(s, &c) >= 0);
+                                40, 50, heads[i], heads[i], (i + back) % 3, i / 2 % 2),
+                    drops = dropping(c);
+      CHECK(scratch_of(s, &c) >= 0 && scratch_of(s, &drops) >= 0);
     }
   for (int mask = FL_MASK_NONE; mask <= FL_MASK_FLOAT; mask++) {
     const fl_call c = call_of(FL_CALL_attention_back, FLAME_F32, 40, 50, heads[2 * mask],
-                              heads[2 * mask], mask, mask % 2);
-    CHECK(scratch_of(s, &c) >= 0);
+                              heads[2 * mask], mask, mask % 2), drops = dropping(c);
+    CHECK(scratch_of(s, &c) >= 0 && scratch_of(s, &drops) >= 0);
   }
   for (int i = 0; i < 4; i++) {
     const int64_t d = i < 2 ? 64 : 128;
@@ -187,7 +199,7 @@ static void real_nvrtc_takes_the_texts(void) {
   }
   const flame_status e = fl_modules_build(s);
   if (e != FLAME_OK) printf("%s\n", b.c.err.message);
-  CHECK(e == FLAME_OK && b.c.stats.compiles == 19);
+  CHECK(e == FLAME_OK && b.c.stats.compiles == 34);
   close_fake(&b.c, &b.d);
 }
 

@@ -96,7 +96,7 @@ static fl_call call_of(int back, int dtype, fl_attention a) {
   memcpy(a.vs, ks, sizeof ks);
   memcpy(a.gs, gs, sizeof gs);
   fl_call c = { .kind = back ? FL_CALL_attention_back : FL_CALL_attention, .what = "attention",
-                .nin = (uint8_t)(first + 3), .dtype = (uint8_t)dtype,
+                .nscalar = 1, .nin = (uint8_t)(first + 3), .dtype = (uint8_t)dtype,
                 .numel = back ? out + 2 * keys : packed, .in_numel = { out, packed } };
   for (int64_t i = first; i < first + 3; i++)
     c.in_numel[i] = (a.b * (i == first ? a.t : a.s) - 1) * wide + a.h * a.d;

@@ -142,6 +142,7 @@ static fl_node *draw(cursor *r) {
   const fl_scalar a = number(r, of), b = number(r, of);
   const int rank = rest_sizes(r, size);
   if (r->bad) return NULL;
+  if (op == FL_OP_draw_key) return n_draw_key(r->c, r->c->default_device, 2);
   return op == FL_OP_randint ? n_randint(r->c, t, r->c->default_device, rank, size, a.i, b.i)
                              : n_random(r->c, op, t, r->c->default_device, rank, size, a.d, b.d);
 }
@@ -271,7 +272,7 @@ static fl_node *call(cursor *r) {
   const int device = nin ? in[0]->device : c->default_device;
   if (k) return fl_graph_launch(c, k, device, t, rank, size, nin, in, np, p, ns, s);
   return n_call(c, kind, *what == '_' ? what + 1 : what, nin, in, device, t, rank, size, np, p,
-                NULL, 0, NULL);
+                NULL, ns, s);
 }
 
 static fl_node *special(cursor *r) {

@@ -76,7 +76,8 @@ static int push(flame_context *c, walk *w, fl_node *n) {
 }
 
 static int is_draw(const fl_node *n) {
-  return n->op == FL_OP_uniform || n->op == FL_OP_normal || n->op == FL_OP_randint;
+  return n->op == FL_OP_uniform || n->op == FL_OP_normal || n->op == FL_OP_randint ||
+         n->op == FL_OP_draw_key;
 }
 
 /* Notes that f reads a value that depends on the stored value n; fails if n is an input. */

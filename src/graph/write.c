@@ -108,9 +108,9 @@ static void put_draw(writer *w, const fl_node *n) {
     return;
   }
   PUT(w, " %s %" PRId64, fl_dtype_name(n->dtype), n->scal[2].i - (int64_t)w->counter);
-  const int dtype = n->op == FL_OP_randint ? FLAME_I64 : FLAME_F64;
-  put_number(w, dtype, n->scal[0]);
-  put_number(w, dtype, n->scal[1]);
+  const int dtype = n->op == FL_OP_randint ? FLAME_I64 : FLAME_F64, key = n->op == FL_OP_draw_key;
+  put_number(w, dtype, key ? (fl_scalar){ .d = 0 } : n->scal[0]);
+  put_number(w, dtype, key ? (fl_scalar){ .d = 0 } : n->scal[1]);
   put_sizes(w, n->shape->rank, n->shape->size);
   fl_rng r = { 0, (uint64_t)n->scal[2].i };
   fl_rng_take(&r, words);
@@ -174,8 +174,10 @@ static void put_call(writer *w, const fl_node *n, const ref *r) {
   if (kernel) put_blocks(w, k, f);
   for (int i = kernel; i < np; i++)
     PUT(w, " %" PRId64, kernel && i == FL_KP_CHECKS ? 0 : k->p[i]);
-  PUT(w, " %d", kernel ? k->nscalar : 0);
-  for (int i = 0; kernel && i < k->nscalar; i++) PUT(w, " %" PRId64, k->scalar[i].i);
+  /* n_call gives a call that reports faults late its only scalar itself */
+  const int ns = fl_calls[k->kind].faults == FL_FAULTS_LATE ? 0 : k->nscalar;
+  PUT(w, " %d", ns);
+  for (int i = 0; i < ns; i++) PUT(w, " %" PRId64, k->scalar[i].i);
   if (kernel) {
     const int64_t number = fl_export_kernel(w->x, (fl_kfunction *)(void *)k->callee);
     if (number < 0) w->e = w->c->err.code;

@@ -9,8 +9,8 @@
 ** on and after the axis, then the integers '...'. The result has x's shape, and x's dtype if none
 ** is given.
 **
-** internal.attention(q, k, v, mask or nil, scale, causal): n_attention (tensor/build.h), tracked;
-** internal.attention_rows(x, h, hk, scale, causal): n_attention_rows.
+** internal.attention(q, k, v, mask or nil, scale, causal, p or nil): n_attention (tensor/build.h),
+** tracked; internal.attention_rows(x, h, hk, scale, causal, p or nil): n_attention_rows.
 **
 ** internal.form(what, axis, code, total, x, ...): n_form (tensor/form.h) of inputs x, ... along
 ** 'axis', untracked; code: the integers of n_form, two bytes each. total: the result is summed over
@@ -77,19 +77,23 @@ int fl_lua_call_along(lua_State *L) {
                                                 p, NULL, 0, NULL) : NULL);
 }
 
+static double dropout_of(lua_State *L, int at, const char *op) {
+  return lua_isnoneornil(L, at) ? 0 : fl_arg_num(L, at, op, "dropout_p");
+}
+
 int fl_lua_attention(lua_State *L) {
   static const char op[] = "scaled_dot_product_attention";
   fl_lua *b = self_of(L);
   fl_box *q = fl_arg_tensor(L, 1, op, "q"), *k = fl_arg_tensor(L, 2, op, "k"),
          *v = fl_arg_tensor(L, 3, op, "v");
   fl_box *mask = fl_arg_tensor_or_nil(L, 4, op, "attn_mask"), *out;
-  const double scale = fl_arg_num(L, 5, op, "scale");
+  const double scale = fl_arg_num(L, 5, op, "scale"), p = dropout_of(L, 7, op);
   const int causal = lua_toboolean(L, 6);
   out = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);
   fl_node *in[] = { node_of(b, q), node_of(b, k), node_of(b, v),
                     mask ? node_of(b, mask) : &fl_none };
-  return fl_lua_leave(L, b, m, out, n_attention(in[0], in[1], in[2], in[3], scale, causal));
+  return fl_lua_leave(L, b, m, out, n_attention(in[0], in[1], in[2], in[3], scale, causal, p));
 }
 
 int fl_lua_attention_rows(lua_State *L) {
@@ -97,11 +101,11 @@ int fl_lua_attention_rows(lua_State *L) {
   fl_lua *b = self_of(L);
   fl_box *x = fl_arg_tensor(L, 1, op, "x"), *out;
   const int64_t h = luaL_checkinteger(L, 2), hk = luaL_checkinteger(L, 3);
-  const double scale = fl_arg_num(L, 4, op, "scale");
+  const double scale = fl_arg_num(L, 4, op, "scale"), p = dropout_of(L, 6, op);
   const int causal = lua_toboolean(L, 5);
   out = fl_box_new(L);
   const int64_t m = fl_lua_enter(L, b);
-  return fl_lua_leave(L, b, m, out, n_attention_rows(node_of(b, x), h, hk, scale, causal));
+  return fl_lua_leave(L, b, m, out, n_attention_rows(node_of(b, x), h, hk, scale, causal, p));
 }
 
 /* The sums of y over all axes but the first and the last; NULL for NULL. */

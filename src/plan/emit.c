@@ -312,7 +312,7 @@ int fl_plan_absent(fl_planner *P, int32_t g, int dtype) {
 }
 
 /* Emits an arange: the node's scalar 0 (first) + its scalar 1 (step) * linear index, in i64 or f64;
-** for a count (FL_IOTA_COUNT) the index itself. */
+** for a count (FL_IOTA_COUNT) the index itself. A draw_key has scalars of the same meaning. */
 static int emit_arange(fl_planner *P, int32_t g, int32_t t, const fl_map *m) {
   const fl_node *n = P->cell.at[t].node;
   const int wide = fl_is_float(n->dtype) ? FLAME_F64 : FLAME_I64;
@@ -455,7 +455,7 @@ int fl_plan_emit_cell(fl_planner *P, int32_t g, int32_t t, const fl_map *m, int 
   switch (op) {
     case FL_OP_fill: return fl_plan_fill(P, g, t, cell->dtype, m);
     case FL_OP_form: return fl_plan_emit_form(P, g, t, m, depth);
-    case FL_OP_iota: return emit_arange(P, g, t, m);
+    case FL_OP_iota: case FL_OP_draw_key: return emit_arange(P, g, t, m);
     case FL_OP_uniform: case FL_OP_normal: case FL_OP_randint: return emit_random(P, g, t, m);
     case FL_OP_index: return emit_index(P, g, t, m, depth);
     case FL_OP_bits: return emit_bits(P, g, t, m);

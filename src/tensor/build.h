@@ -66,6 +66,13 @@ fl_node *n_random(flame_context *c, int op, int dtype, int device, int rank, con
 fl_node *n_randint(flame_context *c, int dtype, int device, int rank, const int64_t *size,
                    int64_t low, int64_t high);
 
+/* For a call that draws so many words itself: (base, seed), that is the first counter, which is
+** reserved as for a random node, and the seed. */
+fl_node *n_draw_key(flame_context *c, int device, int64_t words);
+/* What a call draws with such a key, as f32 in [0, 1); for gradients by ordinary ops. */
+fl_node *n_drawn(flame_context *c, int device, int rank, const int64_t *size, int64_t base,
+                 int64_t seed);
+
 fl_node *n_cast(fl_node *x, int dtype);              /* x itself when it has the dtype */
 /* The values of y in the half dtype from which y was cast; NULL: y is no such cast. The answer is
 ** the same before and after y is computed. */
@@ -162,12 +169,14 @@ fl_node *n_cross_entropy(fl_node *input, fl_node *target, fl_node *weight, int r
                          int64_t ignore, double smoothing);
 /* softmax(scale q k' + mask) v of q (b, h, t, d), k (b, hk, s, d), v (b, hk, s, d2), all sizes 1 or
 ** more; mask: bool (true: the key is used) or of q's dtype, broadcast to (b, h, t, s), untracked,
-** or fl_none. */
-fl_node *n_attention(fl_node *q, fl_node *k, fl_node *v, fl_node *mask, double scale, int causal);
+** or fl_none. p: the softmax goes through a dropout that sets so large a part of it to 0, with the
+** numbers that n_dropout draws. */
+fl_node *n_attention(fl_node *q, fl_node *k, fl_node *v, fl_node *mask, double scale, int causal,
+                     double p);
 /* Attention like n_attention, without a mask, for heads in the rows of x (b, t, h + 2 hk, d): q, k
 ** and v side by side; scale > 0. The result is (b, t, h, d); the gradient is one array with the
 ** layout of x. */
-fl_node *n_attention_rows(fl_node *x, int64_t h, int64_t hk, double scale, int causal);
+fl_node *n_attention_rows(fl_node *x, int64_t h, int64_t hk, double scale, int causal, double p);
 fl_node *n_truncdiv(fl_node *x, fl_node *y);              /* x / y towards 0; of integers exact */
 fl_node *n_dropout(fl_node *x, double p);                 /* training form: scales by 1 / (1 - p) */
 /* keeps the lower (upper: the upper) triangle of the last two axes */

@@ -16,7 +16,9 @@ typedef struct attention {        /* what the backward reads; all is held */
   flame_context *c;
   fl_node *in[OPERANDS], *mask, *packed;        /* mask: (b, h, t, s), or NULL */
   fl_node *rows;              /* array (b, t, h + 2 hk, d) of which q, k and v are views, or NULL */
-  double scale;
+  fl_node *key;               /* of a dropout, or NULL; base, seed: what it holds */
+  double scale, drop;         /* drop: p of the dropout */
+  int64_t base, seed;
   int64_t p[FL_AP_COUNT];
 } attention;
 
@@ -37,21 +39,23 @@ static fl_node *span_of(fl_node *x, int loose, int64_t *stride) {
   return v ? v : fl_no_memory(x->ctx, op);
 }
 
-/* Puts q, k, v and the mask into in[0 …]; returns how many, 0: an error. */
+/* Puts q, k, v, the mask and the key into in[0 …]; returns how many, 0: an error. */
 static int operands(const attention *s, fl_node **in, int64_t *p) {
   int64_t *at = p + FL_AP_SIZES;
   for (int i = 0; i < OPERANDS; i++, at += 3)
     if (!(in[i] = span_of(s->in[i], 0, at))) return 0;
-  if (!s->mask) return OPERANDS;
-  return (in[OPERANDS] = span_of(s->mask, 1, at + 3)) ? OPERANDS + 1 : 0;
+  int n = OPERANDS;
+  if (s->mask && !(in[n++] = span_of(s->mask, 1, at + 3))) return 0;
+  if (s->key) in[n++] = s->key;
+  return n;
 }
 
 static fl_node *call(const attention *s, int kind, int nin, fl_node *const *in, const int64_t *p,
                      int64_t numel) {
-  const fl_scalar scale = { .d = s->scale };
+  const fl_scalar scalar[] = { { .d = s->scale }, { .d = s->drop } };
   fl_node *q = s->in[Q];
   return n_call(s->c, kind, op, nin, in, q->device, q->dtype, 1, &numel, FL_AP_COUNT, p, NULL,
-                1, &scale);
+                s->key ? 2 : 1, scalar);
 }
 
 /* The elements of 'packed' from 'first' on, as an array with x's sizes. */
@@ -60,7 +64,7 @@ static fl_node *part(fl_node *packed, int64_t first, const fl_node *x) {
 }
 
 static fl_node *forward(attention *s) {
-  fl_node *in[OPERANDS + 1];
+  fl_node *in[OPERANDS + 2];
   const int n = operands(s, in, s->p);
   const int64_t rows = s->p[0] * s->p[1] * s->p[3];
   const int64_t size[] = { s->p[0], s->p[s->rows ? 3 : 1], s->p[s->rows ? 1 : 3], s->p[6] };
@@ -73,7 +77,7 @@ static fl_node *forward(attention *s) {
 /* ---- gradients ---- */
 
 static flame_status call_back(const attention *s, fl_node *g, fl_node **gin) {
-  fl_node *in[OPERANDS + 3];
+  fl_node *in[OPERANDS + 4];
   int64_t p[FL_AP_COUNT], numel = 0;
   memcpy(p, s->p, sizeof p);
   p[8] = !s->c->deterministic;
@@ -123,6 +127,15 @@ static fl_node *scores_of(const attention *s, fl_node *q, fl_node *k, int64_t gr
   return n_where(out, n_num(c, -INFINITY), y);
 }
 
+/* x through the call's dropout, or x if there is none. x: (b, hk, h / hk, t, s). */
+static fl_node *dropped(const attention *s, fl_node *x) {
+  flame_context *c = s->c;
+  if (!x || !s->key) return x;
+  fl_node *u = n_drawn(c, x->device, x->shape->rank, x->shape->size, s->base, s->seed);
+  return n_where(n_ge(u, n_num(c, s->drop)), n_mul(x, n_num(c, fl_attention_kept(s->drop))),
+                 n_num(c, 0));
+}
+
 /* The gradients by ordinary ops: p = softmax(scores), dp = g v', ds = p (dp - sum(dp p)). */
 static flame_status graph_back(const attention *s, fl_node *g, fl_node **gin) {
   flame_context *c = s->c;
@@ -131,13 +144,13 @@ static flame_status graph_back(const attention *s, fl_node *g, fl_node **gin) {
           *v = grouped(s->in[V], 1), *hidden;
   fl_node *p = n_softmax(scores_of(s, q, k, group, &hidden), 4), *f = grouped(g, group);
   fl_node *dp = n_matmul(f, turned(v)), *wide = fl_widen(p);
-  dp = fl_widen(dp);
+  dp = fl_widen(dropped(s, dp));
   fl_node *ds = n_mul(wide, n_sub(dp, n_sum(n_mul(dp, wide), 1u << 4, 1)));
   if (ds && hidden) ds = n_where(hidden, n_num(c, 0), ds);
   ds = ds ? n_mul(n_cast(ds, q->dtype), n_num(c, s->scale)) : NULL;
   gin[Q] = n_matmul(ds, k);
   gin[K] = n_matmul(turned(ds), q);
-  gin[V] = n_matmul(turned(p), f);
+  gin[V] = n_matmul(turned(dropped(s, p)), f);
   if (!gin[Q] || !gin[K] || !gin[V]) return c->err.code;
   gin[K] = fl_sum_to(gin[K], k->shape);
   gin[V] = fl_sum_to(gin[V], v->shape);
@@ -186,6 +199,7 @@ static void attention_release(void *arg) {
   for (int i = 0; i < OPERANDS; i++) fl_node_drop(s->in[i]);
   if (s->mask) fl_node_drop(s->mask);
   if (s->rows) fl_node_drop(s->rows);
+  if (s->key) fl_node_drop(s->key);
   fl_node_drop(s->packed);
   fl_free(&s->c->mem, s, sizeof *s);
 }
@@ -197,6 +211,7 @@ static fl_node *with_rule(fl_node *y, const attention *s) {
   for (int i = 0; i < OPERANDS; i++) fl_node_hold(s->in[i]);
   if (s->mask) fl_node_hold(s->mask);
   if (s->rows) fl_node_hold(s->rows);
+  if (s->key) fl_node_hold(s->key);
   fl_node_hold(s->packed);
   return n_ruled(y, s->rows ? 1 : OPERANDS, s->rows ? &kept->rows : kept->in, attention_back,
                  attention_release, kept);
@@ -208,16 +223,34 @@ static void set_sizes(attention *s, int causal) {
                 *v = s->in[V]->shape->size;
   memcpy(s->p, (int64_t[]){ q[0], q[1], k[1], q[2], k[2], q[3], v[3], causal, 0 },
          FL_AP_SIZES * sizeof *s->p);
-  s->p[FL_AP_COUNT - 1] = s->rows != NULL;
+  s->p[FL_AP_BY_ROW] = s->rows != NULL;
+  s->p[FL_AP_DROPS] = s->key != NULL;
 }
 
-fl_node *n_attention(fl_node *q, fl_node *k, fl_node *v, fl_node *mask, double scale, int causal) {
+/* Makes the key of a dropout, if there is one. 0: an error. */
+static int draw(attention *s) {
+  const fl_layout *q = s->in[Q]->shape;
+  if (!(s->drop >= 0 && s->drop <= 1)) {
+    FL_FAIL(s->c, FLAME_BAD_ARGUMENT, op, "dropout_p = %g, need 0 <= p <= 1", s->drop);
+    return 0;
+  }
+  if (s->drop == 0) return 1;
+  s->key = n_draw_key(s->c, s->in[Q]->device,
+                      q->size[0] * q->size[1] * q->size[2] * s->in[K]->shape->size[2]);
+  if (!s->key) return 0;
+  s->base = s->key->scal[2].i;
+  s->seed = s->key->scal[3].i;
+  return 1;
+}
+
+fl_node *n_attention(fl_node *q, fl_node *k, fl_node *v, fl_node *mask, double scale, int causal,
+                     double p) {
   if (!q || !k || !v || !mask || !fl_usable(q, op) || !fl_usable(k, op) || !fl_usable(v, op))
     return NULL;
   if (!fl_is_none(mask) && !fl_usable(mask, op)) return NULL;
   flame_context *c = q->ctx;
   const fl_layout *l = q->shape, *keys = k->shape, *values = v->shape;
-  attention s = { .c = c, .in = { q, k, v }, .scale = scale };
+  attention s = { .c = c, .in = { q, k, v }, .scale = scale, .drop = p };
   if (l->rank != 4 || keys->rank != 4 || values->rank != 4 || l->numel == 0 || keys->numel == 0 ||
       values->numel == 0 || l->size[0] != keys->size[0] || l->size[3] != keys->size[3] ||
       memcmp(keys->size, values->size, 3 * sizeof *keys->size)) {
@@ -228,7 +261,9 @@ fl_node *n_attention(fl_node *q, fl_node *k, fl_node *v, fl_node *mask, double s
   /* the kernels find the largest score before they multiply by the scale */
   const int none = q->dtype == FLAME_F64 ? scale == 0 : (float)scale == 0;
   if (none || scale < 0)
-    return n_attention(n_mul(q, n_num(c, none ? 0 : -1)), k, v, mask, none ? 1 : -scale, causal);
+    return n_attention(n_mul(q, n_num(c, none ? 0 : -1)), k, v, mask, none ? 1 : -scale, causal,
+                       p);
+  if (!draw(&s)) return NULL;
   set_sizes(&s, causal);
   const uint8_t mode = c->grad_mode;
   c->grad_mode = 0;
@@ -239,7 +274,7 @@ fl_node *n_attention(fl_node *q, fl_node *k, fl_node *v, fl_node *mask, double s
   return y && mode && (q->entry || k->entry || v->entry) ? with_rule(y, &s) : y;
 }
 
-fl_node *n_attention_rows(fl_node *x, int64_t h, int64_t hk, double scale, int causal) {
+fl_node *n_attention_rows(fl_node *x, int64_t h, int64_t hk, double scale, int causal, double p) {
   if (!x || !fl_usable(x, op)) return NULL;
   flame_context *c = x->ctx;
   if (x->shape->rank != 4 || x->shape->numel == 0 || hk < 1 || h < 1 || h % hk ||
@@ -247,10 +282,10 @@ fl_node *n_attention_rows(fl_node *x, int64_t h, int64_t hk, double scale, int c
     FL_FAIL(c, FLAME_BAD_ARGUMENT, op, "rows need the shape (b, t, h + 2 hk, d), not empty");
     return NULL;
   }
-  attention s = { .c = c, .scale = scale, .rows = x };
+  attention s = { .c = c, .scale = scale, .rows = x, .drop = p };
   const uint8_t mode = c->grad_mode;
   c->grad_mode = 0;
-  const int ok = split_rows(&s, h, hk);
+  const int ok = split_rows(&s, h, hk) && draw(&s);
   if (ok) set_sizes(&s, causal);
   fl_node *y = ok ? forward(&s) : NULL;
   c->grad_mode = mode;

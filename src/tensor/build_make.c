@@ -46,14 +46,15 @@ static int random_dtype_ok(flame_context *c, int op, int dtype) {
   return 0;
 }
 
-/* Records a random node: its range is in scalars 0 and 1, and its counters are reserved. */
+/* Records a random node, which takes this number of words, or -1: as many as its elements need.
+** Its range is in scalars 0 and 1. */
 static fl_node *draws(flame_context *c, int op, int dtype, int device, int rank,
-                      const int64_t *size, fl_scalar a, fl_scalar b) {
+                      const int64_t *size, fl_scalar a, fl_scalar b, int64_t words) {
   const char *name = fl_ops[op].name;
   fl_layout *shape = fl_shape_of(c, rank, size, name);
   if (!shape) return NULL;
   const int twice = op == FL_OP_randint || dtype == FLAME_F64;
-  const int64_t words = shape->numel * (twice ? 2 : 1);
+  if (words < 0) words = shape->numel * (twice ? 2 : 1);
   fl_node *y = fl_node_new(c, op, dtype, device, shape, 0, NULL);
   if (!y) return fl_no_memory(c, name);
   y->scal[0] = a;
@@ -76,7 +77,7 @@ fl_node *n_random(flame_context *c, int op, int dtype, int device, int rank,
     FL_FAIL(c, FLAME_BAD_ARGUMENT, "normal", "std = %.14g is negative", b);
     return NULL;
   }
-  return draws(c, op, dtype, device, rank, size, (fl_scalar){ .d = a }, (fl_scalar){ .d = b });
+  return draws(c, op, dtype, device, rank, size, (fl_scalar){ .d = a }, (fl_scalar){ .d = b }, -1);
 }
 
 fl_node *n_randint(flame_context *c, int dtype, int device, int rank, const int64_t *size,
@@ -92,5 +93,24 @@ fl_node *n_randint(flame_context *c, int dtype, int device, int rank, const int6
     return NULL;
   }
   return draws(c, FL_OP_randint, dtype, device, rank, size, (fl_scalar){ .i = low },
-               (fl_scalar){ .i = high });
+               (fl_scalar){ .i = high }, -1);
+}
+
+fl_node *n_draw_key(flame_context *c, int device, int64_t words) {
+  const fl_scalar none = { .i = 0 };
+  fl_node *y = draws(c, FL_OP_draw_key, FLAME_I64, device, 1, (int64_t[]){ 2 }, none, none, words);
+  if (!y) return NULL;
+  y->scal[0] = y->scal[2];
+  y->scal[1].i = (int64_t)((uint64_t)y->scal[3].i - (uint64_t)y->scal[2].i);
+  return y;
+}
+
+fl_node *n_drawn(flame_context *c, int device, int rank, const int64_t *size, int64_t base,
+                 int64_t seed) {
+  const fl_scalar low = { .d = 0 }, high = { .d = 1 };
+  fl_node *y = draws(c, FL_OP_uniform, FLAME_F32, device, rank, size, low, high, 0);
+  if (!y) return NULL;
+  y->scal[2].i = base;
+  y->scal[3].i = seed;
+  return y;
 }

@@ -24,6 +24,7 @@ static int sizes_fit(const fl_attention *a) {
   for (int i = 0; i < 7; i++) if (size[i] < 1) return 0;
   return a->d <= FL_HEAD_MOST && a->d2 <= FL_HEAD_MOST && a->h % a->hk == 0 &&
          (a->causal == 0 || a->causal == 1) && (a->free == 0 || a->free == 1) &&
+         (a->drops == 0 || a->drops == 1) &&
          (a->by_row == 0 || (a->by_row == 1 && a->t == a->s && a->d == a->d2)) &&
          fl_call_product(4, (const int64_t[]){ a->b, a->h, a->t, 2 * FL_HEAD_MOST }) > 0 &&
          fl_call_product(4, (const int64_t[]){ a->b, a->hk, a->s, 2 * FL_HEAD_MOST }) > 0;
@@ -40,8 +41,13 @@ static int64_t gradients_size(const fl_attention *a) {
          ? -1 : n;
 }
 
-static int mask_fits(const fl_call *call, const fl_attention *a, int at, int *mask) {
-  *mask = call->nin == at ? FL_MASK_NONE : call->in_dtype[at] == FLAME_BOOL
+/* Are the inputs from 'at' on a mask or none, and a key if it drops? Are the scalars there? */
+static int rest_fits(const fl_call *call, const fl_attention *a, int at, int *mask) {
+  const int key = call->nin - 1;
+  if (call->nin < at + a->drops || call->nin > at + 1 + a->drops ||
+      call->nscalar != 1 + a->drops ||
+      (a->drops && (call->in_dtype[key] != FLAME_I64 || call->in_numel[key] != 2))) return 0;
+  *mask = call->nin - a->drops == at ? FL_MASK_NONE : call->in_dtype[at] == FLAME_BOOL
           ? FL_MASK_BOOL : FL_MASK_FLOAT;
   return *mask == FL_MASK_NONE ||
          ((*mask == FL_MASK_BOOL || call->in_dtype[at] == call->dtype) &&
@@ -80,9 +86,7 @@ int fl_attention_read(const fl_call *call, fl_attention *a, int *mask) {
   _Static_assert(sizeof(fl_attention) == FL_AP_COUNT * sizeof(int64_t),
                  "the integers of a call, in order");
   memcpy(a, call->p, sizeof *a);
-  if (!sizes_fit(a) || !fl_is_float(call->dtype) ||
-      (call->nin != first + 3 && call->nin != first + 4))
-    return 0;
+  if (!sizes_fit(a) || !fl_is_float(call->dtype) || call->nin < first + 3) return 0;
   for (int i = 0; i < first + 3; i++) if (call->in_dtype[i] != call->dtype) return 0;
   if (!rows_inside(a->b, a->h, a->t, a->d, a->qs, call->in_numel[first]) ||
       !rows_inside(a->b, a->hk, a->s, a->d, a->ks, call->in_numel[first + 1]) ||
@@ -90,7 +94,7 @@ int fl_attention_read(const fl_call *call, fl_attention *a, int *mask) {
   if (back && (!rows_inside(a->b, a->h, a->t, a->d2, a->gs, call->in_numel[0]) ||
                call->in_numel[1] != packed_size(a, call->dtype))) return 0;
   return call->numel == (back ? gradients_size(a) : packed_size(a, call->dtype)) &&
-         mask_fits(call, a, first + 3, mask);
+         rest_fits(call, a, first + 3, mask);
 }
 
 int fl_call_fits_attention(const fl_call *call) {

@@ -170,7 +170,7 @@ flame_tensor *flame_attention(flame_tensor *q, flame_tensor *k, flame_tensor *v,
     return NULL;
   }
   FL_ENTER(q->ctx);
-  fl_node *n = n_attention(q->node, k->node, v->node, optional(mask), scale, causal != 0);
+  fl_node *n = n_attention(q->node, k->node, v->node, optional(mask), scale, causal != 0, 0);
   if (!n) fl_error_own(&q->ctx->err, "attention");
   return fl_public_result(q->ctx, fl_mark_, n);
 }

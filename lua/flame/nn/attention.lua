@@ -47,7 +47,7 @@ return function(nn, shared)
     if cache then keys.check("CausalSelfAttention", cache, b, kv, t, size) end
     local qkv = self.qkv(x):reshape(b, t, h + 2 * kv, size)
     local drop = self.drop.training and self.drop.p or 0
-    local whole = not cache and self.rotary_dim == 0 and drop == 0 and of_rows(qkv, h, kv, true)
+    local whole = not cache and self.rotary_dim == 0 and of_rows(qkv, h, kv, true, drop)
     if whole then return self.proj(whole:reshape(b, t, d)) end
     local function part(from, n) return qkv:narrow(3, from, n):transpose(2, 3) end
     local q, k, v = part(1, h), part(h + 1, kv), part(h + kv + 1, kv)           -- (b, h, t, size)

@@ -36,7 +36,7 @@ local function rows_for_heads(q, o)
 end
 
 --- Attention composed of other ops, which stores all scores. Used for calls that fits() refuses, as
---- with batch axes that broadcast, dropout, tracked masks, few rows or large heads.
+--- with batch axes that broadcast, tracked masks, few rows or large heads.
 local composed
 function composed(q, k, v, o)
   if rows_for_heads(q, o) then
@@ -62,7 +62,7 @@ function composed(q, k, v, o)
     else scores = scores + o.attn_mask end
   end
   local p = scores:softmax(-1)
-  if o.dropout_p > 0 then p = p:dropout(o.dropout_p) end
+  if o.dropout_p ~= 0 then p = p:dropout(o.dropout_p) end
   return p:matmul(v)
 end
 
@@ -104,7 +104,7 @@ end
 -- Can the op "attention", which stores no scores, compute this call? o: its options.
 local function fits(q, k, v, o)
   local can, n = takes[q.device == "cpu" and "cpu" or "cuda"], q.ndim
-  if o.dropout_p > 0 or n < 2 or n > 4 or k.ndim ~= n or v.ndim ~= n or not can[q.dtype] then
+  if n < 2 or n > 4 or k.ndim ~= n or v.ndim ~= n or not can[q.dtype] then
     return false
   end
   if k.dtype ~= q.dtype or v.dtype ~= q.dtype or k.device ~= q.device or v.device ~= q.device then
@@ -120,9 +120,9 @@ local function fits(q, k, v, o)
 end
 
 -- scaled_dot_product_attention for h heads of queries, kv of keys and kv of values that are
--- adjacent in x (b, t, h + 2 kv, d): gives (b, t, h, d). nil if the op does not support it, or if x
--- is f32 under autocast. The gradient of x is one array.
-local function of_rows(x, h, kv, causal)
+-- adjacent in x (b, t, h + 2 kv, d), with a dropout of p: gives (b, t, h, d). nil if the op does
+-- not support it, or if x is f32 under autocast. The gradient of x is one array.
+local function of_rows(x, h, kv, causal, p)
   local shape, cast = x.shape, flame.autocast()
   local b, t, d = shape[1], shape[2], shape[4]
   local can = takes[x.device == "cpu" and "cpu" or "cuda"]
@@ -130,14 +130,14 @@ local function of_rows(x, h, kv, causal)
   if can.even and half[x.dtype] and d % 8 ~= 0 then return end
   local q, k = { b, h, t, d }, { b, kv, t, d }
   if not shapes_fit(q, k, k, can, { k_for = h // kv }) then return end
-  return internal.attention_rows(x, h, kv, d ^ -0.5, causal)
+  return internal.attention_rows(x, h, kv, d ^ -0.5, causal, p)
 end
 
 --- softmax(scale q k' + mask) v over the last two axes; scale is d ^ -0.5 by default. attn_mask:
 --- bool (true takes part), or floats that are added; is_causal: row i sees keys 1 to i. enable_gqa:
---- k and v may have fewer heads (axis -3) than q, each for equally many heads of q. Some calls need
---- memory for all scores, as with dropout, tracked masks, batch axes that broadcast, few rows, or
---- heads above 256 on a GPU.
+--- k and v may have fewer heads (axis -3) than q, each for equally many heads of q. dropout_p: the
+--- probability that a weight becomes 0. Some calls need memory for all scores, as with tracked
+--- masks, batch axes that broadcast, few rows, or heads above 256 on a GPU.
 def([[scaled_dot_product_attention(q: T, k: T, v: T, attn_mask?: T, dropout_p = 0,
     is_causal = false, scale?: num|T, enable_gqa = false) -> T @half]],
 function(q, k, v, attn_mask, dropout_p, is_causal, scale, enable_gqa)
@@ -154,7 +154,7 @@ function(q, k, v, attn_mask, dropout_p, is_causal, scale, enable_gqa)
   if not fits(q, k, v, o) then return composed(q, k, v, o) end
   local function lifted(x) return x.ndim == 4 and x or x:reshape(four(x)) end
   local y = internal.attention(lifted(q), lifted(k), lifted(v), attn_mask,
-    scale or q.shape[q.ndim] ^ -0.5, is_causal)
+    scale or q.shape[q.ndim] ^ -0.5, is_causal, dropout_p)
   if q.ndim == 4 then return y end
   return q.ndim == 3 and y:squeeze(1) or y:squeeze(1):squeeze(1)
 end)

@@ -35,13 +35,17 @@ typedef struct fl_attention_fns {
   ** so far, both updated; fade: the factor by which earlier sums must be multiplied, since
   ** top has changed. */
   void (*weigh)(void *c, int64_t n, void *top, void *sum, void *fade);
+  /* Multiplies c (n, nr) by a number where it is kept, and sets it to 0 elsewhere; rows of 'keep'
+  ** are 'step' bytes apart. */
+  void (*drop)(void *c, int64_t n, const char *keep, int64_t step, double by);
   /* Multiplies acc (n, nr) by the factor of each lane. */
   void (*fade)(void *acc, int64_t n, const void *factor);
   /* out[lane * step + u] = acc (n, nr) times the lane's factor. */
   void (*put)(const void *acc, int64_t n, int64_t lanes, const void *factor, int64_t step,
               void *out);
-  /* factor = 1 / sum; lse: the log-sum-exps, f64 for a T of f64, else f32. */
-  void (*finish)(const void *top, const void *sum, int64_t lanes, void *factor, void *lse);
+  /* factor = by / sum; lse: the log-sum-exps, f64 for a T of f64, else f32. */
+  void (*finish)(const void *top, const void *sum, int64_t lanes, double by, void *factor,
+                 void *lse);
   /* delta[i] = sum of g o along row i; their rows are 'step' and 'o_step' elements apart. */
   void (*dot)(const void *g, int64_t step, const void *o, int64_t o_step, int64_t rows, int64_t n,
               void *delta);
@@ -73,6 +77,10 @@ typedef struct fl_attention_job {
   int64_t size, wide;
   double scale;
   const char *q, *k, *v, *at_mask;
+  float drop;                          /* p of a dropout, if a.drops */
+  double kept;                         /* what it multiplies by, else 1 */
+  fl_vm_draw draw;                     /* draws its numbers */
+  fl_vm_random key;
   const fl_gemm *g;
   const fl_attention_fns *f;
   int mr, nr;
@@ -88,6 +96,9 @@ void fl_attention_tile(const fl_attention_job *j, int64_t k, const char *a, cons
 ** element (0, 0). */
 void fl_attention_scores(const fl_attention_job *j, fl_scores *s, int64_t b, int64_t h, int64_t row,
                          int64_t key, int lanes_are_rows);
+/* keep[r * over_row + c * over_key]: is the weight of row + r and key + c kept by the dropout? */
+void fl_attention_keep(const fl_attention_job *j, int64_t b, int64_t h, int64_t row, int64_t rows,
+                       int64_t key, int64_t keys, int64_t over_row, int64_t over_key, char *keep);
 /* Offset in elements of row r of head h in batch b of an array with these strides. */
 static inline int64_t fl_row_at(const int64_t stride[3], int64_t b, int64_t h, int64_t r) {
   return b * stride[0] + h * stride[1] + r * stride[2];

@@ -62,6 +62,13 @@ static void NAME(weigh)(void *c_, int64_t n, void *top_, void *sum_, void *fade_
   LANES sum[l] = sum[l] * fade[l] + all[l];
 }
 
+static void NAME(drop)(void *c_, int64_t n, const char *keep, int64_t step, double by_) {
+  T *c = c_;
+  const T by = (T)by_;
+  for (int64_t u = 0; u < n; u++, c += NAME(NR), keep += step)
+    LANES c[l] = keep[l] ? c[l] * by : (T)0;
+}
+
 static void NAME(fade)(void *acc_, int64_t n, const void *factor_) {
   T *acc = acc_;
   const T *factor = factor_;
@@ -76,12 +83,12 @@ static void NAME(put)(const void *acc_, int64_t n, int64_t lanes, const void *fa
     for (int64_t u = 0; u < n; u++) out[u] = OUT(acc[u * NAME(NR) + l] * factor[l]);
 }
 
-static void NAME(finish)(const void *top_, const void *sum_, int64_t lanes, void *factor_,
-                         void *lse_) {
-  const T *top = top_, *sum = sum_;
+static void NAME(finish)(const void *top_, const void *sum_, int64_t lanes, double by_,
+                         void *factor_, void *lse_) {
+  const T *top = top_, *sum = sum_, by = (T)by_;
   T *factor = factor_;
   char *lse = lse_;
-  LANES factor[l] = 1 / sum[l];
+  LANES factor[l] = by / sum[l];
   for (int64_t l = 0; l < lanes; l++) {
     const T v = sum[l] == 0 ? (T)NAN : top[l] + LOG(sum[l]);      /* of no key: NaN */
     memcpy(lse + l * (int64_t)sizeof v, &v, sizeof v);

@@ -29,7 +29,29 @@ fl_attention_job fl_attention_job_of(const fl_device *d, const fl_call_run *r, i
   j.mr = is_f64 ? j.g->mr64 : j.g->mr;
   j.nr = is_f64 ? j.g->nr64 : j.g->nr;
   if (j.mask != FL_MASK_NONE) j.at_mask = r->in[first + 3];
+  j.kept = 1;
+  if (!j.a.drops) return j;
+  const int64_t *key = r->in[c->nin - 1];
+  j.drop = (float)r->scalar[1].d;
+  j.kept = fl_attention_kept(r->scalar[1].d);
+  j.draw = cpu->vm->draw[0][FLAME_F32];
+  j.key = (fl_vm_random){ .base = key[0], .seed = key[1], .a = { .d = 0 }, .b = { .d = 1 } };
   return j;
+}
+
+void fl_attention_keep(const fl_attention_job *j, int64_t b, int64_t h, int64_t row, int64_t rows,
+                       int64_t key, int64_t keys, int64_t over_row, int64_t over_key, char *keep) {
+  enum { RUN = 256 };
+  const fl_attention *a = &j->a;
+  int64_t first = ((b * a->h + h) * a->t + row) * a->s + key, at[RUN];
+  float u[RUN];
+  for (int64_t r = 0; r < rows; r++, first += a->s, keep += over_row)
+    for (int64_t c = 0; c < keys; c += RUN) {
+      const int64_t n = fl_min(RUN, keys - c);
+      for (int64_t i = 0; i < n; i++) at[i] = first + c + i;
+      j->draw(u, at, &j->key, n);
+      for (int64_t i = 0; i < n; i++) keep[(c + i) * over_key] = u[i] >= j->drop;
+    }
 }
 
 void fl_attention_tile(const fl_attention_job *j, int64_t k, const char *a, const char *b, char *c,
@@ -123,6 +145,12 @@ static void meet(const job *x, const room *r, int64_t b, int64_t h, int64_t row,
   fl_attention_scores(j, &s, b, h, row + panel * nr, key, 1);
   j->f->score(&s);
   j->f->weigh(r->c, n, r->top + panel * nr * j->wide, r->sum + panel * nr * j->wide, r->fade);
+  if (j->a.drops) {
+    char keep[TILE * FL_GEMM_NR];
+    if (s.lanes < nr) memset(keep, 0, (size_t)(n * nr));
+    fl_attention_keep(j, b, h, row + panel * nr, s.lanes, key, n, 1, nr, keep);
+    j->f->drop(r->c, n, keep, nr, 1);
+  }
   j->f->fade(acc, d2, r->fade);
   for (int64_t i = 0; i < d2; i += mr)
     fl_attention_tile(j, n, r->v + i * n * j->wide, r->c, acc + i * nr * j->wide, nr, 1);
@@ -134,7 +162,7 @@ static void end(const job *x, const room *r, int64_t b, int64_t h, int64_t row, 
   for (int64_t p = 0; p * nr < rows; p++) {
     const int64_t lanes = fl_min(nr, rows - p * nr), first = row + p * nr,
                   at = (b * j->a.h + h) * j->a.t + first;
-    j->f->finish(r->top + p * nr * j->wide, r->sum + p * nr * j->wide, lanes, r->fade,
+    j->f->finish(r->top + p * nr * j->wide, r->sum + p * nr * j->wide, lanes, j->kept, r->fade,
                  x->lse + at * j->wide);
     j->f->put(r->acc + p * nr * d2 * j->wide, j->a.d2, lanes, r->fade, j->to.out[2],
               x->out + fl_row_at(j->to.out, b, h, first) * j->size);

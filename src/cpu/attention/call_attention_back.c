@@ -29,9 +29,10 @@ typedef struct job {
 /* A worker's scratch. In packed panels: k and v, by keys; kt, which is k by columns, for dq; q and
 ** g (dout), by rows; qt and gt, which are q and g by columns; ds, by rows. p, dp: a panel of scores
 ** and then weights, and one of their gradients. dk, dv: the sums of a tile's keys; dq: those of the
-** unit's rows. */
+** unit's rows. keep (ROWS, KEYS), bytes: what a dropout keeps. */
 typedef struct room {
-  char *k, *v, *kt, *q, *g, *qt, *gt, *p, *dp, *ds, *dk, *dv, *lse, *delta, *one, *dq;
+  char *k, *v, *kt, *q, *g, *qt, *gt, *p, *dp, *ds, *dk, *dv, *lse, *delta, *one, *dq,
+       *keep;
 } room;
 
 static void widths(const fl_attention *a, int mr, int nr, job *x) {
@@ -45,12 +46,12 @@ static int64_t room_of(const fl_attention *a, int64_t rows, int64_t wide, char *
   job most;
   char *const from = at;
   char **const part[] = { &r->k, &r->v, &r->kt, &r->q, &r->g, &r->qt, &r->gt, &r->p, &r->dp, &r->ds,
-                          &r->dk, &r->dv, &r->lse, &r->delta, &r->one, &r->dq };
+                          &r->dk, &r->dv, &r->lse, &r->delta, &r->one, &r->dq, &r->keep };
   widths(a, FL_GEMM_MR, FL_GEMM_NR, &most);
   const int64_t size[] = { KEYS * a->d, KEYS * a->d2, KEYS * most.wp, ROWS * a->d, ROWS * a->d2,
                            ROWS * most.dp, ROWS * most.d2p, ROWS * FL_GEMM_NR, ROWS * FL_GEMM_NR,
                            ROWS * KEYS, KEYS * most.dp, KEYS * most.d2p, ROWS, ROWS, FL_GEMM_NR,
-                           fl_round_up(rows, FL_GEMM_MR) * most.wp };
+                           fl_round_up(rows, FL_GEMM_MR) * most.wp, ROWS * KEYS / 4 };
   for (size_t i = 0; i < sizeof size / sizeof *size; i++) {
     *part[i] = at;
     at += fl_round_up(size[i] * wide, 64);
@@ -135,7 +136,9 @@ static void meet_panel(const job *x, const room *r, const meeting *t, int64_t fi
   product(j, t->rows, a->d2, r->g, r->v + first * a->d2 * j->wide, r->dp, 0);
   fl_attention_scores(j, &s, t->b, t->h, t->row, t->key + first, 0);
   j->f->score(&s);
+  if (a->drops) j->f->drop(r->dp, t->rows, r->keep + first, KEYS, j->kept);
   j->f->slope(r->p, r->dp, t->rows, r->lse, r->delta, hides);
+  if (a->drops) j->f->drop(r->p, t->rows, r->keep + first, KEYS, 1);
   if (x->for_rows)
     j->f->turn(r->dp, t->rows, fl_min(j->nr, keys - first), j->mr, keys, first, r->ds);
   if (!x->for_keys) return;
@@ -165,6 +168,10 @@ static void meet(const job *x, const room *r, const meeting *t) {
   const int64_t keys = j->a.causal && seen < t->keys && !is_blind(x, t) ? seen : t->keys;
   if (keys <= 0) return;                              /* no row sees any */
   take_rows(x, r, t);
+  if (j->a.drops) {
+    if (keys < KEYS) memset(r->keep, 0, ROWS * KEYS);
+    fl_attention_keep(j, t->b, t->h, t->row, t->rows, t->key, keys, KEYS, 1, r->keep);
+  }
   for (int64_t first = 0; first < keys; first += nr) meet_panel(x, r, t, first, keys);
   if (!x->for_rows) return;
   for (int64_t i = 0; i < t->rows; i += j->mr)
@@ -184,8 +191,8 @@ static void store_keys(const job *x, const room *r, int64_t b, int64_t hk, int64
     const int64_t lanes = fl_min(j->nr, keys - first), at = key + first;
     for (int value = 0; value < 2; value++) {
       for (int i = 0; i < j->nr; i++)
-        if (j->wide == 8) ((double *)(void *)r->one)[i] = value ? 1 : j->scale;
-        else ((float *)(void *)r->one)[i] = value ? 1 : (float)j->scale;
+        if (j->wide == 8) ((double *)(void *)r->one)[i] = value ? j->kept : j->scale;
+        else ((float *)(void *)r->one)[i] = value ? (float)j->kept : (float)j->scale;
       if (value)
         j->f->put(r->dv + first * x->d2p * j->wide, a->d2, lanes, r->one, j->to.dv[2],
                   x->dv + fl_row_at(j->to.dv, b, hk, at) * j->size);

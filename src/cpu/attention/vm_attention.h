@@ -56,6 +56,7 @@
 
 const fl_attention_loops FL_ISA_NAME(fl_attention) = { .of = {
 #define ALL(t) \
-  { score_##t, weigh_##t, fade_##t, put_##t, finish_##t, dot_##t, slope_##t, turn_##t, rows_##t }
+  { score_##t, weigh_##t, drop_##t, fade_##t, put_##t, finish_##t, dot_##t, slope_##t, turn_##t, \
+    rows_##t }
   [FLAME_F64] = ALL(f64), [FLAME_F32] = ALL(f32), [FLAME_F16] = ALL(f16), [FLAME_BF16] = ALL(bf16),
 } };

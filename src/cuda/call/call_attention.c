@@ -13,6 +13,7 @@
 #include "base/num.h"
 #include "cuda/library/cudnn.h"
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -28,9 +29,12 @@ static const char *const entry_of[] = { "attention_forward", "attention_delta", 
 typedef struct args {
   const void *q, *k, *v, *mask, *dout, *packed;
   void *result, *dk, *dv, *scratch;
+  const void *key;
   long long qs[3], ks[3], vs[3], gs[3], ms[4], os[3], dqs[3], dks[3];
   int b, h, hk, t, s, d;
   float scale;
+  unsigned drop;
+  float kept;
 } args;
 
 typedef struct work {
@@ -130,9 +134,11 @@ static void put_defines(work *w, int dtype) {
   static const char *const names[ENTRIES] = { [FORWARD] = "FORWARD", [KEYS] = "KEYS",
                                               [QUERIES] = "QUERIES" };
   int n = snprintf(w->defines, DEFINES,
-                   "#define TYPE %d\n#define HEAD %d\n#define CAUSAL %d\n#define MASK %d\n%s",
+                   "#define TYPE %d\n#define HEAD %d\n#define CAUSAL %d\n#define MASK %d\n"
+                   "#define DROP %d\n%s",
                    dtype == FLAME_F32 ? 1 : dtype == FLAME_F16 ? 2 : 3, (int)w->head,
-                   (int)w->a.causal, w->mask, w->half && w->back ? "#define BACKWARD\n" : "");
+                   (int)w->a.causal, w->mask, (int)w->a.drops,
+                   w->half && w->back ? "#define BACKWARD\n" : "");
   for (int e = 0; w->half && e < ENTRIES; e++) {
     const tiling x = tiling_of(w, e);
     if (names[e])
@@ -151,7 +157,8 @@ static void put_defines(work *w, int dtype) {
 ** 4,096 (with atomics 1.9), 1.8 for 8 x 8 of 128 columns (2.1, with atomics 1.6). */
 static int by_hopper(const fl_cuda *s, const fl_call *c, const fl_attention *a, int mask) {
   return s->arch == FL_HOPPER && c->kind == FL_CALL_attention_back &&
-         fl_dtype_size(c->dtype) == 2 && mask == FL_MASK_NONE && a->d == a->d2 && a->d % 8 == 0 &&
+         fl_dtype_size(c->dtype) == 2 && mask == FL_MASK_NONE && !a->drops && a->d == a->d2 &&
+         a->d % 8 == 0 &&
          ((a->d > 32 && a->d <= 64) || (a->d > 96 && a->d <= 128)) &&
          s->shared >= hopper_space(a->d, KEYS) && s->shared >= hopper_space(a->d, QUERIES);
 }
@@ -189,8 +196,8 @@ static const fl_dnn_plan *plan_of(fl_cuda *s, const fl_call *c) {
   const int64_t long_rows = 1 << 24;
   fl_attention a;
   int mask;
-  if (fl_attention_read(c, &a, &mask) && by_hopper(s, c, &a, mask) &&
-      !(a.free && a.t * a.s >= long_rows)) return NULL;
+  if (!fl_attention_read(c, &a, &mask) || a.drops) return NULL;
+  if (by_hopper(s, c, &a, mask) && !(a.free && a.t * a.s >= long_rows)) return NULL;
   return fl_dnn_attention(s, c);
 }
 
@@ -204,7 +211,7 @@ static int64_t scratch_of(fl_cuda *s, const fl_call *c) {
 
 static void want(fl_cuda *s, const fl_call *c) {
   work w;
-  if (!plan_of(s, c) && work_of(s, c, &w)) fl_cuda_want_file(s, w.file, w.defines, 0);
+  if (!plan_of(s, c) && work_of(s, c, &w)) fl_cuda_want_file(s, w.file, w.defines, (int)w.a.drops);
 }
 
 static args args_of(const work *w, const fl_call_run *r) {
@@ -215,6 +222,11 @@ static args args_of(const work *w, const fl_call_run *r) {
              .hk = (int)a->hk, .t = (int)a->t, .s = (int)a->s, .d = (int)a->d,
              .scale = (float)r->scalar[0].d };
   if (w->mask != FL_MASK_NONE) x.mask = in[3];
+  if (a->drops) {
+    x.key = r->in[r->call->nin - 1];
+    x.drop = (unsigned)ceilf((float)r->scalar[1].d * 0x1p24f);
+    x.kept = (float)fl_attention_kept(r->scalar[1].d);
+  }
   const fl_attention_results to = fl_attention_results_of(a);
   const int64_t size = w->half ? 2 : 4;
   if (w->back) {
@@ -240,7 +252,7 @@ static flame_status launch(fl_cuda *s, const work *w, int entry, args *x) {
   const shape n = shape_of(s, w, entry);
   const char *name = w->hopper && hopper_entry[entry] ? hopper_entry[entry] : entry_of[entry];
   fl_cu_function f;
-  const flame_status e = fl_cuda_file_entry(s, w->file, w->defines, 0, name, &f);
+  const flame_status e = fl_cuda_file_entry(s, w->file, w->defines, (int)w->a.drops, name, &f);
   if (e != FLAME_OK) return e;
   return fl_cuda_launch(s, f, (const unsigned[]){ (unsigned)n.blocks, 1, 1 },
                         (const unsigned[]){ (unsigned)n.threads, 1, 1 }, (unsigned)n.shared,

@@ -10,7 +10,7 @@
 #define FL_CUDA_CUDNN_GRAPH_H
 #include "cuda/library/cudnn.h"
 
-enum { FL_DNN_KEY = 28, FL_DNN_ITEMS = 96, FL_DNN_ALIGNED = 16 };
+enum { FL_DNN_KEY = 29, FL_DNN_ITEMS = 96, FL_DNN_ALIGNED = 16 };
 
 struct fl_dnn_plan {
   fl_dnn_plan *next;
