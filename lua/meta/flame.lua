@@ -14251,8 +14251,8 @@ function flame.scalar_tensor(values, options) end
 --- softmax(scale q k' + mask) v over the last two axes; scale is d ^ -0.5 by default. attn_mask:
 --- bool (true takes part), or floats that are added; is_causal: row i sees keys 1 to i. enable_gqa:
 --- k and v may have fewer heads (axis -3) than q, each for equally many heads of q. dropout_p: the
---- probability that a weight becomes 0. Some calls need memory for all scores, as with tracked masks,
---- batch axes that broadcast, few rows, or heads above 256 on a GPU.
+--- probability that a weight becomes 0. Some calls need memory for all scores, as with tracked
+--- masks, batch axes that broadcast, few rows, or heads above 256 on a GPU.
 ---@param q flame.Tensor
 ---@param k flame.Tensor
 ---@param v flame.Tensor
