@@ -22,9 +22,9 @@
 */
 typedef unsigned long long u64;
 
-/* BAND: rows per step; FEEDERS: threads that copy; LAG: before a feeder waits for its copies it has
-** asked for those of so many more. 64 rows of a matrix are a PIECE of bytes, PANELS of 64 columns
-** one after the other, in which a row is a LINE. */
+/* BAND: rows per step; FEEDERS: threads that copy; LAG: how many later groups of copies a feeder
+** has begun when it waits for one. PIECE: bytes of 64 rows of a matrix, stored as PANELS panels of
+** 64 columns, one after the other; PANEL: bytes of a panel; LINE: bytes of one row of it. */
 constexpr int BAND = 64, FEEDERS = 128, LAG = 2, PANELS = HEAD / 64, LINE = 128, PANEL = 64 * LINE,
               PIECE = PANELS * PANEL;
 
@@ -160,19 +160,20 @@ struct deliveries {
     n = 0;
   }
 };
-/* Feeders wait until a buffer or place of which this is use n, of 'of' in turn, is empty. */
+/* Feeders wait until the buffer or place of number n (a tile or a step of the block) is empty. of:
+** how many buffers or places are used in turn. */
 FN void await_empty(u32 bar, int n, int of) {
   if (n >= of) bar_wait(bar + EMPTY, (n / of - 1) & 1);
 }
-/* Workers wait until it is full, and leave it. */
+/* Workers wait until it is full; 'leave': this warp has read it. */
 FN void await_full(u32 bar, int n, int of) { bar_wait(bar, (n / of) & 1); }
 FN void leave(u32 bar) {
   __syncwarp();
   if (threadIdx.x % 32 == 0) bar_arrive(bar + EMPTY);
 }
-/* All four warps of a warpgroup are here. */
+/* A barrier of the four warps of warpgroup g. */
 FN void meet_group(int g) { asm volatile("bar.sync %0, 128;" :: "r"(1 + g) : "memory"); }
-/* any_nan among feeders. */
+/* As any_nan of attention.cu, with the feeders' threads alone. */
 FN bool any_nan_of(const float *lse, int n) {
   u32 found = 0;
   for (int i = threadIdx.x % FEEDERS; i < n; i += FEEDERS) found |= lse[i] != lse[i];
@@ -182,8 +183,8 @@ FN bool any_nan_of(const float *lse, int n) {
   return found;
 }
 
-/* Registers of a thread: the launch gives all as many (168 with three warpgroups, 128 with four);
-** feeders give away what they do not need. */
+/* Registers of a thread: the launch gives every thread the same number (168 with three warpgroups,
+** 128 with four); feeders give back those that they do not need, and workers take them. */
 template <int N> FN void more_registers() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" :: "n"(N));
 }
@@ -256,8 +257,9 @@ FN void add_product(float (&c)[1][HEAD / 8][4], const u32 (&a)[1][4][4], u32 b) 
 /* ---- tiles ---- */
 
 struct tile { int first, h, b; };
-/* Queries and keys of the heads that are worked on at a time, where heads have FEW tiles or more:
-** 12 MB with values and gradients. */
+/* CACHED: how many rows of queries and keys the heads have that are worked on at a time; with
+** values and gradients these take 12 MB. FEW: if a head has fewer tiles than this, all heads are
+** worked on at a time. */
 constexpr int CACHED = (12 << 20) / (4 * HEAD), FEW = 12;
 /* The number of a block's n-th tile: forwards and backwards in turn, so that blocks have equal work
 ** where tiles get smaller. */

@@ -34,8 +34,9 @@ static __device__ int bucket_of(const fl_fixed *x, unsigned top) {
   return (int)(top >> 20) / (x->wide ? 1 : 8);
 }
 
-/* Sums are of bucket b: of numbers below 2^(end - 1023), which become integers below 2^56; f64:
-** 2^62. When a launch is repeated they may be larger, as long as the integers are below 2^63. */
+/* Sets the unit of a sum to that of bucket b: summands below 2^(end - 1023) become integers below
+** 2^56; f64: 2^62. In a repeated launch (mode 2) summands may be larger, as long as the integers
+** are below 2^63. */
 static __device__ void set_bucket(fl_fixed *x, int b) {
   const int end = (b + 1) * (x->wide ? 1 : 8), bits = x->wide ? 62 : 56;
   const int limit = x->mode == 2 ? end + 63 - bits : end;

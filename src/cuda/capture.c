@@ -7,7 +7,7 @@
 #include <assert.h>
 #include <string.h>
 
-enum { CAPTURE_RELAXED = 2, SET_DEPENDENCIES = 1 };      /* of the driver */
+enum { CAPTURE_RELAXED = 2, SET_DEPENDENCIES = 1 };      /* values of enums in cuda.h */
 
 /* While the graph of a span is captured: the nodes after which each step is done. */
 typedef struct ends {

@@ -21,7 +21,7 @@ typedef struct fl_waits fl_waits;
 ** the caller; borrows the plan. */
 fl_waits *fl_waits_open(fl_cuda *s, const fl_plan *p, int32_t from, int32_t to);
 void fl_waits_free(fl_waits *o);
-/* The steps for which step i waits, without those for which one of these waits itself: *on, n of
-** them. */
+/* The steps for which step i waits, without those for which one of these waits itself, in *on; they
+** belong to o. Returns how many. */
 int32_t fl_waits_of(const fl_waits *o, int32_t i, const int32_t **on);
 #endif

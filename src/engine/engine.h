@@ -18,8 +18,9 @@ typedef struct fl_collecting {
                                           ** expensive steps */
   uint8_t told;                           /* 'least' was set by a test: no collector step is
                                           ** timed */
-  int64_t live, bytes, heap;              /* handles; bytes of tensors and of the context's host
-                                          ** memory; KB of the host language's heap */
+  int64_t live, bytes, heap;              /* after the last full collection: handles; bytes of
+                                          ** tensors and of the context's host memory; KB of the
+                                          ** host language's heap */
   int64_t left, left_heap;                /* handles, and KB of the heap, at the last
                                           ** evaluation, after its collector step */
   int64_t seen;                           /* number of ops recorded when 'work' was last updated */
@@ -73,7 +74,8 @@ typedef struct fl_engine {
   const fl_plan *now_plan;
   const int32_t *now_done;
   fl_collecting collect;
-  int64_t roomy;                      /* number of bytes that is small for the largest GPU in use */
+  int64_t roomy;                      /* about a hundredth of the memory that was free on a GPU when
+                                      ** it was opened, the most of all GPUs; 0: none is open */
 } fl_engine;
 
 void fl_engine_debug(flame_context *c, int level);       /* as FLAME_DEBUG */

@@ -8,8 +8,9 @@
 
 /* node->rests: does the value depend on the check that failed? A write that does is REFUSED: its
 ** target keeps its value, and ops recorded on the target afterwards do not depend on the check.
-** UNSURE: it depends on a check that comes later, though it may be computed: where not all of an
-** indexed array is read, nothing that computes it waits for that check. */
+** UNSURE: it depends on a check after the failed one, whose outcome is not known, though its step
+** may have run: an index that is read in part is checked by a separate kernel, for which its
+** readers do not wait. */
 enum { FL_CLEAN, FL_RESTS, FL_REFUSED, FL_UNSURE };
 
 /* Sets node->rests of all nodes of the program. */

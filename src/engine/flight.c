@@ -46,7 +46,7 @@ static int32_t first_commit(const fl_plan *plan) {
 }
 
 /* Can a failed check be told later, as far as result o of node n is concerned? A write into its
-** target's buffer must leave there the value of before the run. */
+** target's buffer must leave there the value from before the run. */
 static int allows(const fl_node *n, const fl_out *o, int nfault, int32_t commit) {
   const int k = prefix(n->rests);
   if (k < 0 || n->effect) return 0;

@@ -1,8 +1,8 @@
 /*
-** Flights: runs on a GPU whose index checks are read later. A repeated run (a replay) is not
-** waited for, so that the host records the next step while the GPU computes this one: its values
-** are stored as if the checks had passed, and *landing* reads the checks. Evaluations, reads,
-** saves, transfers and flame-lua's end begin with landing. At most one run a device is in flight.
+** Flights: runs on a GPU whose index checks are read later. A repeated run (a replay) is not waited
+** for, so that the host records the next step while the GPU computes this one: its values are
+** stored as if the checks had passed, and *landing* reads the checks. Evaluations, reads, saves,
+** transfers and flame-lua's end begin with landing. Each device has at most one run in flight.
 **
 ** If a check has failed, the values that depend on it become FAILED, and writes that depend on it
 ** have not happened: kernels that write a tensor's buffer read the checks first. So a run may be

@@ -1,10 +1,10 @@
 /*
 ** Sums over the rows of a group of rows: the gradients of a norm's gain and bias read what the
-** gradient of its input reads, so the group that computes that adds them up as well. It can not
-** finish such a sum, since its blocks have some rows each: it stores partial results (kernel.h,
-** fl_store.across) in a cell that the planner adds, and a group of columns joins them. The order of
-** the sum is that of a COL kernel over the same elements, so its bits are the same. Only on a GPU:
-** the CPU goes through columns in its cache.
+** gradient of its input reads, so the group of the input's gradient computes these sums as well. It
+** can not finish such a sum, since its blocks have some rows each: it stores partial results
+** (kernel.h, fl_store.across) in a cell that the planner adds, and a group of columns joins them.
+** The order of the sum is that of a COL kernel over the same elements, so its bits are the same.
+** Only on a GPU: the CPU goes through columns in its cache.
 */
 #include "plan/place.h"
 #include "base/num.h"
@@ -24,8 +24,8 @@ static shape shape_of(const fl_group *G) {
   return s;
 }
 
-/* Registers of a thread for one element: of the arrays that differ from row to row, and of the
-** sums. -1: an array is gathered from. */
+/* The 32-bit registers that a thread needs for one element of a row: of the arrays that differ
+** along the row and from row to row, and of the sums. -1: the group gathers from an array. */
 static int words_of(const fl_group *G) {
   int bytes = 0;
   for (int64_t i = 0; i < G->access.n; i++) {

@@ -1,7 +1,7 @@
 /*
 ** Emission: appends the expression of a cell, read through a map (planner.h), to the instructions
-** of a group. Deferred inputs are appended recursively: their depth is bounded by FL_COST_LIMIT,
-** not by the number of recorded ops. Nothing is undone here; place.c cuts the lists back after a
+** of a group. Deferred inputs are appended recursively, to a depth of about FL_PULL_DEPTH at most,
+** however many ops are recorded. Nothing is undone here; place.c cuts the lists back after a
 ** refusal.
 */
 #include "plan/planner.h"

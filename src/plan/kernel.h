@@ -75,7 +75,7 @@ typedef enum {
   FL_I_INDEX,    /* a: 1-based i64 index; b: i64 axis size; c: i64 position for the message.
                     gives the 0-based index; out of range: reports fault 'arg' (value, position),
                     gives 0. op: FL_INDEX_* flags */
-  FL_I_GATHER,   /* operand arg at the point plus a * gstride; a: i64 from INDEX */
+  FL_I_GATHER,   /* operand arg at the point plus a * gstride; a: i64, a 0-based index in range */
   FL_I_RANDOM,   /* op: uniform, normal, randint. a: i64 linear index; b, c: the two scalars;
                     arg: first of two i64 scalar slots: counter base, seed */
   FL_I_REDUCE    /* op over the row of a (level 1, dtype 'from'); argmax/argmin: 1-based i64

@@ -91,8 +91,10 @@ static int keeps_rows(const fl_group *G, const fl_access *a, int64_t n) {
   return lo >= 0 && hi < n;
 }
 
-/* An elementwise kernel takes vectors if what it reads has no gaps. Maps of a view of the bytes as
-** another dtype count elements of that dtype. */
+/* Can the access go to the cell with its pitch? Stores of partial results can not. Otherwise, if
+** the rows have no gaps, it can. If they have, a MAP can not, since it reads vectors across rows;
+** in a ROW or COL each dim must stay in a row or lead from row to row, and the access must have
+** elements of the cell's size, which its map counts. */
 static int accepts(const fl_group *G, const fl_access *a, const fl_cell *t) {
   const int64_t n = length_of(t);
   if (a->store == FL_STORE_ACROSS) return 0;

@@ -18,9 +18,9 @@
 ** stride is 1 (or its size is 1) and the other at least the size (library form), unless 'general'
 ** is set, which the planner does not do; C is row-major. Batch dims: strides may be 0.
 ** FL_PADDED_*: rows of the matrix (its elements that follow each other) are at a distance of a
-** multiple of FL_PITCH elements, there is room for a multiple of FL_PITCH rows, and what is there
-** beside the matrix is no one's. A single product of half floats is wanted so if no size is below
-** FL_PITCH_LEAST. */
+** multiple of FL_PITCH elements, there is room for a multiple of FL_PITCH rows, and the padding
+** holds arbitrary values. A product of half floats without batch dims gets padded matrices on a GPU
+** if none of m, n and k is below FL_PITCH_LEAST. */
 enum { FL_PITCH = 8, FL_PITCH_LEAST = 256 };
 enum { FL_BIAS_ROW = 1, FL_BIAS_ALL };
 enum { FL_PADDED_A = 1, FL_PADDED_B = 2, FL_PADDED_C = 4 };
@@ -37,7 +37,7 @@ typedef struct fl_matmul {
   int64_t abatch[FL_MAX_AXES - 2], bbatch[FL_MAX_AXES - 2], cbatch[FL_MAX_AXES - 2];
 } fl_matmul;
 
-/* May padding pay for the product's matrices? */
+/* Do dtype and sizes allow padded matrices? The caller looks at the batch dims. */
 static inline int fl_plan_pads(const fl_matmul *m) {
   return (m->dtype == FLAME_F16 || m->dtype == FLAME_BF16) && m->m >= FL_PITCH_LEAST &&
          m->n >= FL_PITCH_LEAST && m->k >= FL_PITCH_LEAST;
@@ -76,9 +76,9 @@ typedef struct fl_step {
                                 ** half-way */
   uint8_t looks;                   /* a step that looks for a NaN (scan.c): not part of the program,
                                    ** and not counted */
-  int32_t joins;                   /* 1 + the last collective, which ends a bucket (one call of
-                                   ** NCCL), that must have ended before this step; 0: only those
-                                   ** that earlier steps wait for too (lanes.c) */
+  int32_t joins;                   /* 1 + the index of the last collective that must have ended
+                                   ** before this step begins, the last of its bucket (one call of
+                                   ** NCCL); 0: no more than earlier steps wait for (lanes.c) */
   int32_t stage;                   /* steps of one stage, except collectives, could be in any
                                    ** order */
   int32_t count;                   /* KERNEL: number of instances of one structure in one launch */

@@ -44,22 +44,23 @@ enum {
   FL_ROW_JOIN_LIMIT = 400,
   FL_ROW_JOIN_MOST = 64, /* see FL_ROW_JOIN_LIMIT */
   FL_REPEAT_LIMIT = 24,    /* longest expression that several consumers may each repeat */
-  FL_REPEAT_READS = 3,     /* an expression with several consumers is stored if it reads this many
-                           ** arrays of at least its number of elements, and one element of each of
-                           ** them takes, together, at least twice the bytes of its element */
-  FL_REPEAT_MANY = 8,      /* an expression of two arrays and something else is stored if it has
-                           ** this many consumers */
+  FL_REPEAT_READS = 3,     /* an expression with several consumers is stored if it reads at least
+                           ** this many arrays that have as many elements as it or more, and the
+                           ** bytes of one element, summed over this many of them, are at least
+                           ** twice those of one element of the expression */
+  FL_REPEAT_MANY = 8,      /* an expression with this many consumers is stored if it reads two such
+                           ** arrays and a third value */
   FL_WIDE = 4,             /* a broadcast by a smaller factor does not count as a broadcast */
   FL_FRESH_ARRAYS = 8,     /* number of new arrays that a cell may always add to a group of rows or
                            ** columns */
   /* limits of a group that sums columns beside the values of each point that it stores: */
   FL_COLUMNS_LEAST = 64,   /* it has at least this many columns */
   FL_COLUMN_LEAST = 64,    /* the columns that such a group sums have at least this many elements */
-  FL_COLUMN_READS = 4,     /* it reads at most this many arrays */
+  FL_COLUMN_READS = 4,     /* it reads at most this many arrays that differ from column to column */
   FL_COLUMN_JOIN = 32,     /* it has at most this many instructions */
   /* limits of a group of rows that also sums over its rows (across.c): */
-  FL_ACROSS_LEAST = 64, FL_ACROSS_MOST = 8192,  /* its rows have more than, and at most, so many
-                                                ** elements */
+  FL_ACROSS_LEAST = 64, FL_ACROSS_MOST = 8192,  /* its rows have more than LEAST elements, and at
+                                                ** most MOST */
   FL_ACROSS_BLOCKS = 128,  /* least number of blocks, each of which has one partial result */
   FL_ACROSS_WORDS = 160,   /* most registers of a thread for its elements and their sums, and in
                            ** blocks of more than 256 threads: */
@@ -124,7 +125,7 @@ typedef struct fl_value { fl_ref ref; fl_map map; } fl_value;
 enum { FL_STORE_POINT = 1, FL_STORE_ACROSS };     /* ACROSS: sums over rows (across.c) */
 typedef struct fl_access {
   fl_ref ref; uint8_t dtype, store, iota; uint16_t value; fl_map map;
-  int64_t gstride, extent;               /* GATHER: of its axis */
+  int64_t gstride, extent;               /* GATHER: stride and size of the axis that is indexed */
 } fl_access;
 
 typedef struct fl_group {

@@ -19,7 +19,8 @@ typedef struct parts {
   uint16_t of[FL_MAX_INSTR];         /* per instruction: the first of its part */
   uint8_t uniform[FL_MAX_INSTR];     /* of a MAP: the value is made from scalars alone, so each part
                                      ** computes it itself */
-  uint16_t user[FL_MAX_OPERANDS];    /* per operand: an instruction that reads or makes it, + 1 */
+  uint16_t user[FL_MAX_OPERANDS];    /* per operand: 1 + an instruction that reads or makes it; 0:
+                                     ** none */
 } parts;
 
 static uint16_t first_of(const parts *p, uint16_t v) {

@@ -9,7 +9,7 @@
 typedef struct fl_tile {
   const fl_prog *g;
   void **reg, **line_at;          /* line_at (mode COL): what 'reg' was at the chunk's start */
-  char *full, *row, *line, *state;       /* areas */
+  char *full, *row, *line, *state;       /* memory of FULL, ROW and LINE registers; of reductions */
   int64_t *pos;
   int64_t n1, n0, n2;             /* elements in this tile of FULL registers (one per point), of ROW
                                   ** ones (one per row) and of LINE ones (one per reduced index) */

@@ -19,8 +19,10 @@
 #include "base/num.h"
 #include <string.h>
 
+/* COPIES: most results that one launch of ordered_judge restores. STORE, WIDE: bits of sums.how.
+** FEW: up to this many elements, all sums of the call have 128 bits from the start. */
 enum { FIXED = 88,                    /* sizeof(fl_fixed) on the device */
-       COPIES = 16, STORE = 1, WIDE = 2, FEW = 1 << 18 };    /* elements that get 128 bits */
+       COPIES = 16, STORE = 1, WIDE = 2, FEW = 1 << 18 };
 static const char file[] = "ordered.cu";
 
 /* As in kernels/ordered.cu. */

@@ -65,7 +65,6 @@ static fl_dnn_item new_graph(fl_dnn_maker *m, fl_dnn_handle h, int kind, const f
   const int type = fl_dnn_type_of(dtype);
   static const double one_d = 1, zero_d = 0;
   static const float one_f = 1, zero_f = 0;
-  /* read as they are */
   const int wide = dtype == FLAME_F64, real = wide ? FL_DNN_IS_F64 : FL_DNN_IS_F32;
   fl_dnn_item conv = new_convolution(m, v, dtype, axes),
               x = new_tensor(m, X, type, v->n, v->c, v->in, axes);
