@@ -30,7 +30,7 @@ static const struct { const char *name; uint32_t bit; } permissions[] = {
 enum { LIMITS = sizeof limits / sizeof *limits,
        PERMISSIONS = sizeof permissions / sizeof *permissions, FOLDER = 1024 };
 
-/* "64M" -> *v; 0: that is not a number. */
+/* Reads "64M", 64 * 1024 * 1024, times 'unit' into *v; 0: that is no number, or is too large. */
 static int read_number(const char *s, double unit, int64_t *v) {
   static const char units[] = "KMG";
   char *end;

@@ -26,7 +26,7 @@ typedef struct fl_kernel_box {
   int nhidden;                         /* how many parameters are variables of file scope, for which
                                        ** a call has no argument (fl_kprogram.hidden) */
   int nlisted;                         /* how many parameters join the argument of one before */
-  int forms;                /* how many results are no tensors: nil, lists */
+  int forms;                /* how many results are nil or lists, not tensors */
   uint8_t has_grid, has_block, lua_shape, lua_grid;
   uint8_t has_shape;                   /* FL_KERNEL_SHAPE_… */
   uint8_t has_threads, lua_threads;    /* 1: threads[] is given in place of grid[]; by a function */

@@ -288,7 +288,7 @@ static int eval_list(lua_State *L) {
   return leave(L, b, m, e);
 }
 
-/* internal.was_refused(x): was the last write of x refused? x then has the value of before. */
+/* internal.was_refused(x): was the last write of x refused? Then x has kept its value. */
 static int was_refused(lua_State *L) {
   const fl_box *x = fl_arg_tensor(L, 1, "step", "parameter");
   const fl_node *n = x->t->node;

@@ -115,8 +115,8 @@ fl_node *n_matmul_add(fl_node *a, fl_node *b, fl_node *x) {
   return product(a, b, n_contiguous(x));
 }
 
-/* The product of f32 of which p has all elements in order, if it is large and waits for its
-** evaluation on a GPU, and nothing but p uses it, or nothing at all if it is p; else NULL. */
+/* p, or the node of which p is a view with the same elements in the same order, if that is a large
+** PENDING f32 product on a GPU that has no user (but for that view); else NULL. */
 static fl_node *product_in(fl_node *p) {
   fl_node *y = p->base ? p->base : p;
   const int sole = p->held <= 1 && p->uses == 0 && p->grefs == 0 &&

@@ -118,7 +118,7 @@ typedef struct flame_context {
   struct { fl_node **at; int64_t n, cap; } borrowed;  /* nodes that scopes hold */
   fl_node *settle;               /* work list of fl_node_settle, linked through snext */
   uint8_t settling, flushing, closed;
-  int64_t sequence;              /* of entries */
+  int64_t sequence;              /* number of the next entry of the tape */
   uint32_t site;                 /* script line now recording */
   int64_t budget;                /* so many recorded nodes force an evaluation */
   int64_t cut;                   /* recorded nodes that an interrupted run has left; not 0: a read

@@ -14,7 +14,7 @@
 **   guards PENDING writes that may fail, to a target that had this value
 ** An effect does something in addition to computing its value. It runs even if its value is not
 ** wanted, and after the effect before it, which is among its inputs if it was PENDING.
-** The value is needed while  it is a PENDING effect || held > 0 || uses > 0 || guards > 0 ||
+** The value is needed while it is a PENDING effect || held > 0 || uses > 0 || guards > 0 ||
 ** (entry reads own value && grefs > 0).
 ** A PENDING node whose value is not needed leaves the window and gives back its inputs'
 ** uses. The struct dies when all counts are 0. Both happen in fl_node_settle, without
@@ -35,11 +35,12 @@ typedef enum { FL_PENDING, FL_STORED, FL_FAILED, FL_NUMBER, FL_DROPPED } fl_stat
 /* Bytes on a device, freed through the engine when refs reach 0. The device may still be using
 ** them: freeing is ordered after queued work. */
 typedef struct fl_buffer {
-  int32_t refs;            /* STORED nodes in it, pending writes that end in it, and hosts */
+  int32_t refs;            /* STORED nodes in it, pending writes that end in it, and others that
+                           ** have retained it */
   uint8_t device;          /* index in the context's devices: 0 is the CPU */
   uint8_t foreign;         /* memory of the host: never written, released by calling release() */
   uint8_t homed;           /* a pending write will end here: there is at most one */
-  uint8_t refused;         /* one of its nodes may be */
+  uint8_t refused;         /* 'refused' may be set in one of its nodes; 0: in none */
   int32_t slot; /* scratch: its number among the last program's homes (fl_program_home) */
   uint32_t site;           /* script line of the first value in it; 0: none yet */
   int64_t bytes;

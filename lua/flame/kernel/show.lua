@@ -127,7 +127,7 @@ def('.kernel_cache(what?: "clear") -> table', function(what)
 end)
 
 --- Calls f(…) as a rehearsal: each evaluation is planned and its kernels are compiled, but nothing
---- runs. Afterwards optimisers, schedules and scalers get their state of before, also if f raised.
+--- runs. Afterwards optimisers, schedules and scalers have their old state again, also if f raised.
 local function rehearse(f, ...)
   local before, clock = flame.stats(), flame.timer()
   local changed = {}        -- table of an optimiser, schedule or scaler -> its fields (optim.lua)

@@ -155,7 +155,7 @@ typedef struct fl_lane_ins {
   uint8_t linear;          /* EVAL: the operator FL_KO_… or FL_LANE_COPY… by which a linear result
                            ** is computed from linear operands (lane_linear.c); 0: none */
   uint8_t hoist;           /* fl_lane_hoist */
-  int32_t fn;              /* EVAL: FL_LANE_FN; LOAD: see there */
+  int32_t fn;              /* EVAL: FL_LANE_FN; LOAD: see FL_LI_LOAD */
   int32_t dst, a, b, c, x, m;      /* see fl_lane_op; -1: none */
   int32_t line, var;
 } fl_lane_ins;

@@ -20,9 +20,10 @@ typedef struct fl_lane_info {
                            ** register holds the first index of each row, unless 'linear' */
   uint8_t flat;            /* in each row indices are equal; only with 'linear'. If none of row,
                            ** rows and flat is set, the register holds all indices */
-  uint8_t linear;          /* the index is linear in the thread's position: that of the next row is
-                           ** 'step' more, that of the first row of the next plane 'turn' more than
-                           ** that. The register holds nothing of 'rows' and 'flat' */
+  uint8_t linear;          /* the index is linear in the thread's position: 'step' more in the next
+                           ** row, and 'step' + 'turn' more from the last row of a plane to the
+                           ** first of the next. With 'rows' or 'flat' the register is then not
+                           ** written */
   int64_t first;           /* of row and linear: the index of the first thread */
   int64_t low, high;       /* the least and the greatest index of all lanes */
   int64_t step, turn;

@@ -220,9 +220,9 @@ typedef enum {
   FL_KA_CAS, FL_KA_INC, FL_KA_DEC, FL_KA_COUNT
 } fl_katomic;
 
-/* How an ATOMIC ADD made by AD may be done (atomics of the source are FREE, but for those of a
-** saved derivative). All give the same sum up to rounding; for all but FREE the result is
-** unused. */
+/* How an ATOMIC ADD made by AD may be done. (Those of a source are FREE; the text of a derivative
+** in a saved program has the others as calls, such as fl_ordered_add.) All give the same sum up to
+** rounding; for all but FREE the result is unused. */
 typedef enum {
   FL_KM_FREE,       /* in any order */
   FL_KM_WARP,       /* in any order; lanes of a warp often reach it together and with one index */
