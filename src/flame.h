@@ -264,33 +264,37 @@ FLAME_API flame_tensor *flame_add(flame_tensor *x1, flame_tensor *x2);   /* sum 
 FLAME_API flame_tensor *flame_sub(flame_tensor *x1, flame_tensor *x2);   /* difference */
 FLAME_API flame_tensor *flame_mul(flame_tensor *x1, flame_tensor *x2);   /* product */
 FLAME_API flame_tensor *flame_div(flame_tensor *x1, flame_tensor *x2);   /* quotient, a float */
-FLAME_API flame_tensor *flame_pow(flame_tensor *x1, flame_tensor *x2);   /* x1 to the power x2 */
+/* the first to the power of the second */
+FLAME_API flame_tensor *flame_pow(flame_tensor *x1, flame_tensor *x2);
 /* quotient rounded down; integers by zero give 0 */
 FLAME_API flame_tensor *flame_floordiv(flame_tensor *x1, flame_tensor *x2);
-/* remainder with the sign of x2 */
+/* remainder with the sign of the divisor */
 FLAME_API flame_tensor *flame_mod(flame_tensor *x1, flame_tensor *x2);
-/* remainder with the sign of x1 */
+/* remainder with the sign of the dividend */
 FLAME_API flame_tensor *flame_fmod(flame_tensor *x1, flame_tensor *x2);
 /* the larger; NaN wins; ties share the gradient */
 FLAME_API flame_tensor *flame_maximum(flame_tensor *x1, flame_tensor *x2);
 /* the smaller; NaN wins; ties share the gradient */
 FLAME_API flame_tensor *flame_minimum(flame_tensor *x1, flame_tensor *x2);
-/* angle of the point (x2, x1) */
+/* arc tangent of the first over the second, from -pi to pi by their signs */
 FLAME_API flame_tensor *flame_atan2(flame_tensor *x1, flame_tensor *x2);
-/* sqrt(x1 x1 + x2 x2) without overflow */
+/* root of the sum of the squares of both, without overflow */
 FLAME_API flame_tensor *flame_hypot(flame_tensor *x1, flame_tensor *x2);
-/* x1 with the sign of x2 */
+/* the first with the sign of the second */
 FLAME_API flame_tensor *flame_copysign(flame_tensor *x1, flame_tensor *x2);
-FLAME_API flame_tensor *flame_eq(flame_tensor *x1, flame_tensor *x2);   /* is x1 equal to x2 */
-/* is x1 different from x2 */
-FLAME_API flame_tensor *flame_ne(flame_tensor *x1, flame_tensor *x2);
-FLAME_API flame_tensor *flame_lt(flame_tensor *x1, flame_tensor *x2);   /* is x1 below x2 */
-FLAME_API flame_tensor *flame_le(flame_tensor *x1, flame_tensor *x2);   /* is x1 at most x2 */
-FLAME_API flame_tensor *flame_gt(flame_tensor *x1, flame_tensor *x2);   /* is x1 above x2 */
-FLAME_API flame_tensor *flame_ge(flame_tensor *x1, flame_tensor *x2);   /* is x1 at least x2 */
+FLAME_API flame_tensor *flame_eq(flame_tensor *x1, flame_tensor *x2);   /* are both equal */
+FLAME_API flame_tensor *flame_ne(flame_tensor *x1, flame_tensor *x2);   /* do they differ */
+/* is the first below the second */
+FLAME_API flame_tensor *flame_lt(flame_tensor *x1, flame_tensor *x2);
+/* is the first at most the second */
+FLAME_API flame_tensor *flame_le(flame_tensor *x1, flame_tensor *x2);
+/* is the first above the second */
+FLAME_API flame_tensor *flame_gt(flame_tensor *x1, flame_tensor *x2);
+/* is the first at least the second */
+FLAME_API flame_tensor *flame_ge(flame_tensor *x1, flame_tensor *x2);
 /* are both not zero */
 FLAME_API flame_tensor *flame_logical_and(flame_tensor *x1, flame_tensor *x2);
-/* is one not zero */
+/* is either not zero */
 FLAME_API flame_tensor *flame_logical_or(flame_tensor *x1, flame_tensor *x2);
 /* is exactly one not zero */
 FLAME_API flame_tensor *flame_logical_xor(flame_tensor *x1, flame_tensor *x2);
@@ -314,9 +318,9 @@ FLAME_API flame_tensor *flame_amin(flame_tensor *x, int naxes, const int *axes, 
 FLAME_API flame_tensor *flame_argmax(flame_tensor *x, int naxes, const int *axes, int keepdim);
 /* position of the smallest, the first of ties; NaN wins */
 FLAME_API flame_tensor *flame_argmin(flame_tensor *x, int naxes, const int *axes, int keepdim);
-/* is one not zero */
+/* is any element not zero */
 FLAME_API flame_tensor *flame_any(flame_tensor *x, int naxes, const int *axes, int keepdim);
-/* are all not zero */
+/* is every element not zero */
 FLAME_API flame_tensor *flame_all(flame_tensor *x, int naxes, const int *axes, int keepdim);
 /* </ops> */
 

@@ -1154,7 +1154,7 @@ function KernelTemplate:with(options) end
 ---@return any
 function LBFGS:step(closure) end
 
---- s B A.
+--- What the adapter adds to the weight: the scale times B A.
 ---@return flame.Tensor
 function LoRA:delta() end
 
@@ -2340,7 +2340,7 @@ Tensor.affine_grid = flame.affine_grid
 ---@field keepdim? boolean  false
 ---@field dtype? string
 
---- are all not zero
+--- is every element not zero
 ---@param x flame.Tensor
 ---@param dim? integer|integer[]|flame.options.all
 ---@param keepdim? boolean|flame.options.all  false
@@ -2430,7 +2430,7 @@ Tensor.angle = flame.angle
 ---@field keepdim? boolean  false
 ---@field dtype? string
 
---- is one not zero
+--- is any element not zero
 ---@param x flame.Tensor
 ---@param dim? integer|integer[]|flame.options.any
 ---@param keepdim? boolean|flame.options.any  false
@@ -2643,7 +2643,7 @@ Tensor.atan = flame.atan
 ---@class flame.options.atan2
 ---@field y? flame.Tensor|number
 
---- angle of the point (x2, x1)
+--- arc tangent of the first over the second, from -pi to pi by their signs
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
 ---@return flame.Tensor
@@ -3758,7 +3758,7 @@ function Tensor:copy_(y) end
 ---@class flame.options.copysign
 ---@field y? flame.Tensor|number
 
---- x1 with the sign of x2
+--- the first with the sign of the second
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
 ---@return flame.Tensor
@@ -4294,7 +4294,7 @@ function Tensor:detach_() end
 ---@class flame.options.deterministic
 ---@field on? boolean
 
---- are results the same bits at each run (true, the default)? false: gradients of kernels and f32 convolutions on a GPU may add up in any order. Sums of a kernel's gradient in shared memory may in both ways: k:report() names them
+--- are results the same bits at each run (true, the default)? false: gradients of kernels and attention, and f32 convolutions, on a GPU may add up in any order. Sums of a kernel's gradient in shared memory may always do so: k:report() names them
 ---@param on? boolean|flame.options.deterministic
 ---@overload fun(options: flame.options.deterministic): boolean
 ---@return boolean
@@ -4812,7 +4812,8 @@ function distributions.Geometric(probs, logits, options) end
 ---@field reinterpreted_batch_ndims? integer
 ---@field validate_args? boolean
 
---- The last n axes of the base's batch become axes of an event: log_prob sums over them.
+--- The last reinterpreted_batch_ndims axes of the base's batch become axes of an event:
+--- log_prob sums over them.
 ---@param base_dist flame.Distribution
 ---@param reinterpreted_batch_ndims integer
 ---@param options? flame.options.distributions.Independent
@@ -5019,7 +5020,7 @@ function Tensor:double() end
 ---@field p? number  0.5
 ---@field training? boolean  true
 
---- 0 with probability p, the rest scaled by 1 / (1 - p)
+--- 0 with probability p, the rest scaled by 1 / (1 - p); x itself unless training
 ---@param x flame.Tensor
 ---@param p? number|flame.options.dropout  0.5
 ---@param training? boolean|flame.options.dropout  true
@@ -5031,7 +5032,7 @@ Tensor.dropout = flame.dropout
 ---@field p? number  0.5
 ---@field training? boolean  true
 
---- Whole channels are 0 with probability p, the rest scaled by 1 / (1 - p).
+--- Whole channels are 0 with probability p, the rest scaled by 1 / (1 - p); only while training.
 ---@param x flame.Tensor
 ---@param p? number|flame.options.dropout1d  0.5
 ---@param training? boolean|flame.options.dropout1d  true
@@ -5043,7 +5044,7 @@ Tensor.dropout1d = flame.dropout1d
 ---@field p? number  0.5
 ---@field training? boolean  true
 
---- Whole channels are 0 with probability p, the rest scaled by 1 / (1 - p).
+--- Whole channels are 0 with probability p, the rest scaled by 1 / (1 - p); only while training.
 ---@param x flame.Tensor
 ---@param p? number|flame.options.dropout2d  0.5
 ---@param training? boolean|flame.options.dropout2d  true
@@ -5055,7 +5056,7 @@ Tensor.dropout2d = flame.dropout2d
 ---@field p? number  0.5
 ---@field training? boolean  true
 
---- Whole channels are 0 with probability p, the rest scaled by 1 / (1 - p).
+--- Whole channels are 0 with probability p, the rest scaled by 1 / (1 - p); only while training.
 ---@param x flame.Tensor
 ---@param p? number|flame.options.dropout3d  0.5
 ---@param training? boolean|flame.options.dropout3d  true
@@ -5139,7 +5140,7 @@ flame.elu_ = flame.elu
 ---@field scale_grad_by_freq? boolean  false
 ---@field sparse? boolean  false
 
---- the rows of weight at the ids; those at padding_idx get no gradient; max_norm renorms, in place, rows that are looked up; scale_grad_by_freq divides a row's gradient by how often it occurs in ids
+--- the rows of weight at the ids; those at padding_idx get no gradient; max_norm scales down, in place, longer rows that are looked up; scale_grad_by_freq divides a row's gradient by how often it occurs in ids
 ---@param ids flame.Tensor
 ---@param weight flame.Tensor
 ---@param padding_idx? integer|flame.options.embedding
@@ -5225,7 +5226,7 @@ flame.entr_ = flame.entr
 ---@class flame.options.eq
 ---@field y? flame.Tensor|number
 
---- is x1 equal to x2
+--- are both equal
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
 ---@return flame.Tensor
@@ -5631,7 +5632,7 @@ Tensor.fmin = flame.fmin
 ---@class flame.options.fmod
 ---@field y? flame.Tensor|number
 
---- remainder with the sign of x1
+--- remainder with the sign of the dividend
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
 ---@return flame.Tensor
@@ -5850,7 +5851,7 @@ flame.gcd_ = flame.gcd
 ---@class flame.options.ge
 ---@field y? flame.Tensor|number
 
---- is x1 at least x2
+--- is the first at least the second
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
 ---@return flame.Tensor
@@ -5862,7 +5863,7 @@ flame.ge_ = flame.ge
 ---@class flame.options.gelu
 ---@field approximate? "none"|"tanh"  "none"
 
---- x times the normal distribution function
+--- x times the standard normal distribution function of x; "tanh": an approximation
 ---@param x flame.Tensor
 ---@param approximate? "none"|"tanh"|flame.options.gelu  "none"
 ---@return flame.Tensor
@@ -6125,7 +6126,7 @@ Tensor.group_norm = flame.group_norm
 ---@class flame.options.gt
 ---@field y? flame.Tensor|number
 
---- is x1 above x2
+--- is the first above the second
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
 ---@return flame.Tensor
@@ -6419,7 +6420,7 @@ function flame.hvp(f, x, v) end
 ---@class flame.options.hypot
 ---@field y? flame.Tensor|number
 
---- sqrt(x1 x1 + x2 x2) without overflow
+--- root of the sum of the squares of both, without overflow
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
 ---@return flame.Tensor
@@ -7212,7 +7213,7 @@ Tensor.layer_norm = flame.layer_norm
 ---@class flame.options.lcm
 ---@field y? flame.Tensor|integer
 
---- The least common multiple, not negative.
+--- The least common multiple, not negative. It reads values, so it evaluates.
 ---@param x flame.Tensor|integer
 ---@param y flame.Tensor|integer
 ---@return flame.Tensor
@@ -7236,7 +7237,7 @@ flame.ldexp_ = flame.ldexp
 ---@class flame.options.le
 ---@field y? flame.Tensor|number
 
---- is x1 at most x2
+--- is the first at most the second
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
 ---@return flame.Tensor
@@ -8097,7 +8098,7 @@ flame.logical_not_ = flame.logical_not
 ---@class flame.options.logical_or
 ---@field y? flame.Tensor|number
 
---- is one not zero
+--- is either not zero
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
 ---@return flame.Tensor
@@ -8242,7 +8243,7 @@ Tensor.lstsq = flame.lstsq
 ---@class flame.options.lt
 ---@field y? flame.Tensor|number
 
---- is x1 below x2
+--- is the first below the second
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
 ---@return flame.Tensor
@@ -8627,7 +8628,7 @@ Tensor.mm = flame.mm
 ---@class flame.options.mod
 ---@field y? flame.Tensor|number
 
---- remainder with the sign of x2
+--- remainder with the sign of the divisor
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
 ---@return flame.Tensor
@@ -8967,7 +8968,7 @@ flame.ndtri_ = flame.ndtri
 ---@class flame.options.ne
 ---@field y? flame.Tensor|number
 
---- is x1 different from x2
+--- do they differ
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
 ---@return flame.Tensor
@@ -12311,7 +12312,7 @@ Tensor.norm = flame.norm
 ---@field device? string
 ---@field requires_grad? boolean
 
---- normal numbers; of tensors one for each of their elements
+--- normal numbers; where mean or std is a tensor, one for each of its elements
 ---@param shape integer|integer[]
 ---@param mean? number|flame.options.normal  0
 ---@param std? number|flame.options.normal  1
@@ -13584,7 +13585,8 @@ Tensor.poisson = flame.poisson
 ---@field eps? number  1e-8
 ---@field reduction? "mean"|"sum"|"none"  "mean"
 
---- x = input, y = target: exp(x) - y x (log_input) or x - y log(x + eps); full: plus about log(y!).
+--- x = input, y = target: exp(x) - y x (log_input) or x - y log(x + eps); full: plus an
+--- approximation of log(y!).
 ---@param input flame.Tensor
 ---@param target flame.Tensor
 ---@param log_input? boolean|flame.options.poisson_nll_loss  true
@@ -13618,7 +13620,7 @@ flame.positive_ = flame.positive
 ---@class flame.options.pow
 ---@field y? flame.Tensor|number
 
---- x1 to the power x2
+--- the first to the power of the second
 ---@param x flame.Tensor|number
 ---@param y flame.Tensor|number
 ---@return flame.Tensor
@@ -15125,7 +15127,7 @@ flame.square_ = flame.square
 ---@class flame.options.squeeze
 ---@field dim? integer|integer[]
 
---- without axes of size 1, or those in dim that are
+--- without its axes of size 1; with dim, without those of them that dim names
 ---@param x flame.Tensor
 ---@param dim? integer|integer[]|flame.options.squeeze
 ---@return flame.Tensor
@@ -15154,7 +15156,7 @@ function flame.stats(what) end
 ---@field unbiased? boolean
 ---@field keepdim? boolean  false
 
---- standard deviation, as var
+--- standard deviation: the root of var
 ---@param x flame.Tensor
 ---@param unbiased boolean
 ---@param keepdim? boolean|flame.options.std  false
@@ -15948,7 +15950,7 @@ Tensor.vander = flame.vander
 ---@field unbiased? boolean
 ---@field keepdim? boolean  false
 
---- variance, over the number of elements less the correction, 1 where unbiased
+--- variance: the sum of squared deviations over n - correction; unbiased: a correction of 1
 ---@param x flame.Tensor
 ---@param unbiased boolean
 ---@param keepdim? boolean|flame.options.var  false

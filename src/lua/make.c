@@ -576,7 +576,7 @@ const fl_lua_reg fl_reg_make[] = {
     ".normal(mean: num, std: num, shape: int[], *factory) -> T\n"
     ".normal(mean: T, std: T|num = 1, *, dtype?: dtype, device?: device) -> T\n"
     ".normal(mean: num, std: T, *, dtype?: dtype, device?: device) -> T\n"
-    "--- normal numbers; of tensors one for each of their elements",
+    "--- normal numbers; where mean or std is a tensor, one for each of its elements",
     make_normal, 0 },
   { ".randint(shape: int|int[], low: int, high: int, *factory) -> T\n"
     "--- integers from low to high, high included",

@@ -306,18 +306,18 @@ const fl_lua_reg fl_reg_neural[] = {
     "--- normalised over the last axes, of these sizes, times weight plus bias",
     l_layer_norm, 0 },
   { "gelu(x: T, approximate: \"none\"|\"tanh\" = \"none\") -> T\n"
-    "--- x times the normal distribution function",
+    "--- x times the standard normal distribution function of x; \"tanh\": an approximation",
     l_gelu, 0 },
   { "silu(x: T) -> T\n"
     "--- x * sigmoid(x)",
     l_silu, 0 },
   { "dropout(x: T, p = 0.5, training = true) -> T\n"
-    "--- 0 with probability p, the rest scaled by 1 / (1 - p)",
+    "--- 0 with probability p, the rest scaled by 1 / (1 - p); x itself unless training",
     l_dropout, 0 },
   { "embedding(ids: T, weight: T, padding_idx?: int, max_norm?: num, norm_type = 2, "
     "scale_grad_by_freq = false, sparse = false) -> T\n"
     "--- the rows of weight at the ids; those at padding_idx get no gradient; max_norm "
-    "renorms, in place, rows that are looked up; scale_grad_by_freq divides a row's "
+    "scales down, in place, longer rows that are looked up; scale_grad_by_freq divides a row's "
     "gradient by how often it occurs in ids",
     l_embedding, 0 },
   { "one_hot(ids: T, num_classes: int = -1) -> T\n"

@@ -485,11 +485,11 @@ const fl_lua_reg fl_reg_ops[] = {
   { "mean" OVER ", *, dtype?: dtype) -> T\n--- mean", op_mean, 0 },
   { "var(x: T, unbiased: bool, keepdim = false) -> T\n"
     "var(x: T, dim?: axes, unbiased = true, keepdim = false, *, correction?: num) -> T\n"
-    "--- variance, over the number of elements less the correction, 1 where unbiased",
+    "--- variance: the sum of squared deviations over n - correction; unbiased: a correction of 1",
     op_var, 0 },
   { "std(x: T, unbiased: bool, keepdim = false) -> T\n"
     "std(x: T, dim?: axes, unbiased = true, keepdim = false, *, correction?: num) -> T\n"
-    "--- standard deviation, as var", op_std, 0 },
+    "--- standard deviation: the root of var", op_std, 0 },
   { "logsumexp" OVER ") -> T\n--- log(sum(exp(x))) without overflow", op_logsumexp, 0 },
   { "count_nonzero" OVER ") -> T\n--- how many are not 0", op_count_nonzero, 0 },
   { "where(condition: T) -> T[]\n"

@@ -511,7 +511,7 @@ const fl_lua_reg fl_reg_shape[] = {
     "--- an axis as several, of which one size may be -1",
     s_unflatten, 0 },
   { "squeeze(x: T, dim?: axes) -> T\n"
-    "--- without axes of size 1, or those in dim that are",
+    "--- without its axes of size 1; with dim, without those of them that dim names",
     s_squeeze, 0 },
   { "unsqueeze(x: T, dim: axis) -> T\n"
     "--- with an axis of size 1 at dim",

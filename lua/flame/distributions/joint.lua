@@ -131,7 +131,8 @@ return function(distributions, shared)
   end
   local Independent = extend "Independent"
   constructor(Independent, "base_dist: Distribution, reinterpreted_batch_ndims: int",
-    --- The last n axes of the base's batch become axes of an event: log_prob sums over them.
+    --- The last reinterpreted_batch_ndims axes of the base's batch become axes of an event:
+    --- log_prob sums over them.
     function(base, n, validate)
       local self, batch = new(Independent, validate), base.batch_shape
       if n < 0 or n > #batch then

@@ -27,11 +27,11 @@ return function(nn, shared)
       self.scale = nn.Buffer(flame.full({}, scale, as))
       self.dropout = nn.Dropout(dropout)
     end)
-  --- s B A x, with dropout of x before.
+  --- The scale times B A x, with dropout of x before.
   call(nn.LoRA, "(x: T) -> T", function(self, x)
     return flame.linear(flame.linear(self.dropout(x), self.A), self.B) * self.scale
   end)
-  --- s B A.
+  --- What the adapter adds to the weight: the scale times B A.
   put(nn.LoRA, "LoRA:delta() -> T", function(self) return self.B:matmul(self.A) * self.scale end)
   function nn.LoRA:extra()
     return ("rank=%d%s"):format(self.A:size(1), rawget(self, "base") and ", merged" or "")

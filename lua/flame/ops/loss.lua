@@ -153,7 +153,8 @@ def([[triplet_margin_loss(anchor: T, positive: T, negative: T, margin = 1.0, p =
     return reduce((near - far + margin):relu(), reduction)
   end)
 
---- x = input, y = target: exp(x) - y x (log_input) or x - y log(x + eps); full: plus about log(y!).
+--- x = input, y = target: exp(x) - y x (log_input) or x - y log(x + eps); full: plus an
+--- approximation of log(y!).
 def([[poisson_nll_loss(input: T, target: T, log_input = true, full = false, eps = 1e-8,
     reduction: "mean"|"sum"|"none" = "mean") -> T]], function(x, y, log_input, full, eps, reduction)
   local e = log_input and x:exp() - y * x or x - y * (x + eps):log()

@@ -276,7 +276,7 @@ local function channels_of(x, single)
 end
 for n = 1, 3 do
   local name = ("dropout%dd"):format(n)
-  --- Whole channels are 0 with probability p, the rest scaled by 1 / (1 - p).
+  --- Whole channels are 0 with probability p, the rest scaled by 1 / (1 - p); only while training.
   def(name .. "(x: T, p = 0.5, training = true) -> T", function(x, p, training)
     if x.ndim < 2 then fail(name, "x has %d axes, need channels on axis 2", x.ndim) end
     if not training then return x:clone() end

@@ -360,7 +360,7 @@ def("gcd_?(x: T|int, y: T|int) -> T", function(x, y)
   end
   return a:abs()
 end)
---- The least common multiple, not negative.
+--- The least common multiple, not negative. It reads values, so it evaluates.
 def("lcm_?(x: T|int, y: T|int) -> T", function(x, y)
   x, y = integers("lcm", x, y)
   local g = flame.gcd(x, y)
