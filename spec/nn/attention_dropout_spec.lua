@@ -59,7 +59,7 @@ local DTYPES = { "f64", "f32", "f16", "bf16" }
 describe("dropout of attention's weights", function()
   before_each(function() flame.manual_seed(1) end)
   for _, dtype in ipairs(DTYPES) do
-    it("multiplies by what rand says, in " .. dtype .. ": sizes, heads, masks, parts of zeros", function()
+    it("multiplies by what rand says, in " .. dtype .. ": sizes, heads, masks, zeros", function()
       local n, draws = 0, { 0.1, 0.5, 0.9 }
       for _, sizes in ipairs { { 64, 64 }, { 67, 197 }, { 130, 33 }, { 97, 514 } } do
         for _, d in ipairs { 8, 64, 72 } do
@@ -159,7 +159,7 @@ describe("what attention drops", function()
     local m, scores = flame.memory(), 2 * t * t * 4
     assert.is_true(m.peak - before.peak < scores / 8, "peak " .. m.peak - before.peak)
   end)
-  it("is drawn anew by each run of a program", function()
+  it("is drawn again by each run of a program", function()
     local path = os.tmpname()
     local net = nn.CausalSelfAttention(16, 2, { dropout = 0.3 })
     local x = randn { 1, 70, 16 }
