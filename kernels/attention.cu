@@ -44,8 +44,8 @@ struct attention_args {
   long long qs[3], ks[3], vs[3], gs[3], ms[4], os[3], dqs[3], dks[3];
   int b, h, hk, t, s, d;
   float scale;
-  u32 drop;                                       /* with draws below drop / 2^24 a weight is 0 */
-  float kept;                                     /* else it is multiplied by this */
+  u32 drop;                              /* a weight whose draw is below drop / 2^24 is 0 */
+  float kept;                            /* other weights are multiplied by this */
 };
 
 #if TYPE == 1
@@ -164,7 +164,7 @@ struct draws {
   FN draws(const attention_args &, int, int) {}
 #endif
 };
-/* By what a result is multiplied that sums kept weights. */
+/* The factor of sums of kept weights: 1 without a dropout. */
 FN float kept_by(const attention_args &a) { return DROP ? a.kept : 1.0f; }
 
 #if TYPE != 1

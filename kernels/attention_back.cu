@@ -128,8 +128,9 @@ FN void gradients(float (&dp)[T][N][4], const float (&p)[T][N][4], const STATE &
         dp[t][n][e] = w.seen(t, n, e) ? p[t][n][e] * (dp[t][n][e] - x.delta_of(t, n, e)) : 0.0f;
 }
 
-/* Prepares gradients of weights as a dropout leaves them: 0 where a weight is dropped. 'mark' tells
-** later which are (drop_marked). (i, j): the warp's first query and first key. */
+/* 'open' takes gradients of what a dropout gives to those of the weights: times 'by', or 0 where a
+** weight is dropped. Bit n * 4 + e of mark[t] notes that the weight of element [t][n][e] is, for
+** drop_marked. (i, j): the warp's first query and first key. */
 template <bool TRANSPOSED, int T, int N> struct dropped {
   u32 mark[T];
   FN void open(float (&dp)[T][N][4], const draws &x, int i, int j, float by) {

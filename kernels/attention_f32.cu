@@ -164,8 +164,9 @@ KERNEL __launch_bounds__(THREADS) attention_delta(const __grid_constant__ attent
   if (real && thread_column() == 0) ((float *)a.scratch)[row] = sum;
 }
 
-/* Replaces a score by its weight, 0 if it is dropped, and the gradient of what the dropout gives by
-** that of the score, for query i of the head that lse and delta belong to. by: as kept_by. */
+/* Replaces a score s by its weight, 0 if the dropout drops it, and dp, the gradient of the
+** dropout's result, by that of the score, for query i of the head that lse and delta belong to. by:
+** kept_by. */
 FN void gradient(float &s, float &dp, const sight &see, const draws &x, int i, int j, float scale,
                  const float *lse, const float *delta, float by) {
   const bool seen = see.seen(i, j);

@@ -66,10 +66,10 @@ fl_node *n_random(flame_context *c, int op, int dtype, int device, int rank, con
 fl_node *n_randint(flame_context *c, int dtype, int device, int rank, const int64_t *size,
                    int64_t low, int64_t high);
 
-/* For a call that draws so many words itself: (base, seed), that is the first counter, which is
-** reserved as for a random node, and the seed. */
+/* Two i64 for a call that draws this many random words itself: the first counter, from which on so
+** many are reserved as for a random node, and the seed. */
 fl_node *n_draw_key(flame_context *c, int device, int64_t words);
-/* What a call draws with such a key, as f32 in [0, 1); for gradients by ordinary ops. */
+/* The numbers, f32 in [0, 1), that a call draws with such a key: for gradients by ordinary ops. */
 fl_node *n_drawn(flame_context *c, int device, int rank, const int64_t *size, int64_t base,
                  int64_t seed);
 
@@ -169,7 +169,7 @@ fl_node *n_cross_entropy(fl_node *input, fl_node *target, fl_node *weight, int r
                          int64_t ignore, double smoothing);
 /* softmax(scale q k' + mask) v of q (b, h, t, d), k (b, hk, s, d), v (b, hk, s, d2), all sizes 1 or
 ** more; mask: bool (true: the key is used) or of q's dtype, broadcast to (b, h, t, s), untracked,
-** or fl_none. p: the softmax goes through a dropout that sets so large a part of it to 0, with the
+** or fl_none. p: the probability with which a dropout sets an element of the softmax to 0, by the
 ** numbers that n_dropout draws. */
 fl_node *n_attention(fl_node *q, fl_node *k, fl_node *v, fl_node *mask, double scale, int causal,
                      double p);

@@ -46,8 +46,8 @@ static int random_dtype_ok(flame_context *c, int op, int dtype) {
   return 0;
 }
 
-/* Records a random node, which takes this number of words, or -1: as many as its elements need.
-** Its range is in scalars 0 and 1. */
+/* Records a random node, which draws this many random words; -1: as many as its elements need. a,
+** b: its range or other parameters, which become scalars 0 and 1. */
 static fl_node *draws(flame_context *c, int op, int dtype, int device, int rank,
                       const int64_t *size, fl_scalar a, fl_scalar b, int64_t words) {
   const char *name = fl_ops[op].name;

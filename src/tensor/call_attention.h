@@ -41,7 +41,7 @@ fl_attention_results fl_attention_results_of(const fl_attention *a);
 
 /* 1 when the integers of either kind, dtypes and numbers of elements agree. *mask: FL_MASK_*. */
 int fl_attention_read(const fl_call *call, fl_attention *a, int *mask);
-/* By what elements are multiplied that a dropout of p keeps. */
+/* The factor of elements that a dropout of p keeps. */
 static inline double fl_attention_kept(double p) { return p < 1 ? 1 / (1 - p) : 0; }
 /* Elements of lse for each row. */
 static inline int64_t fl_lse_width(int dtype) {

@@ -78,7 +78,7 @@ typedef struct fl_attention_job {
   double scale;
   const char *q, *k, *v, *at_mask;
   float drop;                          /* p of a dropout, if a.drops */
-  double kept;                         /* what it multiplies by, else 1 */
+  double kept;                         /* factor of what it keeps; else 1 */
   fl_vm_draw draw;                     /* draws its numbers */
   fl_vm_random key;
   const fl_gemm *g;
