@@ -256,7 +256,7 @@ describe("help", function()
     return ok and table.concat(lines, "\n") or e
   end
   it("prints the signature and what a function does", function()
-    assert.matches("^hypot%(x: T|num, y: T|num%) %-> T\n  sqrt%(x1 x1 %+ x2 x2%) without overflow",
+    assert.matches("^hypot%(x: T|num, y: T|num%) %-> T\n  root of the sum of the squares of both",
       said("hypot"))
     assert.equal(said("hypot"), said(flame.hypot))
     assert.matches("^item%(x: T%) %-> num|bool", said("item"))
