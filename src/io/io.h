@@ -149,8 +149,9 @@ flame_status fl_safetensors_open(fl_archive *a, flame_context *c, const char *pa
 fl_node *fl_safetensors_read(fl_archive *a, const fl_saved *t, int device);
 void fl_safetensors_close(fl_archive *a);
 
-/* A list of safetensors files: key is a tensor, value its file. Sorted by name, none twice; the
-** spans point into 'text'. The caller closes it, also after a failure. */
+/* The index of a model that is saved in several safetensors files. In 'files' a key is a tensor's
+** name and the value its file; sorted by key, none twice. The spans point into 'text'. The caller
+** closes it, also after a failure. */
 typedef struct fl_parts {
   fl_reader in;
   struct { char *at; int64_t n, cap; } text;

@@ -62,7 +62,8 @@ return function(nn, shared)
       self.groups > 1 and ", groups=" .. self.groups or "")
   end
 
-  -- The layer's padding as the argument of x:pad: {before, after} of the last axis, then others.
+  -- The layer's padding as the argument of x:pad: before and after the last axis, then the same of
+  -- the axis before it, and so on.
   local function pad_list(self, n)
     local list, k = {}, self.kernel_size
     for i = n, 1, -1 do

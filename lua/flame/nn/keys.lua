@@ -115,7 +115,9 @@ return function(_, shared)
   end
 
   -- ---- the cache --------------------------------------------------------------------------------
-  local Cache = { __name = "KeyCache" }                  -- of k, v, seen, length
+  -- Its fields: k and v (batch, heads, length, size), of whose 'length' positions the first 'seen'
+  -- are written.
+  local Cache = { __name = "KeyCache" }
   function keys.cache(op, w, batch, heads, length, size)
     positive(op, "batch", batch)
     positive(op, "length", length)

@@ -55,9 +55,9 @@ return function(nn, shared)
   end
 
   -- Makes the class of a norm with statistics for each channel (batch_norm, instance_norm) for
-  -- inputs of 'low' to 'high' axes; run(self, x, momentum) computes it. track: batches are counted.
-  -- Without a momentum the statistics are then the mean over all batches; if not, they do not
-  -- change.
+  -- inputs of 'low' to 'high' axes; run(self, x, momentum) computes it. track: are batches counted?
+  -- If so, the statistics of a module without a momentum are the mean over all batches; if not,
+  -- they stay as they are.
   local function channel_norm(text, low, high, track, run)
     local name = text:match("%.(%w+)%(")
     local made = class(text, function(self, channels, eps, momentum, affine, tracks, device, dtype)
