@@ -9,8 +9,9 @@
 #include <math.h>
 #include <string.h>
 
-/* TILE: the keys of a tile, a multiple of mr of all instruction sets (gemm.h). ROWS: most rows of a
-** block; each block packs all keys again. */
+/* TILE: the keys of a tile, a multiple of mr of all instruction sets (gemm.h). A block has a
+** multiple of ALIGN rows, from LEAST_ROWS (each block packs all keys again) to ROWS: as many as
+** have at most ROOM elements of q and of the result together. */
 enum { TILE = 240, ROWS = 256, LEAST_ROWS = 64, ROOM = ROWS * 256, ALIGN = FL_GEMM_NR };
 
 /* ---- shared with the backward ---- */

@@ -18,8 +18,8 @@ const fl_conv_loops *fl_conv_loops_of(const fl_vm *vm) {
 
 /* ---- passes ---- */
 
-/* Has the last axis the same size in x and y, and a kernel of one element? Then it can be joined
-** with the axis before it, if that has step 1. */
+/* Can the last axis be joined with the one before it? The kernel must have one element along the
+** last axis, whose size is the same in x and y, and both axes must have step 1. */
 static int joins(const fl_conv *s) {
   const int64_t w = s->in[2];
   return s->k[2] == 1 && s->stride[2] == 1 && s->pad[2] == 0 && s->out[2] == w &&

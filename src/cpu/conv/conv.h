@@ -14,6 +14,8 @@
 **                  padded planes, shifted by tap
 **   conv_few.c     the weight's gradient of few outputs per group: outputs times taps and channels
 **   conv_weight.c  the weight's gradient as a product over all pixels
+**   conv_box.c     the padded planes of conv_flat.c and conv_shift.c
+**   conv_store.c   writes the sums of a pass to memory
 ** Sums are taken in blocks that follow from shapes alone: results do not depend on workers.
 */
 #ifndef FL_CPU_CONV_H
@@ -88,7 +90,8 @@ static inline void fl_conv_tile(const fl_conv_job *job, int wide, int64_t rows, 
 const fl_conv_loops *fl_conv_loops_of(const fl_vm *vm);
 /* Describes the forward convolution as a pass, except for src, w and dst. */
 void fl_conv_forward(const fl_conv *s, int dtype, fl_conv_pass *p);
-void fl_conv_join_axes(fl_conv *s);     /* axes without a separate kernel are joined */
+/* Joins the last axis with the one before it, as often as the kernel has one element along it. */
+void fl_conv_join_axes(fl_conv *s);
 /* Writes 'n' sums to memory as 'dtype', 'hop' elements apart. */
 void fl_conv_store(const fl_conv_loops *l, int dtype, char *to, int64_t hop, const void *sums,
                    int64_t n);

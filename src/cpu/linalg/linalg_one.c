@@ -84,7 +84,7 @@ static int inverse_one(const fl_linalg_one *o, const void *a, void *x, room *r) 
       store(o, x, y, n * n);
     }
   }
-  if (bad && o->f->a) fill(o, x, n * n, INFINITY);      /* wanted instead of an error */
+  if (bad && o->f->a) fill(o, x, n * n, INFINITY);      /* as the call wants, instead of an error */
   return bad && !o->f->a ? FL_LINALG_SINGULAR : FL_LINALG_OK;
 }
 

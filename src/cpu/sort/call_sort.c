@@ -171,7 +171,7 @@ static void sort_long(fl_cpu *cpu, job *j) {
   fl_threads_run(cpu->pool, BUCKETS, sort_part, j, stop);
 }
 
-/* Writes values after the positions of rows. */
+/* Writes the sorted values of all rows, which follow their positions in the result. */
 static void put_values(const fl_call_run *r, int64_t rows, int64_t n) {
   const int64_t size = fl_dtype_size(r->call->in_dtype[0]), *at = r->out;
   char *to = (char *)r->out + rows * n * (int64_t)sizeof *at;

@@ -58,7 +58,7 @@ typedef struct fl_vm_fault { int64_t site, value, position; } fl_vm_fault;   /* 
 
 typedef struct fl_vm_random {
   int64_t base, seed;
-  fl_scalar a, b;           /* the two scalars, as .d or .i after the register's type */
+  fl_scalar a, b;           /* the two scalars of the draw: those of randint are .i, others .d */
 } fl_vm_random;
 
 typedef void (*fl_vm_fn)(void *y, const void *a, const void *b, const void *c, int64_t n, int uni);
