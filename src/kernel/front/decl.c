@@ -462,7 +462,8 @@ const fl_ctype *fl_decl_member_arrays(fl_front *p, const fl_ctype *t) {
 
 const fl_ctype *fl_decl_arrays(fl_front *p, const fl_ctype *t) {
   if (t && t->kind == FL_C_POINTER && fl_front_is(p, '['))
-    fl_refuse(p, fl_front_tok(p)->line, "arrays of pointers are outside the language");
+    fl_refuse(p, fl_front_tok(p)->line, "arrays of pointers are outside the language" FL_DO
+              "; write an array of indices");
   return fl_decl_member_arrays(p, t);
 }
 

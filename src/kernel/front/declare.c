@@ -131,11 +131,20 @@ static int is_loaded(const fl_front *p, const fl_cvalue *v) {
   return kind == FL_KV_SHARED || kind == FL_KV_POINTER;
 }
 
+/* Reads the initialiser "= e", "(e)" or "{e}" of a pointer or reference. 0: there is none. */
+static int bound_to(fl_front *p, fl_cvalue *v) {
+  const int set = fl_front_take(p, '='), round = !set && fl_front_take(p, '('),
+            brace = !set && !round && fl_front_take(p, '{');
+  *v = set || round || brace ? fl_parse_assign(p) : fl_val_none();
+  if (round) fl_front_need(p, ')');
+  if (brace) fl_front_need(p, '}');
+  return set || round || brace;
+}
+
 static void declare_reference(fl_front *p, const fl_ctype *t, int is_auto, int is_const, int ref,
                               const char *name, int32_t line) {
-  if (!fl_front_take(p, '='))
-    fl_refuse(p, line, "reference '%s' without an object", name);
-  fl_cvalue v = fl_parse_assign(p);
+  fl_cvalue v;
+  if (!bound_to(p, &v)) fl_refuse(p, line, "reference '%s' without an object", name);
   if (p->failed) return;
   if (!is_auto && t->kind == FL_C_STRUCT) v = fl_member_as(p, v, t, line);
   fl_choose_bound(p, &v, is_const, 0, name, line);
@@ -320,9 +329,8 @@ static void pointer_variable(fl_front *p, const fl_specifiers *s, const fl_ctype
                              const char *name, int32_t line) {
   if (s->is_auto) { declare_auto(p, s, t->const_of, name, line); return; }
   if (fl_decl_text(p, t, name)) return;
-  const int set = fl_front_take(p, '=');
-  fl_cvalue v = fl_val_none();
-  if (set) v = fl_parse_assign(p);
+  fl_cvalue v;
+  const int set = bound_to(p, &v);
   if (!p->failed) declare_pointer(p, t->of, t->const_of, name, set ? &v : NULL, line);
 }
 
@@ -523,7 +531,7 @@ static void global(fl_front *p, const fl_specifiers *s) {
   } else if (!s->is_const && !s->is_constant && !s->is_device) {
     wrong(p, name, "variables of the host that are not const are outside the language");
   } else if (t->kind == FL_C_POINTER || ref) {
-    wrong(p, name, "pointers at file scope are outside the language");
+    wrong(p, name, "pointers at file scope are outside the language" FL_DO "; make it a parameter");
   } else if (!set && !list) {
     wrong(p, name, "has no initialiser, and nothing could set it");
   } else if (list && t->kind != FL_C_SCALAR) {

@@ -117,6 +117,8 @@ typedef struct fl_kdevice {
   fl_ktparam *tparams;           /* of a template: its parameters */
   int32_t n_tparams, n_special;
   fl_symbol *special;            /* arguments of an explicit specialisation */
+  const fl_symbol *given;        /* of a template that is a value, "f<…>": its first arguments */
+  int32_t n_given;
   fl_symbol *env;         /* names visible inside: template arguments, captures of a lambda */
   int64_t n_env;
   const fl_kscope *scope;        /* of a lambda */
@@ -562,6 +564,7 @@ typedef struct fl_kturn fl_kturn;                          /* forms.h */
 
 /* lambda.c: an object whose operator() calls the function (or overloads) that s names */
 fl_cvalue fl_function_value(fl_front *p, fl_symbol *s);
+int fl_function_is(const fl_cvalue *v);     /* is it such a value, or a lambda? */
 fl_cvalue fl_parse_expr(fl_front *p);                         /* with commas */
 fl_cvalue fl_parse_assign(fl_front *p);                       /* without */
 fl_cvalue fl_parse_inside(fl_front *p);                       /* fl_parse_expr inside brackets */

@@ -4,6 +4,7 @@
 ** there.
 */
 #include "kernel/front/forms.h"
+#include "kernel/front/template.h"
 #include <string.h>
 
 enum { MAX_CAPTURED = 32 };
@@ -187,16 +188,38 @@ fl_cvalue fl_parse_lambda(fl_front *p) {
   return p->failed || !d ? fl_val_none() : object(callable(p, "lambda", d));
 }
 
-fl_cvalue fl_function_value(fl_front *p, fl_symbol *s) {
+int fl_function_is(const fl_cvalue *v) {
+  const fl_kmembers *m = v->kind == FL_V_PLACE && v->type->kind == FL_C_STRUCT
+                         ? v->type->s->members : NULL;
+  return m && m->n_inner == 1 && !v->type->s->n_fields && v->var < 0;
+}
+
+/* Copies of the functions of s as members of an object; of "f<…>", the templates among them, and
+** their specialisations, with the n arguments 'given'. NULL: no memory, or there are none. */
+static fl_kdevice *members_of(fl_front *p, const fl_symbol *s, const fl_symbol *given, int n) {
   fl_kdevice *first = NULL, **end = &first;
-  for (const fl_kdevice *d = s->type ? NULL : s->device; d; d = d->next) {
+  for (const fl_kdevice *d = s->device; d; d = d->next) {
+    if (given && !d->n_tparams && !d->n_special) continue;
     fl_kdevice *own = fl_karena_new(p->a, sizeof *own);
-    if (!own) return fl_val_none();
+    if (!own) return NULL;
     *own = *d;
     own->is_const = 1;                         /* it changes no object */
+    own->given = given;
+    own->n_given = n;
     *end = own;
     end = &own->next;
   }
+  return first;
+}
+
+fl_cvalue fl_function_value(fl_front *p, fl_symbol *s) {
+  fl_symbol given[FL_K_MAX_TPARAMS], *kept = NULL;
+  const int angle = fl_front_is(p, '<'), n = angle ? fl_template_args(p, given) : 0;
+  if (angle) kept = fl_karena_new(p->a, sizeof given);
+  if (p->failed || (angle && !kept)) return fl_val_none();
+  if (angle) memcpy(kept, given, (size_t)n * sizeof *kept);
+  fl_kdevice *first = angle || !s->type ? members_of(p, s, kept, n) : NULL;
+  if (angle) return first ? object(callable(p, s->name, first)) : fl_val_none();
   if (first) s->type = callable(p, s->name, first);
   return object(s->type);
 }

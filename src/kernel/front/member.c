@@ -193,6 +193,7 @@ static int destructor(fl_front *p, body *b) {
   int device = 0;
   for (int i = 0; i < k; i++) device |= fl_ktok_is(fl_front_ahead(p, i), "__device__");
   p->at += k + 2;
+  if (fl_front_is(p, '<')) p->at += fl_template_angle(p, 0);                       /* "~V<T>()" */
   fl_front_skip(p);
   fl_front_word(p, "noexcept");
   *(fl_front_is(p, '=') ? &b->unsure : &b->made) = 1;

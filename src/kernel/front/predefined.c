@@ -7,7 +7,7 @@
 
 const char fl_kpredefined[] =
   "#define __CUDACC__ 1\n#define __CUDACC_RTC__ 1\n#define __CUDA_ARCH__ 900\n"
-  "#define __cplusplus 201703\n#define __CUDACC_VER_MAJOR__ 13\n"
+  "#define __FILE__ \"kernel\"\n#define __cplusplus 201703\n#define __CUDACC_VER_MAJOR__ 13\n"
   "#define __CUDACC_VER_MINOR__ 0\n#define CUDA_VERSION 13000\n#define CUDART_VERSION 13000\n"
   "#define INFINITY __builtin_huge_valf()\n#define NAN __builtin_nanf(\"\")\n"
   "#define cudaTriggerProgrammaticLaunchCompletion() __builtin_assume(1)\n"

@@ -381,6 +381,8 @@ static int wrong_enum(const fl_ktparam *t, int n, const fl_kcall *c) {
 
 fl_kdevice *fl_template_instance(fl_front *p, fl_kdevice *first, fl_kdevice *d, const fl_kcall *c) {
   const int n = d->n_tparams;
+  fl_kcall as_value = *c;
+  if (d->given) as_value.given = d->given, as_value.n_given = d->n_given, c = &as_value;
   fl_symbol *env = fl_karena_new(p->a, (size_t)(2 * n + d->n_env + 1) * sizeof *env);
   fl_kdevice *one = fl_karena_new(p->a, sizeof *one);
   const int pack = fl_template_pack(d->tparams, n);

@@ -1,7 +1,7 @@
 /*
 ** Accessors of tensors as PyTorch's extensions have them: "torch::name", "at::name", "c10::name"
 ** and "at::cuda::detail::name" are fl_torch_name (library.c). A view is of contiguous memory: it
-** holds the lengths s, t, u, v, w of its axes and computes the strides. As a parameter of a kernel
+** holds the lengths s, t, u, v, w, x of its axes and computes the strides. As a parameter of a kernel
 ** it is a tensor (spread.c).
 */
 #define D __device__
@@ -10,16 +10,19 @@
 #define F3 F2, u
 #define F4 F3, v
 #define F5 F4, w
+#define F6 F5, x
 #define S1 s
 #define S2 d ? t : s
 #define S3 d > 1 ? u : S2
 #define S4 d > 2 ? v : S3
 #define S5 d > 3 ? w : S4
+#define S6 d > 4 ? x : S5
 #define P1 1
 #define P2 (d < 1 ? t : 1)
 #define P3 P2 * (d < 2 ? u : 1)
 #define P4 P3 * (d < 3 ? v : 1)
 #define P5 P4 * (d < 4 ? w : 1)
+#define P6 P5 * (d < 5 ? x : 1)
 #define VIEW(N, FIELDS, SIZE, STRIDE, ...) \
   template <class T, class I> struct fl_torch_view<T, N, I> { \
     T *p; \
@@ -37,6 +40,7 @@ VIEW(2, F2, S2, P2, INNER(1, t, t))
 VIEW(3, F3, S3, P3, INNER(2, t * u, t, u))
 VIEW(4, F4, S4, P4, INNER(3, t * u * v, t, u, v))
 VIEW(5, F5, S5, P5, INNER(4, t * u * v * w, t, u, v, w))
+VIEW(6, F6, S6, P6, INNER(5, t * u * v * w * x, t, u, v, w, x))
 template <class T> struct fl_torch_DefaultPtrTraits {};
 template <class T> struct fl_torch_RestrictPtrTraits {};
 #define CHOICE(X, J) \

@@ -157,7 +157,7 @@ static const char *const specials[] = { "threadIdx", "blockIdx", "blockDim", "gr
 
 static fl_cvalue special(fl_front *p, const fl_ktok *t) {
   const int k = fl_ktok_among(t, specials, 4);
-  if (k < 0) return fl_val_none();
+  if (k < 0 || fl_front_find(p, t->text, t->n)) return fl_val_none();       /* (a variable hides it) */
   const fl_ctype *type = fl_ctype_named(p->a, k < 2 ? "uint3" : "dim3", k < 2 ? 5 : 4);
   const fl_cvalue v = type ? fl_val_in_parts(p, type) : fl_val_none();
   for (int i = 0; v.parts && i < 3; i++) {
@@ -337,6 +337,7 @@ static fl_cvalue name(fl_front *p) {
     return fl_val_expr(fl_kexpr_int(p->a, FL_KT_BOOL, t->n == 4));
   if (fl_ktok_is(t, "nullptr"))
     return (fl_cvalue){ .kind = FL_V_POINTER, .null = 1, .type = fl_ctype_void() };
+  if (fl_ktok_is(t, "__LINE__")) return fl_val_expr(fl_kexpr_int(p->a, FL_KT_I32, t->line));
   if (fl_ktok_is(t, "warpSize") && !fl_front_find(p, t->text, t->n))
     return fl_val_expr(fl_kexpr_special(p->a, FL_KSPECIAL_WARP_SIZE));
   if (fl_front_is(p, FL_PU_LAUNCH))
@@ -545,6 +546,7 @@ static fl_cvalue unary(fl_front *p, int outer) {
     case '*': {
       fl_front_next(p);
       fl_cvalue v = fl_parse_unary(p);
+      if (fl_function_is(&v)) return v;
       if (!fl_val_is_address(v) && is_defined(p, &v, '*', t->line)) return v;
       return fl_val_deref(p, v, t->line);
     }
@@ -553,6 +555,7 @@ static fl_cvalue unary(fl_front *p, int outer) {
       fl_front_next(p);
       const int64_t first = p->at;
       const fl_cvalue v = fl_parse_unary(p);
+      if (fl_function_is(&v)) return v;
       fl_qualified_address(p, first);
       fl_align_forget(p, before);
       return fl_val_address(p, v, t->line);

@@ -1,0 +1,71 @@
+--- Functions, and templates of functions, as values; variables that have the names of CUDA's own;
+--- pointers and references that are initialised in parentheses or braces; __LINE__ and __FILE__.
+--- Values are compared with g++ on the same text, gradients with central differences; NVRTC, if
+--- there is one, compiles the texts. Runs on the default device.
+local flame = require "flame"
+local proof = dofile("spec/kernel/kernel_proof.lua")
+local judged = dofile("spec/kernel/kernel_judged.lua")
+
+local TYPES <const> = [[
+  template <int N, class T> __device__ T add(T v) { return v * v + N; }
+  template <class T, int N> __device__ T scale(T v) { return v * N; }
+  template <> __device__ double scale<double, 2>(double v) { return 50 * v; }
+  template <int N> __device__ double both(double v) { return v + N; }
+  __device__ double both(double v) { return -100 * v; }
+  __device__ double cube(double v) { return v * v * v; }
+  template <int N> __device__ void bump(double &a, double by) { a += N * by; }
+  template <class F> __device__ double apply(double v, F f) { return f(v); }
+  template <class F> __device__ double through(double v, F f) { return (*f)(v); }
+  template <class F, class G> __device__ double after(double v, F f, G g) { return f(g(v)); }
+  template <class F> __device__ void change(double &a, F f) { f(a, 2); f(a, a); }
+  __device__ int where(const int threadIdx, const int blockIdx) { return threadIdx + 10 * blockIdx; }
+  __device__ int own() { return threadIdx.x; }
+  struct At { int blockIdx; __device__ int get() const { return blockIdx / 2 + threadIdx.x; } };
+  template <class T, int N> struct Gone {
+    T v;
+    __device__ Gone(T a) : v(a * N) {}
+    __device__ ~Gone<T, N>() {}
+  };
+]]
+
+local function text_of(body)
+  return TYPES .. "__global__ void k(const double *x, double *y, int n) {\n"
+    .. "  int i = blockIdx.x * blockDim.x + threadIdx.x;\n  if (i >= n) return;\n  " .. body .. "\n}"
+end
+
+local bodies <const> = {
+  "y[i] = apply(x[i], add<3, double>) + apply(2.0, add<5, double>);",
+  "y[i] = apply(x[i], &add<3, double>) + through(x[i], add<4, double>) + through(x[i], &cube) + through(x[i], cube);",
+  "y[i] = apply(x[i], scale<double, 2>) + apply(x[i], scale<double, 3>);",
+  "y[i] = apply(x[i], both<3>) + apply(x[i], both<4>) * x[0];",
+  "y[i] = after(x[i], add<1, double>, scale<double, 2>) + after(x[i], cube, add<2, double>);",
+  "double a = x[i]; change(a, bump<3>); y[i] = a; change(a, bump<1>); y[i] *= a;",
+  "auto f = [](double v) { return v * 3; }; auto *p = &f; y[i] = through(x[i], f) + (*p)(x[i]);",
+  "y[i] = x[i] * where(threadIdx.x, 3) + own();",
+  "int j = threadIdx.x; { const int threadIdx = 2; y[i] = x[threadIdx] * x[j] + own(); } y[i] += threadIdx.x;",
+  "double s = 1; for (int blockIdx = 0; blockIdx < 3; blockIdx++) s = s * 2 + x[i] * blockIdx; y[i] = s + blockIdx.x;",
+  "auto f = [](int gridDim) { return gridDim * 3; }; const int warpSize = 4; y[i] = x[i] * f(2) + warpSize;",
+  "const At a = { 5 }; y[i] = x[i] * a.get();",
+  "double t[3] = { x[i], 2, 3 }; double *p(t), *const q(t + 1); const double *r{x}; *p = *q * x[i]; y[i] = t[0] + r[0];",
+  "double t = x[i]; double &a(t), &b{y[i]}; const double &c(x[0]); a *= 3; b = t * c;",
+  "double t[2] = { x[i], 4 }; double *p(t + 1); p--; *p += 1; p = t + 1; *p *= t[0]; y[i] = t[1];",
+  "Gone<double, 3> g(x[i]); y[i] = g.v * g.v;",
+}
+
+describe("a function as a value, and its neighbours", function()
+  for _, body in ipairs(bodies) do
+    it("has the value that C++ gives it: " .. body, function()
+      local text = text_of(body)
+      judged.row_is_right(flame.kernel(text), text, body, proof)
+    end)
+  end
+end)
+
+describe("__LINE__ and __FILE__", function()
+  it("are the line of the text, where a macro is used, and a text for printf", function()
+    local k = flame.kernel { shape = { 1 }, source = "#define HERE __LINE__\n\n"
+      .. "__global__ void k(const float *x, float *y) {\n  y[0] = x[0] + __LINE__ * 100 + HERE;\n"
+      .. "  if (x[0] > 9) printf(\"%s:%d\\n\", __FILE__, __LINE__);\n}" }
+    assert.equal(405, k(flame.ones(1)):item())
+  end)
+end)
