@@ -69,3 +69,51 @@ describe("__LINE__ and __FILE__", function()
     assert.equal(405, k(flame.ones(1)):item())
   end)
 end)
+
+describe("a function that is defined with the name of its namespace", function()
+  local SPACES <const> = [[
+    namespace A {
+      __device__ double h(double v) { return v * 2; }
+      __device__ double g(double v);
+      namespace C { __device__ double h(double v) { return v * 3; } __device__ double c(double v); }
+      __global__ void k(const double *x, double *y, int n);
+    }
+    namespace B { __device__ double h(double v) { return v * 1000; } __device__ double g(double v); }
+    __device__ double h(double v) { return -v; }
+    __device__ double A::g(double v) { return h(v) + B::h(1); }
+    namespace D { __device__ double h(double v) { return v * v; } __device__ double d(double v) { return h(v); } }
+    __device__ double B::g(double v) { return h(v) + A::g(v) * D::d(v); }
+    __device__ double twice(double v) { return h(v) * 2; }
+    __device__ double A::C::c(double v) { return h(v) + g(v); }
+  ]]
+  for _, body in ipairs {
+    "y[i] = g(x[i]) + h(x[i]) * ::h(5);", "y[i] = B::g(x[i]) + D::d(x[i]) + twice(x[i]);", "y[i] = C::c(x[i]) + C::h(x[i]) * h(x[0]);",
+  } do
+    it("sees the names of that namespace: " .. body, function()
+      local text = SPACES .. "__global__ void A::k(const double *x, double *y, int n) {\n"
+        .. "  int i = threadIdx.x;\n  if (i < n) { " .. body .. " }\n}\nusing A::k;\n"
+      judged.row_is_right(flame.kernel(text), text, body, proof)
+    end)
+  end
+end)
+
+describe("a function of the text that has the name of a built-in one", function()
+  local HEAD <const> = [[
+    __device__ void atomicAdd(unsigned char *a, unsigned char v) { *a += v; }
+    __device__ void atomicAdd(long *a, long v) { *a += v; }
+    __device__ double fmin(const float *a, int b) { return b; }
+    __device__ double fmin(const char *a, int b) { return b; }
+  ]]
+  it("is not called with pointers to other types", function()
+    local k = flame.kernel { shape = { 1 }, source = HEAD .. [[
+      __global__ void k(const float *x, float *y) {
+        __shared__ float s;
+        if (!threadIdx.x) s = 0;
+        __syncthreads();
+        atomicAdd(&s, x[threadIdx.x]);
+        __syncthreads();
+        if (!threadIdx.x) y[0] = s + fmin(x[0], 2.0f);
+      }]], block = { 4 } }
+    assert.equal(11.5, k(flame.tensor { 1.5, 2, 3, 3.5 }):item())
+  end)
+end)

@@ -178,10 +178,11 @@ fl_kdevice *fl_overload(fl_front *p, fl_kdevice *first, const fl_kcall *c, int *
     tied = 0;
     memcpy(top, now, sizeof top);
   }
-  if (p->failed || (best && refuses(p, best, tied, is_early(p, general, sooner, c), c)))
-    return NULL;
   int worst = EXACT;
   for (int i = 1; best && i <= c->n; i++) worst = top[i] > worst ? top[i] : worst;
+  if (tied && worst >= OTHER) best = NULL;            /* C++ calls none of these, so it is no tie */
+  if (p->failed || (best && refuses(p, best, tied, is_early(p, general, sooner, c), c)))
+    return NULL;
   if (best && fit && worst <= PROMOTED) *fit = worst == EXACT ? FL_FITS : FL_FITS_PROMOTED;
   return best;
 }

@@ -152,13 +152,50 @@ static void begin_span(fl_front *p, int64_t from, const fl_kspace *of) {
   p->spans[p->n_spans++] = (fl_kspan){ from, of };
 }
 
+/* The token after the bracket that closes the one at i; also where no error may hide the tokens. */
+static int64_t past(const fl_front *p, int64_t i) {
+  for (int depth = 0; i < p->toks.n; i++)
+    if ((depth += fl_ktok_depth(&p->toks.at[i])) == 0) return i + 1;
+  return i;
+}
+
+/* The namespace that t names in 'up', if it was opened before; NULL: there is none. */
+static const fl_kspace *opened_in(const fl_front *p, const fl_kspace *up, const fl_ktok *t) {
+  for (int64_t k = 0; k < p->n_spans; k++) {
+    const fl_kspace *of = p->spans[k].of;
+    if (of && of->up == up && same_name(of->name, t)) return of;
+  }
+  return NULL;
+}
+
+/* Does token i, between functions in namespace 'now', begin the prefix of "void a::b::f(…) {"? The
+** namespace a::b, if it was opened before, or NULL. *from: the first token of the definition; *end:
+** that after it. */
+static const fl_kspace *defined_in(const fl_front *p, int64_t i, const fl_kspace *now, int64_t *from,
+                                   int64_t *end) {
+  const fl_ktok *t = p->toks.at;
+  int64_t k = i;
+  if (i < 1 || t[i - 1].kind != FL_TOK_NAME || !fl_is_punct(&t[i + 1], FL_PU_SCOPE)) return NULL;
+  for (; t[k].kind == FL_TOK_NAME && fl_is_punct(&t[k + 1], FL_PU_SCOPE); k += 2)
+    if ((now = opened_in(p, now, &t[k])) == NULL) return NULL;
+  if (t[k].kind != FL_TOK_NAME || !fl_is_punct(&t[k + 1], '(')) return NULL;
+  const int64_t body = past(p, k + 1);
+  if (body >= p->toks.n || !fl_is_punct(&t[body], '{')) return NULL;
+  *end = past(p, body);
+  for (*from = i; *from > 0; --*from)
+    if (fl_is_punct(&t[*from - 1], ';') || fl_is_punct(&t[*from - 1], '}') ||
+        fl_is_punct(&t[*from - 1], '{')) break;
+  return now;
+}
+
 /* Finds where namespaces begin and end. Unnamed and inline ones, and std, count as what is around
 ** them. */
 static void find_spans(fl_front *p) {
   const fl_kspace *outer[MOST_SPACES], *now = NULL;
   int depth = 0, at[MOST_SPACES], n = 0;
-  int64_t most = 1;
-  for (int64_t i = 0; i < p->toks.n; i++) most += fl_ktok_is(&p->toks.at[i], "namespace");
+  int64_t most = 1, from, end;
+  for (int64_t i = 0; i < p->toks.n; i++)
+    most += fl_ktok_is(&p->toks.at[i], "namespace") || fl_is_punct(&p->toks.at[i], FL_PU_SCOPE);
   p->spans = fl_karena_new(p->a, (size_t)(6 * most + 2) * sizeof *p->spans);
   if (!p->spans) return;
   begin_span(p, 0, NULL);
@@ -167,6 +204,13 @@ static void find_spans(fl_front *p) {
     if (fl_is_punct(t, '}') && --depth >= 0 && n && at[n - 1] == depth)
       begin_span(p, i, now = outer[--n]);
     depth += fl_is_punct(t, '{');
+    const fl_kspace *of = depth == n ? defined_in(p, i, now, &from, &end) : NULL;
+    if (of) {
+      begin_span(p, from, of);
+      begin_span(p, end, now);
+      i = end - 1;
+      continue;
+    }
     if (!fl_ktok_is(t, "namespace") || (i && fl_ktok_is(t - 1, "using"))) continue;
     const fl_kspace *to = now;
     for (t++; t->kind == FL_TOK_NAME || fl_is_punct(t, FL_PU_SCOPE); t++)

@@ -176,6 +176,14 @@ static int is_set_there(fl_front *p, const fl_specifiers *s) {
          fl_is_punct(t, '-') || (known && known->kind != FL_SYM_WRONG);
 }
 
+/* Takes the namespaces before the name in "void a::b::f(…)". The next token. */
+static const fl_ktok *after_spaces(fl_front *p) {
+  int k = 0;
+  while (fl_front_is_at(p, k + 1, FL_PU_SCOPE) && fl_scope_is_space(p, fl_front_ahead(p, k))) k += 2;
+  if (k && fl_front_ahead(p, k)->kind == FL_TOK_NAME && fl_front_is_at(p, k + 1, '(')) p->at += k;
+  return fl_front_tok(p);
+}
+
 static void declaration(reader *r) {
   fl_front *p = &r->p;
   const int64_t head = p->at;
@@ -191,6 +199,7 @@ static void declaration(reader *r) {
     attributes.max_threads = fl_decl_bounds(p);
     name = fl_front_tok(p);
   }
+  name = after_spaces(p);
   const int is_operator = fl_ktok_is(name, "operator");
   if (!is_operator && (name->kind != FL_TOK_NAME || !fl_front_is_at(p, 1, '(') ||
                        is_set_there(p, &s))) {
