@@ -117,3 +117,38 @@ describe("a function of the text that has the name of a built-in one", function(
     assert.equal(11.5, k(flame.tensor { 1.5, 2, 3, 3.5 }):item())
   end)
 end)
+
+describe("complex numbers of the standard library", function()
+  local HEAD <const> = [[
+    #include <complex>
+    using complex_t = std::complex<double>;
+    template <class T> struct Pair { std::complex<T> a, b; __device__ std::complex<T> dot() const { return a * std::conj(b); } };
+    template <class T> __device__ T weigh(const std::complex<T> &z, T w) { return std::norm(z) * w + z.real(); }
+    template <int N> __device__ complex_t power(complex_t z) { complex_t p = 1; for (int j = 0; j < N; j++) p *= z; return p; }
+  ]]
+  for _, body in ipairs {
+    "complex_t a(x[i], 2), b = x[0]; a += b * 2.0; y[i] = weigh(a, x[i]) + std::abs(a - b) + (a / b).imag();",
+    "complex_t a(x[i], x[0] + 3), b(0.5, -1.5); y[i] = (a / b).real() + (2.0 / a).imag() + (a / 2.0).real() + (3.0 - a).imag() + (a - 3.0).real();",
+    "Pair<double> p = { complex_t(x[i], 1), { 2, x[0] } }; const complex_t d = p.dot(); y[i] = d.real() * d.imag();",
+    "complex_t z = power<3>(complex_t(x[i], 0.5)); z -= complex_t(1, 1); z /= complex_t(x[0] + 2, 1); y[i] = std::real(z) - std::imag(-z);",
+    "complex_t z = std::polar(x[i] + 3, x[0]), e = std::exp(complex_t(x[0] / 4, x[i])); y[i] = std::arg(z) + e.real() * std::imag(e) + (z == z) + (z != e);",
+    "complex_t z[3] = { x[i], { 1, x[i] } }, s; for (int j = 0; j < 3; j++) s += z[j] * z[(j + 1) % 3] + double(j); y[i] = s.real() + s.imag();",
+    "complex_t z; z.real(x[i]); z.imag(2); const std::complex<float> w(1.5f, 2.5f); z *= complex_t(w); y[i] = z.imag() + w.real();",
+    "complex_t z = x[i]; z = 4.0; z += x[i]; y[i] = std::abs(z) + std::abs(-x[i]) + fabs(-x[0]);",
+  } do
+    it("have the values that C++ gives them: " .. body, function()
+      local text = HEAD .. "__global__ void k(const double *x, double *y, int n) {\n"
+        .. "  int i = threadIdx.x;\n  if (i < n) { " .. body .. " }\n}\n"
+      judged.row_is_right(flame.kernel(text), text, body, proof)
+    end)
+  end
+
+  it("are those of thrust as well, and arguments", function()
+    local k = flame.kernel { shape = { 2, 2 }, block = { 2 }, source = [[
+      #include <thrust/complex.h>
+      template <class T> __global__ void scaled(thrust::complex<T> *y, const thrust::complex<T> *x, int n) {
+        if (threadIdx.x < n) y[threadIdx.x] = thrust::conj(x[threadIdx.x]) * thrust::complex<T>(0, 2) + 1.0f;
+      }]], entry = "scaled<float>" }
+    assert.same({ { 5, 2 }, { 9, 6 } }, k(flame.tensor { { 1, 2 }, { 3, 4 } }, 2):totable())
+  end)
+end)

@@ -214,7 +214,8 @@ static int put_before(fl_karena *a, const char *text, const char *given, fl_ktok
 /* Turns "cuda::std::" into "std::", and "thrust::" too before a name in 'thrusts'. */
 static void drop_cuda(fl_ktoks *toks) {
   static const char *const thrusts[] = { "tuple", "make_tuple", "get", "pair", "make_pair", "plus",
-                                         "multiplies", "swap" };
+                                         "multiplies", "swap", "complex", "norm", "abs", "arg",
+                                         "conj", "polar", "exp" };
   int64_t n = 0;
   for (int64_t i = 0; i < toks->n; i++, n++) {
     fl_ktok *t = &toks->at[i];

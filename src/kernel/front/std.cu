@@ -1,6 +1,6 @@
 /*
-** What kernels use of the headers <limits>, <type_traits>, <utility>, <algorithm>, <array>, <tuple>
-** and <functional>: the text is read by the CPU's front end (library.h) and given to NVRTC inside
+** What kernels use of the headers <limits>, <type_traits>, <utility>, <algorithm>, <array>, <tuple>,
+** <functional> and <complex>: the text is read by the CPU's front end (library.h) and given to NVRTC inside
 ** namespace std, with FL_STD_ALL.
 */
 #define FL_T1 template <class T>
@@ -188,4 +188,57 @@ template <int K, class A, class B, class C, class D> __device__ auto get(
   else if constexpr (K == 2) return t.c_;
   else return t.d_;
 }
+#endif
+#if defined(FL_STD_ALL) || defined(FL_STD_complex)
+FL_T1 struct complex {
+  typedef T value_type;
+  T x, y;
+  __device__ complex(T re = T(), T im = T()) : x(re), y(im) {}
+  template <class U> __device__ complex(const complex<U> &z) : x(z.x), y(z.y) {}
+  __device__ T real() const { return x; }
+  __device__ T imag() const { return y; }
+  __device__ void real(T v) { x = v; }
+  __device__ void imag(T v) { y = v; }
+  __device__ complex &operator+=(const complex &z) { x += z.x; y += z.y; return *this; }
+  __device__ complex &operator-=(const complex &z) { x -= z.x; y -= z.y; return *this; }
+  __device__ complex &operator*=(const complex &z) { return *this = *this * z; }
+  __device__ complex &operator/=(const complex &z) { return *this = *this / z; }
+};
+#define FL_CX FL_T1 __device__ complex<T>
+#define FL_Z const complex<T> &
+FL_CX operator+(FL_Z a, FL_Z b) { return complex<T>(a.x + b.x, a.y + b.y); }
+FL_CX operator-(FL_Z a, FL_Z b) { return complex<T>(a.x - b.x, a.y - b.y); }
+FL_CX operator*(FL_Z a, FL_Z b) { return complex<T>(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x); }
+FL_CX operator/(FL_Z u, FL_Z v) {
+  const T k = T(1) / (fabs(v.x) + fabs(v.y));
+  const T a = u.x * k, b = u.y * k, c = v.x * k, d = v.y * k, s = T(1) / (c * c + d * d);
+  return complex<T>((a * c + b * d) * s, (b * c - a * d) * s);
+}
+FL_CX operator-(FL_Z z) { return complex<T>(-z.x, -z.y); }
+FL_CX operator+(FL_Z z) { return z; }
+FL_T1 __device__ bool operator==(FL_Z a, FL_Z b) { return a.x == b.x && a.y == b.y; }
+FL_T1 __device__ bool operator!=(FL_Z a, FL_Z b) { return !(a == b); }
+#define FL_MIXED(op, left, right) \
+  template <class T, class U, class = enable_if_t<is_arithmetic<U>::value>> \
+  __device__ complex<common_type_t<T, U>> operator op(FL_Z a, U b) { \
+    typedef common_type_t<T, U> C; \
+    return complex<C> right; \
+  } \
+  template <class T, class U, class = enable_if_t<is_arithmetic<U>::value>> \
+  __device__ complex<common_type_t<T, U>> operator op(U b, FL_Z a) { \
+    typedef common_type_t<T, U> C; \
+    return complex<C> left; \
+  }
+FL_MIXED(+, (C(b) + a.x, C(a.y)), (a.x + C(b), C(a.y)))
+FL_MIXED(-, (C(b) - a.x, C(-a.y)), (a.x - C(b), C(a.y)))
+FL_MIXED(*, (C(b) * a.x, C(b) * a.y), (a.x * C(b), a.y * C(b)))
+FL_MIXED(/, (complex<C>(C(b)) / complex<C>(a)), (a.x / C(b), a.y / C(b)))
+FL_T1 __device__ T real(FL_Z z) { return z.x; }
+FL_T1 __device__ T imag(FL_Z z) { return z.y; }
+FL_T1 __device__ T norm(FL_Z z) { return z.x * z.x + z.y * z.y; }
+FL_T1 __device__ T abs(FL_Z z) { return hypot(z.x, z.y); }
+FL_T1 __device__ T arg(FL_Z z) { return atan2(z.y, z.x); }
+FL_CX conj(FL_Z z) { return complex<T>(z.x, -z.y); }
+FL_CX polar(T r, T a = T()) { return complex<T>(r * cos(a), r * sin(a)); }
+FL_CX exp(FL_Z z) { return polar(T(exp(z.x)), z.y); }
 #endif
