@@ -152,3 +152,40 @@ describe("complex numbers of the standard library", function()
     assert.same({ { 5, 2 }, { 9, 6 } }, k(flame.tensor { { 1, 2 }, { 3, 4 } }, 2):totable())
   end)
 end)
+
+describe("a member whose type assigns its members in its own copies", function()
+  local function text_of_copies(copies, body)
+    return "union Bits { double all; float part[2]; __device__ Bits() {} __device__ ~Bits() {} };\n"
+      .. "struct V { double x, y; __device__ V(double a, double b) : x(a), y(b) {} " .. copies .. " };\n"
+      .. "struct W { Bits u; __device__ W() {} __device__ W(const W &o) { u.all = o.u.all; } __device__ ~W() {} };\n"
+      .. "struct H { V v; double s; }; struct G { W w; double s; };\n"
+      .. "__global__ void k(const double *x, double *y, int n) {\n"
+      .. "  int i = threadIdx.x;\n  if (i < n) { " .. body .. " }\n}\n"
+  end
+  local ASSIGNED <const> = "__device__ V(const V &o) { x = o.x; this->y = o.y; } "
+    .. "__device__ V &operator=(const V &o) { this->x = o.x; y = o.y; return *this; }"
+  it("is copied with the struct", function()
+    local body <const> = "H a = { V(x[i], 2), 3 }, b = a; b.v.x += 1; a.v = b.v; y[i] = a.v.x * 10 + b.v.y + b.s;"
+    local text = text_of_copies(ASSIGNED, body)
+    judged.row_is_right(flame.kernel(text), text, body, proof)
+  end)
+  it("is copied with the struct if all of a union is assigned", function()
+    local body <const> = "G a, b; a.w.u.all = x[i]; a.s = 2; b = a; G c = a; c.w.u.all *= 2; y[i] = b.w.u.all * c.s + c.w.u.all;"
+    local k = flame.kernel { source = text_of_copies(ASSIGNED, body), shape = { 2 }, block = { 2 } }
+    assert.same({ 4, 12 }, k(flame.tensor({ 1, 3 }, judged.f64), 2):totable())
+  end)
+  for _, wrong in ipairs {
+    "__device__ V(const V &o) { x = o.y; y = o.x; }", "__device__ V(const V &o) { x = o.x; }",
+    "__device__ V(const V &o) { x = o.x; y = o.y; x += 1; }", "__device__ V(const V &o) { x = o.x; x = o.x; }",
+    "__device__ V(const V &o) : x(o.x) { y = o.y; }", "__device__ V &operator=(const V &o) { x = o.x; y = o.y; return o; }",
+  } do
+    it("is refused if they do something else: " .. wrong, function()
+      local ok, why = pcall(function()
+        local k = flame.kernel { source = text_of_copies(wrong, "H a = { V(x[i], 2), 3 }; y[i] = a.v.x;"), shape = { 5 } }
+        return k(judged.row(5, 0), 5)
+      end)
+      assert.is_false(ok)
+      assert.matches("own copies is no part", tostring(why))
+    end)
+  end
+end)

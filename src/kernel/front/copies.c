@@ -1,7 +1,8 @@
 /*
 ** How objects of structs are copied: member by member, or by a copy constructor. One that does the
-** same as C++ would without it, "V(const V &o) : x(o.x), y(o.y) {}", counts as none, and so does
-** such an operator=. A struct with other copies is no member of another one.
+** same as C++ would without it, "V(const V &o) : x(o.x), y(o.y) {}" or with "x = o.x;" in its body,
+** counts as none, and so does such an operator=. A struct with other copies is no member of another
+** one.
 */
 #include "kernel/front/template.h"
 #include <string.h>
@@ -51,24 +52,53 @@ static int takes_field(copying *c, int i) {
          (!cast || takes(c, ')'));
 }
 
+/* Takes ".name", a member of field i, a union, that is as large as the union; its token, or 0. */
+static int64_t whole_part(copying *c, int i) {
+  const fl_ctype *t = c->type->s->fields[i].type;
+  const fl_cstruct *parts = t->kind == FL_C_STRUCT && t->s->parts ? t->s->parts->s : NULL;
+  if (!parts || !takes(c, '.')) return 0;
+  const fl_ktok *name = &c->p->toks.at[c->at++];
+  const fl_cfield *f = fl_cstruct_field(parts, name->text, name->n);
+  return f && fl_ctype_size(f->type) == fl_ctype_size(t) ? c->at - 1 : 0;
+}
+
+/* Takes "f = o.f;" for a field f, which may be "this->f"; f may be "u.part", all of a union u. The
+** field's number; -1: it is something else. */
+static int assigned(copying *c) {
+  if (takes_name(c, "this") && !takes(c, FL_PU_ARROW)) return -1;
+  const int i = field(c);
+  const int64_t part = i < 0 || !fl_is_punct(&c->p->toks.at[c->at], '.') ? 0 : whole_part(c, i);
+  if (i < 0 || !takes(c, '=') || !takes_field(c, i)) return -1;
+  if (part) {
+    const fl_ktok *t = &c->p->toks.at[part], *o = t + (c->at + 1 - part);
+    if (!takes(c, '.') || o->n != t->n || memcmp(o->text, t->text, (size_t)t->n)) return -1;
+    c->at++;
+  }
+  return takes(c, ';') ? i : -1;
+}
+
+/* Takes "f(o.f)" or "f{o.f}". The field's number; -1: it is something else. */
+static int initialised(copying *c) {
+  const int i = field(c), brace = fl_is_punct(&c->p->toks.at[c->at], '{');
+  return i >= 0 && takes(c, brace ? '{' : '(') && takes_field(c, i) && takes(c, brace ? '}' : ')')
+         ? i : -1;
+}
+
 /* Does the constructor, or operator=, copy each field once, and do nothing else? */
 static int copies_fields(fl_front *p, const fl_ctype *t, const fl_kdevice *d) {
-  copying c = { p, t, d, d->is_maker ? d->inits + 1 : d->body + 1 };
-  const int n = t->s->n_fields;
+  const int listed = d->is_maker && d->inits, n = t->s->n_fields;
+  copying c = { p, t, d, (listed ? d->inits : d->body) + 1 };
   uint64_t seen = 0;
-  if (d->n_tparams || d->n_params != 1 || d->body <= 0 || n > 63 || (d->is_maker && !d->inits))
-    return 0;
+  if (d->n_tparams || d->n_params != 1 || d->body <= 0 || n > 63) return 0;
   for (int k = 0; k < n; k++) {
-    const int i = field(&c), brace = fl_is_punct(&p->toks.at[c.at], '{');
+    const int i = listed ? initialised(&c) : assigned(&c);
     if (i < 0 || t->s->fields[i].base || seen >> i & 1) return 0;
     seen |= UINT64_C(1) << i;
-    if (!takes(&c, d->is_maker ? brace ? '{' : '(' : '=') || !takes_field(&c, i)) return 0;
-    if (d->is_maker ? !takes(&c, brace ? '}' : ')') || (k + 1 < n && !takes(&c, ','))
-                    : !takes(&c, ';')) return 0;
+    if (listed && k + 1 < n && !takes(&c, ',')) return 0;
   }
-  return d->is_maker ? takes(&c, '{') && takes(&c, '}')
-                     : takes_name(&c, "return") && takes(&c, '*') && takes_name(&c, "this") &&
-                       takes(&c, ';') && takes(&c, '}');
+  if (d->is_maker) return (!listed || takes(&c, '{')) && takes(&c, '}');
+  return takes_name(&c, "return") && takes(&c, '*') && takes_name(&c, "this") && takes(&c, ';') &&
+         takes(&c, '}');
 }
 
 /* Has type t a function 'name' that takes another object of type t, such as a copy constructor or
