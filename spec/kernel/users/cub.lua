@@ -37,6 +37,38 @@ __global__ void sums(const float *x, float *y, float *most, float *chain, int n)
       return { [0] = s }, { [0] = m }, { [0] = a + b }
     end },
 
+  { "a scan in chunks, each seeded with the sum of those before", [=[
+#include <cub/cub.cuh>
+struct Running {
+  float total;
+  __device__ Running(float v) : total(v) {}
+  __device__ float operator()(float all) { const float old = total; total += all; return old; }
+};
+__global__ void running(const float *x, float *upto, float *before, int n) {
+  typedef cub::BlockScan<float, 40> Scan;
+  __shared__ typename Scan::TempStorage temp;
+  Running seed(0.5f), other(1);
+  for (int at = 0; at < n; at += 40) {
+    const int i = at + threadIdx.x;
+    float v = i < n ? x[i] : 0, own = v;
+    Scan(temp).InclusiveSum(v, v, seed);
+    __syncthreads();
+    Scan(temp).ExclusiveSum(own, own, other);
+    if (i < n) upto[i] = v, before[i] = own;
+    __syncthreads();
+  }
+}]=], block = { 40 }, grid = { 1 }, shape = { 90 }, tol = 1e-4,
+    args = function(t) return { t.f { 90 }, 90 } end,
+    want = function(x, n)
+      local upto, before, s = {}, {}, 0
+      for i = 0, n - 1 do
+        before[i] = 1 + s
+        s = s + x[i]
+        upto[i] = 0.5 + s
+      end
+      return upto, before
+    end },
+
   { "scans of a block", [=[
 #include <cub/block/block_scan.cuh>
 namespace prefix = cub;

@@ -115,6 +115,28 @@ template <class T, int X, int A = 0, int Y = 1, int Z = 1, int P = 0> struct fl_
   __device__ void ExclusiveSum(T v, T &out, T &all) {
     ExclusiveScan(v, out, T(0), fl_cub_Sum(), all);
   }
+  /* What 'seed', which the first warp calls with the block's sum, gives thread 0. */
+  template <class F> __device__ T fl_seed(T all, F &seed) {
+    __shared__ T fl_first;
+    if (fl_thread() < 32u) {
+      const T own = seed(all);
+      if (fl_thread() == 0u) fl_first = own;
+    }
+    __syncthreads();
+    const T first = fl_first;
+    __syncthreads();
+    return first;
+  }
+  template <class F> __device__ void InclusiveSum(T v, T &out, F &seed) {
+    T own, all;
+    InclusiveScan(v, own, fl_cub_Sum(), all);
+    out = fl_seed(all, seed) + own;
+  }
+  template <class F> __device__ void ExclusiveSum(T v, T &out, F &seed) {
+    T own, all;
+    ExclusiveScan(v, own, T(0), fl_cub_Sum(), all);
+    out = fl_seed(all, seed) + own;
+  }
   template <int I> __device__ void fl_sums(T (&v)[I], T (&out)[I], bool own, T &total) {
     T all = v[0], before;
     for (int k = 1; k < I; ++k) all += v[k];
