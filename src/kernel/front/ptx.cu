@@ -89,6 +89,15 @@ PTX1(tanh_f32, float, tanhf(a))
 PTX1(sin_f32, float, sinf(a))
 PTX1(cos_f32, float, cosf(a))
 
+/* ---- votes ---- */
+#define VOTE(NAME, E) \
+  template <class D> __device__ void fl_ptx_##NAME(D &d, bool p, unsigned m) { d = (D)E; }
+VOTE(vote_sync_ballot_b32, __ballot_sync(m, p))
+VOTE(vote_ballot_sync_b32, __ballot_sync(m, p))
+VOTE(vote_sync_any_pred, __any_sync(m, p))
+VOTE(vote_sync_all_pred, __all_sync(m, p))
+__device__ void fl_ptx_trap() { __trap(); }
+
 /* ---- bits ---- */
 PTX2(and_b32, unsigned, a & b)
 PTX2(or_b32, unsigned, a | b)
