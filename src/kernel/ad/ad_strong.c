@@ -1,7 +1,8 @@
 /*
 ** Finds the variables whose cotangent may be 0 because of the way that the forward code took: those
-** that are read or overwritten inside a branch, in an arm of ?:, or in min and max, local arrays
-** whose index depends on reals, and all that these are computed from. There 0 times a slope is 0
+** that are read or overwritten inside a branch or loop, in an arm of ?:, or in min and max, those
+** that get a new value before a real number is made of the old one, local arrays whose index depends
+** on reals, and all that these are computed from. There 0 times a slope is 0
 ** even where the slope is infinite or NaN ("r = sqrtf(v); y = v > 0 ? r : 0").
 */
 #include "kernel/ad/ad_state.h"
@@ -12,6 +13,9 @@ typedef struct walk {
   int32_t *lost, *inside;  /* by variable: how many of its assignments in the IF lose an old value;
                            ** how many assignments it has in the IF */
   int changed;
+  uint8_t *one;      /* by variable: 1 for the one that is asked about; 'passed' says whether a
+                     ** statement passes its value on */
+  int passed;
 } walk;
 
 static int see_read(void *arg, fl_kexpr *x) {
@@ -46,8 +50,8 @@ static int see_lost(void *arg, fl_kstmt *s) {
   return 1;
 }
 
-/* Marks in strong_var the variables that are assigned to outside of the IF, and whose old value it
-** may overwrite. */
+/* Marks in strong_var the variables that are assigned to outside of the IF or LOOP, and whose old
+** value it may overwrite. */
 static void overwritten(walk *w, fl_kstmt *s) {
   const fl_kvisitor v = {see_lost, NULL, w};
   memset(w->lost, 0, 2 * (size_t)w->d->n0 * sizeof *w->lost);
@@ -56,8 +60,37 @@ static void overwritten(walk *w, fl_kstmt *s) {
     if (w->lost[i] && w->inside[i] < w->d->defs->var[i].count) w->d->strong_var[i] = 1;
 }
 
+static int see_passed(void *arg, fl_kstmt *s) {
+  walk *w = arg;
+  const int to = fl_kad_target_of(s);
+  w->passed |= to >= 0 && !w->one[to] && fl_kt_is_float(w->d->f->vars[to].type) &&
+               fl_kad_flows(w->one, fl_kad_value_of(s));
+  return !w->passed;
+}
+
+enum { MOST_STATEMENTS = 2000 };
+
+/* Does a statement after s, in its block, give the variable of s a new value before another
+** variable gets a real number that is made of the old value? 1 also if that is too far to be seen. */
+static int is_replaced(walk *w, const fl_kstmt *s) {
+  const fl_kvisitor v = {see_passed, NULL, w};
+  int is = 0, n = 0;
+  w->one[s->var] = 1;
+  w->passed = 0;
+  for (fl_kstmt *t = s->next; t && !is && !w->passed; t = t->next) {
+    is = n++ > MOST_STATEMENTS || (t->kind == FL_KS_ASSIGN && t->var == s->var &&
+                                   !fl_kad_flows(w->one, t->x[0]));
+    if (!is) fl_kwalk_stmt(&v, t);
+  }
+  w->one[s->var] = 0;
+  return is;
+}
+
 static int see_branch(void *arg, fl_kstmt *s) {
   walk *w = arg;
+  if (s->kind == FL_KS_LOOP) overwritten(w, s);
+  if (s->kind == FL_KS_ASSIGN && w->d->active[s->var] && !w->d->strong_var[s->var])
+    w->d->strong_var[s->var] = (uint8_t)is_replaced(w, s);
   if (s->kind != FL_KS_IF) return 1;
   branch(w, &s->body);
   branch(w, &s->other);
@@ -118,12 +151,13 @@ int fl_kad_chooses(const fl_kexpr *x) {
 
 void fl_kad_strong(fl_kad_state *d) {
   walk w = {.d = d, .read = fl_kset_new(d), .assigned = fl_kset_new(d), .chosen = fl_kset_new(d),
-            .lost = fl_karena_new(d->a, 2 * ((size_t)d->n0 + 1) * sizeof *w.lost)};
+            .lost = fl_karena_new(d->a, 2 * ((size_t)d->n0 + 1) * sizeof *w.lost),
+            .one = fl_karena_new(d->a, (size_t)d->n0 + 1)};
   w.inside = w.lost ? w.lost + d->n0 : NULL;
   const fl_kvisitor branches = {see_branch, see_choice, &w}, sources = {see_source, NULL, &w},
                     chosen = {see_chosen, NULL, &w};
   d->strong_var = fl_karena_new(d->a, (size_t)d->n0 + 1);
-  if (!w.read || !w.assigned || !w.chosen || !w.lost || !d->strong_var) return;
+  if (!w.read || !w.assigned || !w.chosen || !w.lost || !w.one || !d->strong_var) return;
   do {
     w.changed = 0;
     fl_kwalk_block(&chosen, d->body);
