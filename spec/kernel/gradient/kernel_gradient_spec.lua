@@ -407,16 +407,18 @@ describe("a branch that is not taken has no part in the gradient, though its slo
   end
 end)
 
-describe("a value that another one replaces has no part in the gradient, though its slope is infinite", function()
+describe("a value that is replaced has no part in the gradient, though its slope is", function()
   local ROOT <const> = "double u = x[i] - x[i], d = sqrt(u); "
   local cases = {
     { "an integer is made of it", ROOT .. "int p = d > 2.0 ? 1 : 3; d = x[i] * p; y[i] = d;" },
     { "after a quotient, too", "double d = x[i] / (x[i] - x[i]); int p = d > 2.0; d = x[i] * (p + 1); y[i] = d;" },
-    { "a loop changes it", ROOT .. "while (d < 3.0) d += 1.0; int p = d > 2.0; d = x[i] * (p + 2); y[i] = d;" },
+    { "a loop changes it",
+      ROOT .. "while (d < 3.0) d += 1.0; int p = d > 2.0; d = x[i] * (p + 2); y[i] = d;" },
     { "a loop replaces it", ROOT .. "for (int j = 0; j < 3; j++) d = x[i] * j; y[i] = d;" },
     { "in each round of a loop", "double s = 0.0, d; for (int j = 0; j < 3; j++) { d = sqrt(x[i] - x[i]); if (d > 4.0) s += 1.0; d = x[i] * j; s += d; } y[i] = s;" },
     { "a constant function has seen it", ROOT .. "double e = floor(d); d = x[i]; y[i] = d + e;" },
-    { "another variable has it, which is replaced", ROOT .. "double e = d * 2.0; e = x[i]; y[i] = e;" },
+    { "another variable, which is replaced, has it",
+      ROOT .. "double e = d * 2.0; e = x[i]; y[i] = e;" },
     { "in a function", "auto f = [](double &r, double a) { r = a / (a - a); int q = r > 3.0; r = a * (q + 2); }; double d; f(d, x[i]); y[i] = d * d;" },
     { "in two fields", "struct { double a, b; } v; v.a = sqrt(x[i] - x[i]); v.b = v.a > 1.0; v.a = x[i]; y[i] = v.a * v.a + v.b;" },
   }

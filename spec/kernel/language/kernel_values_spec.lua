@@ -30,7 +30,8 @@ local TYPES <const> = [[
 
 local function text_of(body)
   return TYPES .. "__global__ void k(const double *x, double *y, int n) {\n"
-    .. "  int i = blockIdx.x * blockDim.x + threadIdx.x;\n  if (i >= n) return;\n  " .. body .. "\n}"
+    .. "  int i = blockIdx.x * blockDim.x + threadIdx.x;\n  if (i >= n) return;\n  " .. body
+    .. "\n}"
 end
 
 local bodies <const> = {
@@ -75,7 +76,8 @@ describe("a function that is defined with the name of its namespace", function()
     namespace A {
       __device__ double h(double v) { return v * 2; }
       __device__ double g(double v);
-      namespace C { __device__ double h(double v) { return v * 3; } __device__ double c(double v); }
+      namespace C { __device__ double h(double v) { return v * 3; } __device__ double c(double v);
+        __device__ double *at(double *t, int k); }
       __global__ void k(const double *x, double *y, int n);
     }
     namespace B { __device__ double h(double v) { return v * 1000; } __device__ double g(double v); }
@@ -85,9 +87,13 @@ describe("a function that is defined with the name of its namespace", function()
     __device__ double B::g(double v) { return h(v) + A::g(v) * D::d(v); }
     __device__ double twice(double v) { return h(v) * 2; }
     __device__ double A::C::c(double v) { return h(v) + g(v); }
+    __device__ double *A::C::at(double *t, int k) { t[0] = h(t[0]); return t + k; }
   ]]
   for _, body in ipairs {
-    "y[i] = g(x[i]) + h(x[i]) * ::h(5);", "y[i] = B::g(x[i]) + D::d(x[i]) + twice(x[i]);", "y[i] = C::c(x[i]) + C::h(x[i]) * h(x[0]);",
+    "y[i] = g(x[i]) + h(x[i]) * ::h(5);",
+    "y[i] = B::g(x[i]) + D::d(x[i]) + twice(x[i]);",
+    "y[i] = C::c(x[i]) + C::h(x[i]) * h(x[0]);",
+    "double t[2] = { x[i], 3 }; *C::at(t, 1) *= x[i]; y[i] = t[0] + t[1];",
   } do
     it("sees the names of that namespace: " .. body, function()
       local text = SPACES .. "__global__ void A::k(const double *x, double *y, int n) {\n"
@@ -156,7 +162,8 @@ end)
 describe("a member whose type assigns its members in its own copies", function()
   local function text_of_copies(copies, body)
     return "union Bits { double all; float part[2]; __device__ Bits() {} __device__ ~Bits() {} };\n"
-      .. "struct V { double x, y; __device__ V(double a, double b) : x(a), y(b) {} " .. copies .. " };\n"
+      .. "struct V { double x, y; __device__ V(double a, double b) : x(a), y(b) {} " .. copies
+      .. " };\n"
       .. "struct W { Bits u; __device__ W() {} __device__ W(const W &o) { u.all = o.u.all; } __device__ ~W() {} };\n"
       .. "struct H { V v; double s; }; struct G { W w; double s; };\n"
       .. "__global__ void k(const double *x, double *y, int n) {\n"
@@ -176,13 +183,15 @@ describe("a member whose type assigns its members in its own copies", function()
   end)
   for _, wrong in ipairs {
     "__device__ V(const V &o) { x = o.y; y = o.x; }", "__device__ V(const V &o) { x = o.x; }",
-    "__device__ V(const V &o) { x = o.x; y = o.y; x += 1; }", "__device__ V(const V &o) { x = o.x; x = o.x; }",
-    "__device__ V(const V &o) : x(o.x) { y = o.y; }", "__device__ V &operator=(const V &o) { x = o.x; y = o.y; return o; }",
+    "__device__ V(const V &o) { x = o.x; y = o.y; x += 1; }",
+    "__device__ V(const V &o) { x = o.x; x = o.x; }",
+    "__device__ V(const V &o) : x(o.x) { y = o.y; }",
+    "__device__ V &operator=(const V &o) { x = o.x; y = o.y; return o; }",
   } do
     it("is refused if they do something else: " .. wrong, function()
       local ok, why = pcall(function()
-        local k = flame.kernel { source = text_of_copies(wrong, "H a = { V(x[i], 2), 3 }; y[i] = a.v.x;"), shape = { 5 } }
-        return k(judged.row(5, 0), 5)
+        local text = text_of_copies(wrong, "H a = { V(x[i], 2), 3 }; y[i] = a.v.x;")
+        return flame.kernel { source = text, shape = { 5 } }(judged.row(5, 0), 5)
       end)
       assert.is_false(ok)
       assert.matches("own copies is no part", tostring(why))

@@ -1,9 +1,9 @@
 /*
 ** Finds the variables whose cotangent may be 0 because of the way that the forward code took: those
 ** that are read or overwritten inside a branch or loop, in an arm of ?:, or in min and max, those
-** that get a new value before a real number is made of the old one, local arrays whose index depends
-** on reals, and all that these are computed from. There 0 times a slope is 0
-** even where the slope is infinite or NaN ("r = sqrtf(v); y = v > 0 ? r : 0").
+** that get a new value before a real number is made of the old one, local arrays whose index
+** depends on reals, and all that these are computed from. There 0 times a slope is 0 even where the
+** slope is infinite or NaN ("r = sqrtf(v); y = v > 0 ? r : 0").
 */
 #include "kernel/ad/ad_state.h"
 
@@ -71,7 +71,8 @@ static int see_passed(void *arg, fl_kstmt *s) {
 enum { MOST_STATEMENTS = 2000 };
 
 /* Does a statement after s, in its block, give the variable of s a new value before another
-** variable gets a real number that is made of the old value? 1 also if that is too far to be seen. */
+** variable gets a real number that is made of the old value? 1 also if that is too far to be
+** seen. */
 static int is_replaced(walk *w, const fl_kstmt *s) {
   const fl_kvisitor v = {see_passed, NULL, w};
   int is = 0, n = 0;

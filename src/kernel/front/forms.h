@@ -198,4 +198,7 @@ void fl_call_printf(fl_front *p, const fl_ktok *name);
 /* Takes "= "text"" after "const char *name", and makes 'name' stand for the literal. 0: it is not
 ** such a declaration. */
 int fl_decl_text(fl_front *p, const fl_ctype *t, const char *name);
+
+/* lambda.c: is v a function as a value, or a lambda? */
+int fl_function_is(const fl_cvalue *v);
 #endif

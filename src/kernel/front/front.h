@@ -115,10 +115,9 @@ typedef struct fl_kdevice {
   uint8_t opened;                /* may a 'using' bring it elsewhere? 1: no; 0: not known */
   const fl_ctype *owner;         /* the struct it is a member of; NULL: none */
   fl_ktparam *tparams;           /* of a template: its parameters */
-  int32_t n_tparams, n_special;
+  int32_t n_tparams, n_special, n_given;
   fl_symbol *special;            /* arguments of an explicit specialisation */
-  const fl_symbol *given;        /* of a template that is a value, "f<…>": its first arguments */
-  int32_t n_given;
+  const fl_symbol *given;        /* the first arguments of a template that is a value, "f<…>" */
   fl_symbol *env;         /* names visible inside: template arguments, captures of a lambda */
   int64_t n_env;
   const fl_kscope *scope;        /* of a lambda */
@@ -557,14 +556,12 @@ void fl_order_open(fl_front *p, const fl_kmark *m, const fl_kmark *middle, fl_cv
 /* fl_order_open for argument args[n] and the n arguments before it, in unspecified order. */
 void fl_order_argument(fl_front *p, const fl_kmark *m, const fl_kmark *middle, fl_cvalue *args,
                        int n, int32_t line);
-
 typedef struct fl_kturn fl_kturn;                          /* forms.h */
 
 /* ---- expr.c, unary.c, call.c, warp.c, math.c, stmt.c, return.c ------------------------------- */
 
 /* lambda.c: an object whose operator() calls the function (or overloads) that s names */
 fl_cvalue fl_function_value(fl_front *p, fl_symbol *s);
-int fl_function_is(const fl_cvalue *v);     /* is it such a value, or a lambda? */
 fl_cvalue fl_parse_expr(fl_front *p);                         /* with commas */
 fl_cvalue fl_parse_assign(fl_front *p);                       /* without */
 fl_cvalue fl_parse_inside(fl_front *p);                       /* fl_parse_expr inside brackets */

@@ -171,20 +171,22 @@ static const fl_kspace *opened_in(const fl_front *p, const fl_kspace *up, const 
 /* Does token i, between functions in namespace 'now', begin the prefix of "void a::b::f(…) {"? The
 ** namespace a::b, if it was opened before, or NULL. *from: the first token of the definition; *end:
 ** that after it. */
-static const fl_kspace *defined_in(const fl_front *p, int64_t i, const fl_kspace *now, int64_t *from,
-                                   int64_t *end) {
+static const fl_kspace *defined_in(const fl_front *p, int64_t i, const fl_kspace *now,
+                                   int64_t *from, int64_t *end) {
   const fl_ktok *t = p->toks.at;
   int64_t k = i;
-  if (i < 1 || t[i - 1].kind != FL_TOK_NAME || !fl_is_punct(&t[i + 1], FL_PU_SCOPE)) return NULL;
+  if (i < 1 || !fl_is_punct(&t[i + 1], FL_PU_SCOPE) || fl_is_punct(&t[i - 1], FL_PU_SCOPE))
+    return NULL;
   for (; t[k].kind == FL_TOK_NAME && fl_is_punct(&t[k + 1], FL_PU_SCOPE); k += 2)
     if ((now = opened_in(p, now, &t[k])) == NULL) return NULL;
   if (t[k].kind != FL_TOK_NAME || !fl_is_punct(&t[k + 1], '(')) return NULL;
   const int64_t body = past(p, k + 1);
   if (body >= p->toks.n || !fl_is_punct(&t[body], '{')) return NULL;
   *end = past(p, body);
-  for (*from = i; *from > 0; --*from)
-    if (fl_is_punct(&t[*from - 1], ';') || fl_is_punct(&t[*from - 1], '}') ||
-        fl_is_punct(&t[*from - 1], '{')) break;
+  for (k = i; k > 0; k--)
+    if (fl_is_punct(&t[k - 1], ';') || fl_is_punct(&t[k - 1], '}') || fl_is_punct(&t[k - 1], '{'))
+      break;
+  *from = k;
   return now;
 }
 

@@ -176,11 +176,16 @@ static int is_set_there(fl_front *p, const fl_specifiers *s) {
          fl_is_punct(t, '-') || (known && known->kind != FL_SYM_WRONG);
 }
 
-/* Takes the namespaces before the name in "void a::b::f(…)". The next token. */
+/* Takes the namespaces before the name in "void a::b::f(…) {". The next token. */
 static const fl_ktok *after_spaces(fl_front *p) {
   int k = 0;
-  while (fl_front_is_at(p, k + 1, FL_PU_SCOPE) && fl_scope_is_space(p, fl_front_ahead(p, k))) k += 2;
-  if (k && fl_front_ahead(p, k)->kind == FL_TOK_NAME && fl_front_is_at(p, k + 1, '(')) p->at += k;
+  while (fl_front_is_at(p, k + 1, FL_PU_SCOPE) && fl_scope_is_space(p, fl_front_ahead(p, k)))
+    k += 2;
+  const fl_kspace *of = k ? fl_scope_at(p, p->at + k) : NULL;
+  const fl_ktok *last = fl_front_ahead(p, k - 2);
+  if (of && of->name->n == last->n && !memcmp(of->name->text, last->text, (size_t)last->n) &&
+      fl_front_is_at(p, k + 1, '('))
+    p->at += k;
   return fl_front_tok(p);
 }
 

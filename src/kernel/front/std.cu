@@ -1,7 +1,7 @@
 /*
-** What kernels use of the headers <limits>, <type_traits>, <utility>, <algorithm>, <array>, <tuple>,
-** <functional> and <complex>: the text is read by the CPU's front end (library.h) and given to NVRTC inside
-** namespace std, with FL_STD_ALL.
+** What kernels use of the headers <limits>, <type_traits>, <utility>, <algorithm>, <array>,
+** <tuple>, <functional> and <complex>: the text is read by the CPU's front end (library.h) and
+** given to NVRTC inside namespace std, with FL_STD_ALL.
 */
 #define FL_T1 template <class T>
 template <class T, T v> struct integral_constant { static constexpr T value = v; };

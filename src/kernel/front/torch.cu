@@ -1,8 +1,8 @@
 /*
 ** Accessors of tensors as PyTorch's extensions have them: "torch::name", "at::name", "c10::name"
 ** and "at::cuda::detail::name" are fl_torch_name (library.c). A view is of contiguous memory: it
-** holds the lengths s, t, u, v, w, x of its axes and computes the strides. As a parameter of a kernel
-** it is a tensor (spread.c).
+** holds the lengths s, t, u, v, w, x of its axes and computes the strides. As a parameter of a
+** kernel it is a tensor (spread.c).
 */
 #define D __device__
 #define F1 s

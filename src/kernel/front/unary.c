@@ -157,7 +157,7 @@ static const char *const specials[] = { "threadIdx", "blockIdx", "blockDim", "gr
 
 static fl_cvalue special(fl_front *p, const fl_ktok *t) {
   const int k = fl_ktok_among(t, specials, 4);
-  if (k < 0 || fl_front_find(p, t->text, t->n)) return fl_val_none();       /* (a variable hides it) */
+  if (k < 0 || fl_front_find(p, t->text, t->n)) return fl_val_none();     /* a variable hides it */
   const fl_ctype *type = fl_ctype_named(p->a, k < 2 ? "uint3" : "dim3", k < 2 ? 5 : 4);
   const fl_cvalue v = type ? fl_val_in_parts(p, type) : fl_val_none();
   for (int i = 0; v.parts && i < 3; i++) {

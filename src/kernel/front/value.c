@@ -250,9 +250,9 @@ fl_cvalue fl_val_pointer(fl_front *p, fl_cvalue v, int32_t line) {
   if (v.kind == FL_V_EXPR && v.e->kind == FL_KX_CONST && fl_kt_is_int(v.e->type) &&
       !v.e->value.i)
     return (fl_cvalue){ .kind = FL_V_POINTER, .null = 1, .type = fl_ctype_void() };
-  return fl_val_refuse(p, line, v.kind == FL_V_PLACE && v.type->kind == FL_C_POINTER
-                                ? "a pointer that is stored in memory" FL_DO "; pass the array itself"
-                                : "a pointer is needed here");
+  if (v.kind == FL_V_PLACE && v.type->kind == FL_C_POINTER)
+    fl_refuse(p, line, "a pointer that is stored in memory" FL_DO "; pass the array itself");
+  return fl_val_refuse(p, line, "a pointer is needed here");
 }
 
 fl_cvalue fl_val_advance(fl_front *p, fl_cvalue v, fl_kexpr *by, int negative,
