@@ -198,13 +198,10 @@ static void declaration(reader *r) {
   const int64_t back = p->at;
   int ref;
   const fl_ctype *t = fl_decl_pointers(p, &s, &ref);
-  const fl_ktok *name = fl_front_tok(p);
   fl_specifiers attributes = s;
-  while (!p->failed && fl_ktok_is(fl_front_tok(p), "__launch_bounds__")) {
+  while (!p->failed && fl_ktok_is(fl_front_tok(p), "__launch_bounds__"))
     attributes.max_threads = fl_decl_bounds(p);
-    name = fl_front_tok(p);
-  }
-  name = after_spaces(p);
+  const fl_ktok *name = after_spaces(p);
   const int is_operator = fl_ktok_is(name, "operator");
   if (!is_operator && (name->kind != FL_TOK_NAME || !fl_front_is_at(p, 1, '(') ||
                        is_set_there(p, &s))) {
