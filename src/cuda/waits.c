@@ -7,6 +7,7 @@
 /* MOST: steps of a graph that is not simply a queue. UNIT: the arena's values are counted in units
 ** of this many bytes. */
 enum { MOST = 4096, UNIT = 256 };
+#define LARGE 500000000         /* operations of a convolution that runs alone */
 
 /* Kinds of memory. SCRATCH: the scratch and counters of all launches; LIBRARY: the workspace of
 ** cuBLASLt and what else libraries keep; FAULT: the record of index checks. */
@@ -113,9 +114,14 @@ static int meet(const fl_waits *o, const use *a, const use *b, int one_stage) {
   return a->how != b->how || a->how == WRITE;
 }
 
-/* Do steps j and i of the graph (0-based) share memory so that the later one has to wait? */
-static int share(const fl_waits *o, int32_t j, int32_t i) {
+static int is_alone(const fl_step *t) {
+  return t->kind == FL_S_CALL && fl_step_flops(t) >= LARGE;
+}
+
+/* Does the later one, i, of two steps of the graph (0-based) have to wait for the other? */
+static int has_to_wait(const fl_waits *o, int32_t j, int32_t i) {
   const fl_step *t = o->p->step + o->from;
+  if (is_alone(&t[i]) || is_alone(&t[j])) return 1;
   const int one_stage = t[i].stage == t[j].stage;
   for (int32_t a = o->use[i]; a < o->use[i + 1]; a++)
     for (int32_t b = o->use[j]; b < o->use[j + 1]; b++)
@@ -142,7 +148,7 @@ static int find_waits(fl_cuda *s, fl_waits *o) {
     o->wait[i] = (int32_t)o->waits.n;
     const uint64_t *before = o->before + i * o->words;
     for (int32_t j = i - 1; ok && j >= 0; j--)
-      if (!(before[j / 64] >> j % 64 & 1) && share(o, j, i)) ok = note(o, j, i);
+      if (!(before[j / 64] >> j % 64 & 1) && has_to_wait(o, j, i)) ok = note(o, j, i);
     o->wait[i + 1] = (int32_t)o->waits.n;
   }
   return ok;

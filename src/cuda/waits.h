@@ -9,6 +9,11 @@
 ** of a stage wait for another step of that stage: the planner puts them into one stage only if
 ** their values allow any order (planner.h). Memory is named as in the plan, not by its address,
 ** since graphs are launched again with other addresses.
+**
+** A large convolution runs alone. Some of cuDNN's kernels, as for gradients of weights that do not
+** depend on the order of blocks, have few blocks, each for a long time; beside others they start
+** late on some multiprocessors, and the whole graph waits for these. Products gain and lose nothing
+** (docs/performance.md).
 */
 #ifndef FL_CUDA_WAITS_H
 #define FL_CUDA_WAITS_H

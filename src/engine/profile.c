@@ -69,21 +69,6 @@ void fl_step_blame(flame_context *c, const fl_program *g, const fl_plan *p, int3
   c->err = named;
 }
 
-/* Multiplications and additions of a step; 0: unknown. */
-static int64_t flops_of(const fl_step *s) {
-  if (s->kind == FL_S_MATMUL) {
-    const fl_matmul *m = s->matmul;
-    int64_t n = 2 * m->m * m->k * m->n;
-    for (int i = 0; i < m->nbatch; i++) n *= m->batch[i];
-    return n;
-  }
-  if (s->kind != FL_S_CALL) return 0;
-  const fl_call *q = &s->call->call;
-  fl_conv v;
-  if (strncmp(fl_calls[q->kind].name, "conv", 4) != 0 || !fl_conv_read(q, &v)) return 0;
-  return 2 * v.n * v.o * (v.c / v.groups) * fl_volume3(v.k) * fl_volume3(v.out);
-}
-
 static void note_shape(fl_profile_event *e, const fl_step *s, const fl_node *n) {
   char text[192] = "";
   const fl_matmul *m = s->matmul;
@@ -128,7 +113,7 @@ static void note_step(fl_trace *t, struct fl_device *d, const struct fl_plan *p,
   e->replayed = (uint8_t)w->replayed;
   e->calls = s->kind == FL_S_KERNEL ? s->count : 1;
   e->bytes = bytes_of(s);
-  e->flops = flops_of(s);
+  e->flops = fl_step_flops(s);
   e->at = *w;
   e->at.start -= f->origin;
   e->at.host -= f->origin;

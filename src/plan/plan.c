@@ -4,6 +4,7 @@
 */
 #include "plan/planner.h"
 #include "base/text.h"
+#include "tensor/call_conv.h"
 #include <string.h>
 
 void fl_plan_drop_copy(fl_planner *P) {
@@ -82,4 +83,18 @@ void fl_plan_print(const fl_plan *p, fl_text *out) {
       fl_text_printf(out, "call %s\n", fl_calls[s->call->call.kind].name);
     } else fl_text_printf(out, "copy %lld bytes\n", (long long)s->bytes);
   }
+}
+
+int64_t fl_step_flops(const fl_step *s) {
+  if (s->kind == FL_S_MATMUL) {
+    const fl_matmul *m = s->matmul;
+    int64_t n = 2 * m->m * m->k * m->n;
+    for (int i = 0; i < m->nbatch; i++) n *= m->batch[i];
+    return n;
+  }
+  if (s->kind != FL_S_CALL) return 0;
+  const fl_call *q = &s->call->call;
+  fl_conv v;
+  if (strncmp(fl_calls[q->kind].name, "conv", 4) != 0 || !fl_conv_read(q, &v)) return 0;
+  return 2 * v.n * v.o * (v.c / v.groups) * fl_volume3(v.k) * fl_volume3(v.out);
 }

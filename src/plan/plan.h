@@ -201,4 +201,6 @@ int fl_plans_has(const fl_plans *t, const fl_plan *p, int64_t serial);   /* p ma
 ** more. */
 void fl_plans_sweep(fl_plans *t);
 void fl_plan_print(const fl_plan *p, struct fl_text *out);
+/* Multiplications and additions of a product or a convolution; 0 for other steps. */
+int64_t fl_step_flops(const fl_step *s);
 #endif
