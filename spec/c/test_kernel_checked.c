@@ -10,6 +10,7 @@
 #include "kernel/front/source.h"
 #include "kernel/text/text.h"
 #include "kernel/text/text_check.h"
+#include "kernel/text/text_stop.h"
 #include "kernel_sources.h"
 #include "nvrtc.h"
 #include <stdio.h>
@@ -241,7 +242,7 @@ static void layout(void) {
     if (v->kind == FL_KV_SHARED)
       check(c.cell[i] == (v->dynamic ? 17 : v->type == FL_KT_F64 ? 0 : 12), "cells", v->name);
   }
-  check(!strcmp(fl_kcheck_assert(f, 1), "n < 7") && !fl_kcheck_assert(f, 2), "asserts",
+  check(!strcmp(fl_kassert_of(f, 1)->text, "n < 7") && !fl_kassert_of(f, 2), "asserts",
         "are wrong");
   fl_kcheck_close(&c, &mem);
   fl_ksource_free(s);

@@ -94,21 +94,12 @@ static void run_block(void *arg, int64_t block, int worker) {
   while (block < seen && !atomic_compare_exchange_weak(&x->worst, &seen, block)) { }
 }
 
-static void say(const fl_call_run *r, const fl_lane_report *report, fl_mem *m) {
-  fl_text t;
-  fl_text_init(&t, m);
-  fl_lane_message(report, &t);
-  const char *s = fl_text_str(&t);
-  fl_kunit_message(function_of(r->call)->unit, s ? s : "a fault of the kernel", r->fault,
-                   FL_CALL_FAULT);
-  fl_text_free(&t);
-}
-
 static flame_status finish(fl_device *d, const fl_call_run *r, launch *x, int width) {
   fl_lane_report all = { 0 };
   for (int i = 0; i < width; i++) if (x->report[i].kind) fl_lane_report_join(&all, &x->report[i]);
   if (x->l.used) fl_use(d->ctx, FLAME_KERNEL_STEPS, 0);
-  if (all.kind && all.kind != FL_LANE_STOPPED) say(r, &all, &d->ctx->mem);
+  if (all.kind && all.kind != FL_LANE_STOPPED)
+    fl_kfunction_say(function_of(r->call), &all, r->fault);
   return FLAME_OK;                       /* the device's own loop handles a stop */
 }
 

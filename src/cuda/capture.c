@@ -81,10 +81,11 @@ static flame_status note_launch(void *arg, const fl_kernel *k, const fl_launch_g
 
 /* ---- the order of a graph ---- */
 
-/* Does the step write a buffer of the script without reading the run's checks itself? Then the host
-** must read the checks before the step is queued. */
-static int waits(const fl_replay *r, const fl_step *t) {
-  return t->commits && !fl_step_guarded(r->s, t);
+/* Does step i write a buffer of the script without reading the run's checks itself, or trust an
+** assertion? Then the host must read the checks before the step is queued. */
+static int waits(const fl_plan *p, const fl_replay *r, int32_t i) {
+  const fl_step *t = &p->step[i];
+  return (t->commits && !fl_step_guarded(r->s, t)) || fl_step_trusts(p, i);
 }
 
 static int32_t span_end(const fl_plan *p, const fl_replay *r, int32_t from, int open) {
@@ -95,7 +96,7 @@ static int32_t span_end(const fl_plan *p, const fl_replay *r, int32_t from, int 
     if (fl_step_soon(p, i, 0) >= 0 || (fl_step_sends(p, i) && !r->s->cu->EventRecordFlags))
       return i + 1;
     i++;
-  } while (i < p->nstep && !r->plain[i] && !(open && waits(r, &p->step[i])) && !p->step[i].joins &&
+  } while (i < p->nstep && !r->plain[i] && !(open && waits(p, r, i)) && !p->step[i].joins &&
            !fl_step_collects(&p->step[i]));
   return i;
 }

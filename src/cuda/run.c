@@ -46,12 +46,14 @@ static flame_status look(fl_cuda *s, int written, fl_fault *fault) {
 /* The step, from 'first' on, one of whose index checks has this number (an index in
 ** plan->fault); 'first' if there is none. */
 static int32_t step_of_site(const fl_plan *p, int32_t first, int32_t site) {
-  for (int32_t i = first; i < p->nstep; i++)
+  for (int32_t i = first; i < p->nstep; i++) {
+    if (fl_step_asserts(&p->step[i]) && p->step[i].call->fault == site) return i;
     for (int32_t j = 0; p->step[i].kind == FL_S_KERNEL && j < p->step[i].count; j++) {
       const fl_kernel *k = &p->step[i].kernel[j];
       for (int v = 0; v < k->ninstr; v++)
         if (k->instr[v].code == FL_I_INDEX && k->instr[v].arg == site) return i;
     }
+  }
   return first;
 }
 
@@ -117,12 +119,19 @@ static flame_status tell_call(fl_cuda *s, const fl_plan *p, int32_t open, fl_fau
   return e;
 }
 
+static int any_asserts(const fl_plan *p) {
+  for (int32_t i = 0; i < p->nstep; i++) if (fl_step_asserts(&p->step[i])) return 1;
+  return 0;
+}
+
 /* Must the checks before step i be read? After the last step (i = p->nstep) yes, unless the run
-** repeats an earlier one outside of a group of processes: then its caller reads them. Before a
-** write that does not read them itself, a collective that runs on the host, or one before which
-** ranks tell each other the results of their checks, yes. */
+** repeats an earlier one outside of a group of processes and without assertions: then its caller
+** reads them. Before a write that does not read them itself, a kernel that trusts an assertion, a
+** collective that runs on the host, or one before which ranks tell each other the results of their
+** checks, yes. */
 static int must_look(fl_cuda *s, const fl_plan *p, const fl_recording *w, int32_t i) {
-  if (i == p->nstep) return s->ctx->group || !fl_replay_repeats(w);
+  if (i == p->nstep) return s->ctx->group || !fl_replay_repeats(w) || any_asserts(p);
+  if (fl_step_trusts(p, i)) return 1;
   if (p->step[i].commits) return !fl_step_guarded(s, &p->step[i]);
   if (!fl_step_collects(&p->step[i]) || !s->ctx->group) return 0;
   return fl_nccl_unproven(s) || fl_nccl_lane(s, &p->step[i].call->call) != FL_LANE_GPU;

@@ -4,6 +4,7 @@
 */
 #include "cuda/steps.h"
 #include "cuda/call/call.h"
+#include "kernel/function.h"
 #include "cuda/library/blas.h"
 #include "base/num.h"
 #include <string.h>
@@ -138,7 +139,29 @@ int fl_step_guarded(const fl_cuda *s, const fl_step *t) {
   return t->kind == FL_S_KERNEL && t->kernel->guard && !s->ctx->group;
 }
 
+/* A user's kernel that a step launches, or NULL. */
+static const fl_kfunction *kernel_of(const fl_step *t) {
+  if (t->kind != FL_S_CALL || t->call->call.kind != FL_CALL_kernel) return NULL;
+  return (const fl_kfunction *)(const void *)t->call->call.callee;
+}
+
+int fl_step_asserts(const fl_step *t) {
+  const fl_kfunction *k = kernel_of(t);
+  return k && fl_kfunction_tells(k, &t->call->call);
+}
+
+int fl_step_trusts(const fl_plan *p, int32_t i) {
+  const fl_step *t = &p->step[i];
+  const fl_kfunction *k = kernel_of(t);
+  int made = 0;
+  for (int j = 0; k && !k->ad && j < t->call->call.nin; j++)
+    made |= t->call->in[j].where != FL_AT_EXT;
+  while (made && i > 0) if (fl_step_asserts(&p->step[--i])) return 1;
+  return 0;
+}
+
 int fl_step_checks(const fl_step *t) {
+  if (fl_step_asserts(t)) return 1;
   for (int i = 0; t->kind == FL_S_KERNEL && i < t->kernel->ninstr; i++)
     if (t->kernel->instr[i].code == FL_I_INDEX) return 1;
   return 0;
@@ -146,7 +169,8 @@ int fl_step_checks(const fl_step *t) {
 
 int fl_step_sends(const fl_plan *p, int32_t i) {
   if (!p->nfault || !fl_step_checks(&p->step[i])) return 0;
-  for (i++; i < p->nstep && !p->step[i].commits && !fl_step_collects(&p->step[i]); i++)
+  for (i++; i < p->nstep && !p->step[i].commits && !fl_step_collects(&p->step[i]) &&
+            !fl_step_trusts(p, i); i++)
     if (fl_step_checks(&p->step[i])) return 0;
   return 1;
 }

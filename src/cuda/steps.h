@@ -30,7 +30,12 @@ int fl_step_collects(const fl_step *t);
 /* Does the step read the run's checks itself before it writes a home (a buffer of the script)? Not
 ** in a group of processes, where only the host knows what other ranks have found. */
 int fl_step_guarded(const fl_cuda *s, const fl_step *t);
-/* Is it a kernel that checks indices? */
+/* Does the step launch a user's kernel that notes failed assertions in the record of checks? */
+int fl_step_asserts(const fl_step *t);
+/* Does step i launch a kernel as a user wrote it, with values of this run, after one that asserts?
+** If the assertion has failed these are no good indices, so the host reads the record first. */
+int fl_step_trusts(const fl_plan *p, int32_t i);
+/* Is it a kernel that checks indices or asserts? */
 int fl_step_checks(const fl_step *t);
 /* Is i the last step with checks before a step at which the host may need their report? Then the
 ** report is sent after i. */

@@ -100,7 +100,9 @@ static int add_step(fl_cuda *s, fl_waits *o, int32_t i) {
     case FL_S_MATMUL: return add_matmul(s, o, t);
     case FL_S_SCATTER: return add_scatter(o, t->scatter);
     case FL_S_COPY: return add_place(o, &t->from, READ) && add_place(o, &t->to, WRITE);
-    default: return add_call(o, t->call);
+    default:
+      if (fl_step_checks(t) && !add_shared(o, IN_FAULT, ADD)) return 0;
+      return add_call(o, t->call);
   }
 }
 

@@ -1,6 +1,7 @@
 /* What the failed check of a run means for its values, and its error. */
 #include "engine/faults.h"
 #include "base/text.h"
+#include "kernel/function.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -33,6 +34,7 @@ fl_fault_fact fl_fault_of(const fl_program *p, const fl_plan *plan, int32_t k) {
   const fl_node *n = p->nodes.at[plan->fault[k].node];
   const fl_attr *a = n->attr;
   return (fl_fault_fact){
+    .call = a ? a->call : NULL,
     .what = a && a->call ? a->call->what : a && a->what ? a->what : "index",
     .size = n->scal[0].i, .site = n->site, .flags = a ? a->flags : 0, .axis = a ? a->axis : 0
   };
@@ -41,6 +43,11 @@ fl_fault_fact fl_fault_of(const fl_program *p, const fl_plan *plan, int32_t k) {
 flame_status fl_fault_tell(flame_context *c, const fl_fault_fact *x, const fl_fault *f) {
   const long long size = (long long)x->size;
   if (c->err.code == FLAME_OK) c->err.site = x->site;
+  if (!f->text[0] && x->call && x->call->kind == FL_CALL_kernel) {
+    char text[FL_CALL_FAULT];
+    fl_kfunction_say_stopped(x->call, f->position, f->value, text);
+    return FL_FAIL(c, FLAME_BAD_VALUE, x->what, "%s", text);
+  }
   if (f->text[0]) return FL_FAIL(c, FLAME_BAD_VALUE, x->what, "%s", f->text);   /* of a call */
   if (x->flags & FL_INDEX_CLASS && size == 0)
     return FL_FAIL(c, FLAME_BAD_VALUE, x->what,

@@ -15,10 +15,11 @@ enum { FL_CLEAN, FL_RESTS, FL_REFUSED, FL_UNSURE };
 
 /* Sets node->rests of all nodes of the program. */
 void fl_faults_mark(const fl_program *p, const fl_plan *plan, const fl_fault *f);
-/* What the message of a failed check needs to know of its op: its name in messages (static text, or
-** text of the op's call), FL_INDEX_*, the size of the axis and 1 + its number (0: not named), the
-** line of the script that recorded it. */
+/* What the message of a failed check needs to know of its op: its call, or NULL; its name in
+** messages (static text, or text of the call), FL_INDEX_*, the size of the axis and 1 + its number
+** (0: not named), the line of the script that recorded it. */
 typedef struct fl_fault_fact {
+  const fl_call *call;
   const char *what;
   int64_t size;
   uint32_t site;

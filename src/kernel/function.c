@@ -9,6 +9,7 @@
 #include "kernel/front/includes.h"
 #include "kernel/front/lexer.h"
 #include "kernel/text/text.h"
+#include "kernel/text/text_stop.h"
 #include "kernel/text/text_check.h"
 #include <stdio.h>
 #include <string.h>
@@ -411,10 +412,11 @@ static void put_prelude(fl_text *t, const fl_kfunc *f, int saved) {
 ** the line of the script that it comes from; otherwise the text, and what is compiled from it,
 ** stays the same when lines of the script move. */
 static void put_tree(const fl_kunit *u, fl_text *t, const fl_kfunc *f, const uint8_t *slot,
-                     int batch) {
+                     int batch, int stops) {
   const int mapped = u && u->first_line > 0 && fl_nvtx_on();
   put_prelude(t, f, 0);
   fl_ktext_as(t, f, &(fl_ktext_form){ .slot = slot, .batch = (uint8_t)batch,
+                                      .stops = (uint8_t)stops,
                                       .file = mapped ? u->label : NULL,
                                       .line = mapped ? u->first_line : 0 });
 }
@@ -473,18 +475,22 @@ static int other_parameters(const fl_kfunc *f) {
 ** where NVRTC would not do with the text: it uses cooperative groups or a similar library (NVRTC
 ** rarely finds their headers) or names of headers that are not included, has included files or host
 ** code; a parameter is a variable of file scope, a list of arrays, a texture or part of a struct
-** that is spread; or NVRTC would evaluate the text in another order (fl_kfunc.reordered). */
+** that is spread; it has assertions that a device shall survive (fl_ktext_stops); or NVRTC would
+** evaluate the text in another order (fl_kfunc.reordered). */
 fl_kfunction *fl_kfunction_given(fl_kunit *u, fl_kfunc *f) {
   fl_text t;
+  const int stops = f && fl_ktext_stops(f, 0);
   fl_text_init(&t, u->mem);
   if (f && f->has_body &&
-      (other_parameters(f) || f->reordered || u->source->host || u->source->included ||
+      (other_parameters(f) || f->reordered || stops || u->source->host || u->source->included ||
                            needs_tree(u))) {
-    put_tree(u, &t, f, NULL, 0);
+    put_tree(u, &t, f, NULL, 0, stops);
   } else {
     put_given(u, &t);
   }
-  return of_text(u, f, &t);
+  fl_kfunction *k = of_text(u, f, &t);
+  if (k) k->stops = (uint8_t)stops;
+  return k;
 }
 
 fl_kfunction *fl_kfunction_derived(fl_kunit *u, fl_kad *ad, int exact) {
@@ -492,12 +498,14 @@ fl_kfunction *fl_kfunction_derived(fl_kunit *u, fl_kad *ad, int exact) {
   uint8_t slot[FL_KP_MAX_ARGS] = { 0 }, sole[FL_KP_MAX_ARGS] = { 0 };
   const int sums = exact && ad->func->n_params <= FL_KP_MAX_ARGS
                    ? fl_ktext_sums(ad->func, slot, sole) : 0;
+  const int stops = fl_ktext_stops(ad->func, 1);
   fl_text_init(&t, u->mem);
-  put_tree(u, &t, ad->func, sums ? slot : NULL, 0);
+  put_tree(u, &t, ad->func, sums ? slot : NULL, 0, stops);
   fl_kfunction *k = of_text(u, ad->func, &t);
   if (!k) return NULL;
   k->ad = ad;
   k->sums = (uint8_t)sums;
+  k->stops = (uint8_t)stops;
   memcpy(k->slot, slot, sizeof slot);
   memcpy(k->sole, sole, sizeof sole);
   return k;
@@ -513,13 +521,13 @@ static int is_formed(const fl_kfunc *f) {
 }
 
 void fl_kfunction_save(const fl_kfunction *k, fl_text *t) {
-  if (k->sums || (k->ad && fl_kblock_any(k->f->body, is_warp_sum, NULL))) {
+  if (k->ad && (k->sums || k->stops || fl_kblock_any(k->f->body, is_warp_sum, NULL))) {
     put_prelude(t, k->f, 1);
     fl_ktext_saved(t, k->f, k->sums > 0);
   } else if (k->ad) {
     fl_text_add(t, k->text, k->text_bytes);
   } else if (is_formed(k->f) || (k->f->has_body && k->unit->source->included)) {
-    put_tree(k->unit, t, k->f, NULL, 0);
+    put_tree(k->unit, t, k->f, NULL, 0, 0);
   } else {
     fl_text_puts(t, k->unit->source->text);
   }
@@ -560,35 +568,9 @@ int fl_kfunction_batch(fl_kfunction *k) {
   fl_text t;
   if (k->batched || k->binary || !k->f->has_body || k->f->uses_grid) return 1;
   fl_text_init(&t, k->mem);
-  put_tree(k->unit, &t, k->f, k->sums ? k->slot : NULL, 1);
+  put_tree(k->unit, &t, k->f, k->sums ? k->slot : NULL, 1, k->stops);
   k->batched = of_text(k->unit, k->f, &t);
   return k->batched != NULL;
-}
-
-static int64_t bytes_of(const fl_call *c, int64_t input) {
-  return c->in_numel[input] * fl_dtype_size(c->in_dtype[input]);
-}
-
-void fl_kbatch_part(const fl_call_run *r, int64_t part, fl_call *c, fl_call_run *run) {
-  const int64_t batch = r->call->p[FL_KP_BATCH];
-  *c = *r->call;
-  *run = *r;
-  run->call = c;
-  c->p[FL_KP_BATCH] = 0;
-  for (int i = 0; i < c->p[FL_KP_COUNT_ARGS]; i++) {
-    int64_t a, b, *w = &c->p[FL_KP_ARGS + 2 * i];
-    const fl_karg_kind kind = fl_karg_of(r->call, i, &a, &b);
-    if (kind == FL_KARG_OUT || kind == FL_KARG_RAW) {
-      w[0] = kind + 8 * (a / batch);
-      w[1] = b + part * (a / batch);
-    } else if (kind == FL_KARG_COPY || kind == FL_KARG_IN_EACH) {
-      const int64_t bytes = bytes_of(r->call, a) / batch;
-      if (kind == FL_KARG_COPY) w[1] = b + part * bytes;
-      else w[0] = FL_KARG_IN + 8 * a;
-      c->in_numel[a] = r->call->in_numel[a] / batch;
-      run->in[a] = (char *)r->in[a] + part * bytes;
-    }
-  }
 }
 
 fl_kfunction *fl_kfunction_binary(fl_mem *m, const char *image, size_t bytes, fl_kfunc *signature,

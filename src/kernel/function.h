@@ -58,6 +58,8 @@ typedef struct fl_kfunction {
   fl_kcover *cover;      /* proofs of which outputs its launches write completely; NULL: none */
   uint32_t ready;        /* bit d: device d has compiled it with 'ready_for' */
   unsigned ready_for;    /* the FL_LANE_* checks with which devices have compiled it */
+  uint8_t stops;         /* the text has 2 more parameters, for its assertions
+                         ** (kernel/text/text_stop.h) */
   uint8_t sums;          /* how many parameters receive sums that do not depend on their order: if
                          ** there are any, the text has 2 more parameters and is launched twice
                          ** (cuda/call/ordered.c) */
@@ -102,6 +104,16 @@ int fl_kfunction_batch(fl_kfunction *k);
 static inline int fl_kfunction_is_batched(const fl_kfunction *k, const fl_call *c) {
   return c->p[FL_KP_BATCH] > 0 && k->batched && !c->p[FL_KP_CHECKS];
 }
+/* Writes the message of a fault to 'out' (FL_CALL_FAULT bytes). */
+void fl_kfunction_say(const fl_kfunction *k, const fl_lane_report *r, char *out);
+/* Is k, as c launches it on a GPU, the text that notes its failed assertions in the record of the
+** run's checks? */
+static inline int fl_kfunction_tells(const fl_kfunction *k, const fl_call *c) {
+  return k->stops && !(c->p[FL_KP_CHECKS] && k->checked);
+}
+/* The same for what such a thread noted in that record: at: 2^10 times its block's number, plus its
+** own; which: the number of the assertion. */
+void fl_kfunction_say_stopped(const fl_call *c, int64_t at, int64_t which, char *out);
 /* Fills *c and *run with launch number 'part' of r's batch, as a call without a batch. */
 void fl_kbatch_part(const fl_call_run *r, int64_t part, fl_call *c, fl_call_run *run);
 /* A function of a binary (PTX or cubin) with this signature. It does not run on the CPU. */

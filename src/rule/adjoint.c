@@ -162,12 +162,6 @@ static void pass_through(adjoint *a, const fl_kad *ad) {
   }
 }
 
-static int on_gpu(const fl_kcall *k) {
-  int on = 0;
-  for (int i = 0; i < k->p->nparam; i++) on |= k->arg[i].value && k->arg[i].value->device != 0;
-  return on;
-}
-
 flame_status fl_kcall_adjoint(fl_kcall *k, int n, const uint8_t *active, fl_node *const *seed,
                               fl_node **gradient) {
   flame_context *c = k->c;
@@ -177,8 +171,6 @@ flame_status fl_kcall_adjoint(fl_kcall *k, int n, const uint8_t *active, fl_node
   memset(gradient, 0, sizeof *gradient * (size_t)k->p->nparam);
   const fl_kderived *d = adjoint_of(&a);
   if (!d || (d->views && fl_kcall_apart(k) != FLAME_OK)) return c->err.code;
-  /* an assertion that fails on a GPU would lose the device */
-  if (d->listed && on_gpu(k)) return fl_kprogram_refuse(c, k->p, d->listed);
   c->grad_mode = 0;
   pass_through(&a, d->part[0]->k->ad);
   flame_status e = c->err.code;

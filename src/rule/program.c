@@ -233,7 +233,6 @@ static fl_kderived *put_together(flame_context *c, fl_kprogram *p, const fl_kask
   d->limits = parts.gather ? &parts.gather->limits : &ad->limits;
   d->positive = first->positive;
   d->views = ad->views;
-  d->listed = ad->listed;
   int ok = !parts.gather || add_part(c, d, p, parts.gather, 0);
   if (ok && (!parts.gather || parts.rest))
     ok = add_part(c, d, p, parts.rest ? parts.rest : ad, exact);

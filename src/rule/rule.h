@@ -80,7 +80,6 @@ typedef struct fl_kderived {
   /* not 0 for a parameter that must be greater than 0, else the derivation is wrong; or NULL */
   const uint8_t *positive;
   uint8_t views;                       /* fl_kad.views */
-  const char *listed;                  /* fl_kad.listed */
   int nparts;
   fl_kprogram *part[2];                /* references; a tangent has one part */
 } fl_kderived;

@@ -57,6 +57,8 @@ typedef struct fl_call_run {
   void *scratch;            /* as many bytes as the kind's scratch function requested, 64-aligned */
   char *fault;                           /* FL_CALL_FAULT bytes: a message about values, e.g.
                                          ** "matrix 3 is singular" */
+  int32_t site;                          /* on a GPU: the number of the call in the record of the
+                                         ** run's checks; -1: none */
 } fl_call_run;
 
 /* When a call reports bad values. RUN: the run of the plan waits for the report. LATE: no run

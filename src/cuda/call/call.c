@@ -37,7 +37,7 @@ flame_status fl_cuda_call_run(fl_cuda *s, const fl_call_step *t, const fl_bindin
   const entry *k = &table[t->call.kind];
   fl_call_run r = { .call = &t->call, .out = fl_place_address(b, &t->out),
                     .scalar = b->scalar + t->scalar,
-                    .scratch = s->scratch, .fault = text };
+                    .scratch = s->scratch, .fault = text, .site = t->fault };
   text[0] = 0;
   for (int i = 0; i < t->call.nin; i++)
     r.in[i] = (char *)fl_place_address(b, &t->in[i]) + t->in_byte[i];

@@ -8,6 +8,7 @@
 */
 #include "cuda/call/call.h"
 #include "kernel/text/text_check.h"
+#include "kernel/text/text_stop.h"
 #include <stddef.h>
 #include <string.h>
 
@@ -161,7 +162,8 @@ static void say(launch *x, const record *r) {
     p.grid[i] = x->head.grid[i];
     p.block[i] = (uint32_t)x->r->call->p[FL_KP_BLOCK + i];
   }
-  if (r->kind == FL_LANE_ASSERT) p.name = fl_kcheck_assert(f, r->var);
+  const fl_kstmt *held = r->kind == FL_LANE_ASSERT ? fl_kassert_of(f, r->var) : NULL;
+  if (held) p.name = held->text;
   else if (r->var >= 0 && r->var < f->n_vars) {
     const fl_kvar *v = &f->vars[r->var];
     p.name = v->source ? v->source : v->name;
@@ -170,12 +172,7 @@ static void say(launch *x, const record *r) {
       memcpy(p.dims, v->dims, sizeof p.dims);
     }
   }
-  fl_text t;
-  fl_text_init(&t, &x->s->ctx->mem);
-  fl_lane_message(&p, &t);
-  const char *text = fl_text_str(&t);
-  fl_kunit_message(x->k->unit, text ? text : "a fault of the kernel", x->r->fault, FL_CALL_FAULT);
-  fl_text_free(&t);
+  fl_kfunction_say(x->k, &p, x->r->fault);
 }
 
 static flame_status run(launch *x) {

@@ -88,7 +88,9 @@ static flame_status run_one(fl_cuda *s, const fl_call_run *r) {
   const fl_kfunction *k = function_of(c);
   const int n = (int)c->p[FL_KP_COUNT_ARGS], batched = fl_kfunction_is_batched(k, c);
   fl_cu_ptr pointer[FL_KP_MAX_ARGS], table = (fl_cu_ptr)(uintptr_t)r->scratch;
-  void *param[FL_KP_MAX_ARGS + 3];
+  fl_cu_ptr record = (fl_cu_ptr)(uintptr_t)s->fault;
+  uint64_t site = (uint64_t)r->site << 48;
+  void *param[FL_KP_MAX_ARGS + 5];
   shape x = { .shared = (unsigned)(c->p[FL_KP_SHARED] + fl_kfunc_moved(k->f)) };
   fl_cu_function f;
   flame_status e = check_shared(s, k, x.shared);
@@ -103,10 +105,17 @@ static flame_status run_one(fl_cuda *s, const fl_call_run *r) {
   if (e == FLAME_OK) e = fl_cuda_fill(s, k, r);
   for (int pass = 0; pass <= (k->sums > 0) && e == FLAME_OK; pass++) {
     if (pass && (e = fl_ordered_judge(s, k, r)) != FLAME_OK) return e;
-    param[n] = &pass;
-    param[n + 1] = &table;
+    int more = n;
+    if (k->sums) {
+      param[more++] = &pass;
+      param[more++] = &table;
+    }
+    if (k->stops) {
+      param[more++] = &record;
+      param[more++] = &site;
+    }
     fl_cuda_bind(r, pointer, param);
-    e = batched ? launch_parts(s, f, c, &x, pointer, param, n + (k->sums ? 2 : 0))
+    e = batched ? launch_parts(s, f, c, &x, pointer, param, more)
                 : start(s, k, f, &x, param);
   }
   return e == FLAME_OK && k->sums ? fl_ordered_end(s, k, r) : e;

@@ -504,10 +504,7 @@ static fl_kad *derived(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r)
   for (int lists = 0; lists < 2; lists++)
     for (int wide = !lists; wide < 2 && first && !a->failed; wide++) {
       fl_kad *next = !wide || g ? settled(a, wide ? g : f, r, lists) : NULL;
-      if (next && !next->refusal) {
-        if (lists) next->listed = first->refusal;
-        return next;
-      }
+      if (next && !next->refusal) return next;
       if (a->failed == FL_KARENA_DEEP || a->failed == FL_KARENA_LARGE) a->failed = 0;
     }
   return first;

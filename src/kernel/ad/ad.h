@@ -128,8 +128,6 @@ typedef struct fl_kad {
                            ** otherwise run the whole adjoint */
   uint8_t views;           /* dynamic shared memory is seen as several types: right for launches
                            ** of the source of which fl_kviews_apart (facts/views.h) says so */
-  const char *listed;      /* loops list what they rewrite (ad_list.c), and an assertion may end a
-                           ** launch: why the kernel is refused without; NULL: they do not */
   int32_t unordered_line;  /* the request was deterministic, yet sums at this line, into memory that
                            ** the derivative reads again, are atomic, in no fixed order (with
                            ** any_order: taken_line); 0: none */

@@ -8,11 +8,11 @@
 ** So a snapshot is a walk over the chain, and so is its way back.
 **
 ** Where it is not proven that no other thread writes the element, a thread leaves a note at it, and
-** an assertion ends the launch of the derivative if it finds that of another one: between two
-** threads the old value would depend on their order. Between barriers an element may change hands
-** within a block. In a kernel without barriers no other thread may read it, either. A loop is tried
-** this way if the kernel is refused without (fl_kad_state.lists): a list takes about 14 times the
-** memory of the array, and more in loops inside loops.
+** an assertion fails the derivative if it finds that of another one: between two threads the old
+** value would depend on their order. Between barriers an element may change hands within a block.
+** In a kernel without barriers no other thread may read it, either. A loop is tried this way if the
+** kernel is refused without (fl_kad_state.lists): a list takes about 14 times the memory of the
+** array, and more in loops inside loops.
 */
 #include "kernel/ad/ad_loop.h"
 
@@ -98,7 +98,8 @@ static fl_kexpr *note(fl_kad_state *d, fl_kblock *b, int op, int32_t of, fl_kexp
 }
 
 /* This thread writes element 'at' of v: it must be the only one and, with 'watched', the only one
-** that reads it. */
+** that reads it. A writer leaves its note before it looks for that of a reader, and a reader does
+** so the other way round; the condition between the two keeps this order on a GPU. */
 static void claim(fl_kad_state *d, fl_kblock *b, int v, fl_kexpr *at, int watched, int line) {
   const int32_t owner = noted(d, d->claims, v, "owner_");
   const int32_t reader = watched ? noted(d, d->readers, v, "reader_") : 0;

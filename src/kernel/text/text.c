@@ -7,6 +7,7 @@
 #include "kernel/text/text.h"
 #include "kernel/text/text_check.h"
 #include "kernel/text/text_near.h"
+#include "kernel/text/text_stop.h"
 #include "kernel/tree/verify.h"
 #include "base/hash.h"
 #include <inttypes.h>
@@ -138,16 +139,16 @@ static void put_simple(fl_kwriter *w, const fl_kstmt *s) {
       }
       fl_text_puts(w->t, w->check ? "{ fl_leave(fl_t, true); return; }" : "return");
       break;
-    case FL_KS_BARRIER: fl_kput_barrier(w, s); break;
-    case FL_KS_SHUFFLE: case FL_KS_VOTE: fl_kput_warp(w, s); break;
-    case FL_KS_PRINTF: put_printf(w, s); break;
-    case FL_KS_ASSERT:
-      if (w->check) { fl_kcheck_assertion(w, s); break; }
-      if (s->x[1]) break;
-      fl_text_puts(w->t, "if (!");
-      fl_kput_expr(w, s->x[0]);
-      fl_text_puts(w->t, ") __trap()");
+    case FL_KS_BARRIER:
+      fl_kput_barrier(w, s);
+      if (s->op != FL_KBAR_FENCE) fl_kstop_met(w);
       break;
+    case FL_KS_SHUFFLE: case FL_KS_VOTE:
+      fl_kput_warp(w, s);
+      fl_kstop_met(w);
+      break;
+    case FL_KS_PRINTF: put_printf(w, s); break;
+    case FL_KS_ASSERT: fl_kput_assert(w, s); break;
     default: break;
   }
   if (w->check) fl_kcheck_given(w, s->kind == FL_KS_ASSIGN ? s->var : s->result);
@@ -389,6 +390,18 @@ static void put_params(fl_kwriter *w) {
   }
 }
 
+/* The parameters that the text has besides the kernel's own. */
+static void put_hidden(fl_kwriter *w) {
+  const char *comma = w->f->n_params ? ", " : "";
+  if (w->slot) fl_text_printf(w->t, "%sint fl_pass, const fl_fixed *fl_fix", comma);
+  if (w->check) fl_text_printf(w->t, "%sconst fl_check *fl_c", comma);
+  if (w->slot) comma = ", ";
+  if (w->stops)
+    fl_text_printf(w->t, "%sunsigned long long *fl_record, unsigned long long fl_site", comma);
+  if (w->stops) comma = ", ";
+  if (w->batch) fl_text_printf(w->t, "%sconst fl_batch fl_b", comma);
+}
+
 static void put_structs(fl_kwriter *w) {
   for (int i = 0; i < w->f->n_params; i++) {
     const fl_kparam *p = &w->f->params[i];
@@ -507,6 +520,7 @@ static void put_kernel(fl_text *t, const fl_kfunc *f, fl_kwriter w) {
   w.f = f;
   w.depth = 1;
   w.near = near;
+  fl_kstop_open(&w);
   if (near) fl_knear_prelude(t);
   put_tables(&w);
   put_structs(&w);
@@ -517,16 +531,14 @@ static void put_kernel(fl_text *t, const fl_kfunc *f, fl_kwriter w) {
   else if (f->max_threads) fl_text_printf(t, "__launch_bounds__(%d) ", (int)f->max_threads);
   fl_text_printf(t, "%s(", f->name);
   put_params(&w);
-  if (slot)
-    fl_text_printf(t, "%sint fl_pass, const fl_fixed *fl_fix", f->n_params ? ", " : "");
-  if (check) fl_text_printf(t, "%sconst fl_check *fl_c", f->n_params ? ", " : "");
-  if (w.batch) fl_text_printf(t, "%sconst fl_batch fl_b", f->n_params ? ", " : "");
+  put_hidden(&w);
   fl_text_puts(t, ") {\n");
   for (int i = 0; i < f->n_vars; i++) put_variable(&w, i);
   for (int i = 0; i < f->n_vars && check; i++) fl_kcheck_flag(&w, i);
   put_leaves(&w);
   if (w.batch) put_parts(&w);
   if (check) fl_text_puts(t, "  fl_thread fl_t;\n  fl_begin(fl_t, fl_c);\n");
+  fl_kstop_begin(&w);
   if (near) fl_knear_begin(near, t);
   if (slot) fl_kput_sums_begin(&w);
   put_block(&w, f->body, NULL);
@@ -542,9 +554,10 @@ void fl_ktext_as(fl_text *t, const fl_kfunc *f, const fl_ktext_form *form) {
     fl_text_printf(t, "struct fl_batch { unsigned blocks, first; long long step[%d]; };\n",
                    FL_KTEXT_PARTS);
   if (form->slot) fl_ktext_ordered(t);
+  if (form->stops) fl_ktext_stop(t);
   const size_t from = t->n;
   put_kernel(t, f, (fl_kwriter){ .slot = form->slot, .batch = form->batch, .file = form->file,
-                                 .first = form->line });
+                                 .first = form->line, .stops = form->stops });
   if (t->failed || form->slot || form->batch || !fl_kpass_is_told()) return;
   char what[40];
   snprintf(what, sizeof what, "text %016" PRIx64, fl_hash64(t->at + from, t->n - from, 0));

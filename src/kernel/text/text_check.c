@@ -64,20 +64,6 @@ void fl_kcheck_close(fl_kcheck *c, fl_mem *m) {
   c->tracked = c->guess = NULL;
 }
 
-typedef struct nth { int n; const char *text; } nth;
-static int find_assert(void *arg, fl_kstmt *s) {
-  nth *x = arg;
-  if (s->kind == FL_KS_ASSERT && x->n-- == 0) x->text = s->text;
-  return 1;
-}
-
-const char *fl_kcheck_assert(const fl_kfunc *f, int n) {
-  nth x = { n, NULL };
-  const fl_kvisitor v = { find_assert, NULL, &x };
-  fl_kwalk_block(&v, f->body);
-  return x.text;
-}
-
 /* ---- accesses ------------------------------------------------------------------------ */
 
 /* Writes the last arguments of a call of a checking function, without ")": for global memory the

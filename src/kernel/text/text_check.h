@@ -29,9 +29,6 @@ void fl_kcheck_close(fl_kcheck *c, fl_mem *m);
 /* Writes the checked kernel (the prelude and kernels/check.cu come before it). It has one more
 ** parameter: const fl_check *fl_c. */
 void fl_ktext_checked(fl_text *t, const fl_kfunc *f, unsigned checks);
-/* The text of the n-th ASSERT (n is the variable of an FL_LANE_ASSERT fault); NULL: there is
-** none. */
-const char *fl_kcheck_assert(const fl_kfunc *f, int n);
 
 /* ---- for text*.c: with w->check; each writes the checked form of a construct ---- */
 void fl_kcheck_load(fl_kwriter *w, const fl_kexpr *x);
