@@ -134,3 +134,62 @@ describe("a kernel's names", function()
       "std::common_type_t<int, float> v = 1.5f; typename std::common_type<char, int>::type one = 257; y[i] = x[i] + v + (one == 257) - 1;")
   end)
 end)
+
+describe("a condition of #if", function()
+  local BEFORE <const> = [[
+    #define YES defined(THERE)
+    #define ASKS(name) defined(name)
+    #define SAME(x) x
+    #define THERE
+  ]]
+  local function value(condition)
+    return run(BEFORE .. "#if " .. condition .. "\n#define Q 1\n#else\n#define Q 0\n#endif\n",
+      "y[i] = Q;")[1]
+  end
+
+  for condition, want in pairs {
+    ["-1 > 0u"] = 1, ["-1 / 2u > 5"] = 1, ["-1 % 10u == 5"] = 1, ["5u - 6 > 0"] = 1,
+    ["(0 ? -1 : 0u) < 1"] = 1, ["(1 ? -1 : 0u) > 0"] = 1, ["(1 || 0u) - 2 < 0"] = 1,
+    ["!0u - 2 < 0"] = 1, ["(1u == 1) - 2 < 0"] = 1, ["-1 >> 63 == -1"] = 1,
+    ["(-1 >> 1u) < 0"] = 1, ["~0u >> 63 == 1"] = 1, ["0xffffffff == -1"] = 0,
+    ["0xffffffffffffffff > 0"] = 1, ["-2147483648 < 0"] = 1, ["9223372036854775807 + 1 < 0"] = 1,
+    ["'\\377' < 0"] = 1, ["1'000 == 0b1111101000"] = 1, ["not 0 and 1"] = 1, ["1, 0"] = 0,
+    ["0 && 1 / 0"] = 0, ["1 || 1 % 0"] = 1, ["1 ? 2 : 1 / 0"] = 1, ["0 ? 1 << 64 : 0"] = 0,
+    ["YES"] = 1, ["ASKS(NOT_THERE)"] = 0, ["SAME(defined(THERE))"] = 1, ["__LINE__ == 5"] = 1,
+    ["defined(__LINE__)"] = 1, ["defined(__has_include)"] = 1, ["__has_include(<cmath>)"] = 1,
+    ['__has_include("nothing.h")'] = 0, ["!__has_include(<no/thing.h>) && 1"] = 1,
+  } do
+    it("is decided as in C++: " .. condition, function() assert.equal(want, value(condition)) end)
+  end
+
+  for _, condition in ipairs { "1 / 0", "1 << 64", "1 << -1", "ASKS(THERE", "__COUNTER__ == 0",
+      "defined", "defined(THERE", "__has_include <cmath>", "__has_include(cmath)", "1 = 1", "" } do
+    it("is refused if it has no value: " .. condition, function()
+      local why = helper.message(value, condition)
+      assert(why:find("line 5", 1, true), why)
+    end)
+  end
+
+  it("is not read after a branch that was taken, and may ask for one name", function()
+    same({ 3, 3, 3, 3 }, "#if 1\n#define Q 3\n#elif 1 / 0\n#define Q 4\n#endif\n", "y[i] = Q;")
+    same({ 5, 5, 5, 5 }, [[
+      #define THERE
+      #ifdef NOT_THERE
+      #define Q 3
+      #elifndef THERE
+      #define Q 4
+      #elifdef THERE
+      #define Q 5
+      #else
+      #define Q 6
+      #endif
+    ]], "y[i] = Q;")
+  end)
+
+  it("knows its line, which macros paste to names", function()
+    same({ 2, 3, 4, 5 }, [[
+      #define PASTE(a, b) a##b
+      #define NAME(a, line) PASTE(a, line)
+    ]], "float NAME(v, __LINE__) = x[i]; y[i] = v5 + (__LINE__ == 5);")
+  end)
+end)

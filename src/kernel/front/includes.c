@@ -142,8 +142,8 @@ static const char *put_asked(fl_text *t, const char *s, int folders) {
     at += strcspn(at, ")\r\n");
     return drop(t, s, *at == ')' ? at + 1 : at);
   }
-  /* "#ifdef __has_include", "defined(__has_include)": "__has_include" counts as not defined */
-  fl_text_puts(t, "fl_has_include");
+  /* "#ifdef __has_include", "defined(__has_include)": it is defined, other askers are not */
+  fl_text_puts(t, is_word(s, word_length(s), "__has_include") ? "__CUDACC__" : "fl_has_include");
   return s + word_length(s);
 }
 

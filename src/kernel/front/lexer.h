@@ -63,6 +63,9 @@ typedef struct fl_kfiles {
 ** becomes a BAD token of type 1, and the text ends there. 0: no memory. */
 int fl_kpreprocess(fl_karena *a, const char *text, size_t n, const char *given, fl_kfiles *files,
                    fl_ktoks *out);
+/* preprocess_if.c: is the condition of #if true, of which macros and "defined" are replaced? -1: it
+** has no value. */
+int fl_kcondition(const fl_ktok *at, const fl_ktok *end);
 /* Replaces texts that initialise arrays of characters by lists of these. 0: no memory. */
 int fl_kliteral_arrays(fl_karena *a, fl_ktoks *toks);
 extern const char fl_kpredefined[];    /* directives that are read before each text */

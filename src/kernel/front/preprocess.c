@@ -32,6 +32,7 @@ typedef struct pre {
   struct { uint8_t taken, outer, last; int32_t line; } ifs[MAX_IFS];    /* taken: a branch of it was
                              ** live; outer: 'live' around it; last: #else was read */
   int n_ifs, live, depth, stop, expansions;   /* live: no #if skips the text here */
+  int asks;                  /* a condition is being expanded */
   const char *why;           /* why the text ended early; NULL: it did not, or memory is out */
   int32_t line;
   fl_kfiles *files;
@@ -85,6 +86,24 @@ static macro *find(const pre *p, const fl_ktok *t) {
     if (!m->gone && m->n_name == t->n && !memcmp(m->name, t->text, (size_t)t->n))
       return m;
   return NULL;
+}
+
+/* The words that the preprocessor replaces itself. */
+static const char has_include[] = "__has_include";
+static const char *const own_words[] = { has_include, "__LINE__", "__COUNTER__" };
+
+static int is_defined(const pre *p, const fl_ktok *t) {
+  return find(p, t) || fl_ktok_among(t, own_words, sizeof own_words / sizeof *own_words) >= 0;
+}
+
+static int is_asking(const fl_ktok *t) {
+  return fl_ktok_is(t, "defined") || fl_ktok_is(t, has_include);
+}
+
+static fl_ktok number(int64_t value, int32_t line) {
+  fl_ktok t = { .kind = FL_TOK_INT, .type = FL_KT_I32, .line = line, .text = "" };
+  t.value.i = value;
+  return t;
 }
 
 /* ---- expansion ------------------------------------------------------------------------------- */
@@ -233,6 +252,35 @@ static void expand_call(pre *p, macro *m, span *s, int32_t line) {
   }
 }
 
+/* Copies from s what follows a word that asks in a condition, and is not expanded: the name after
+** "defined", or the file that "__has_include" names itself. */
+static void put_asked(pre *p, int is_file, span *s) {
+  if (s->at < s->end && fl_is_punct(s->at, '(')) emit(p, s->at++);
+  const int plain = s->at < s->end && (fl_is_punct(s->at, '<') || s->at->kind == FL_TOK_STRING);
+  if (is_file && !plain) return;
+  do
+    if (s->at < s->end) emit(p, s->at++);
+  while (is_file && s->at < s->end && !fl_is_punct(s->at, ')'));
+}
+
+/* Writes t, which is no macro. */
+static void put_word(pre *p, const fl_ktok *t, span *s) {
+  const char *why = NULL;
+  fl_ktok one = *t;
+  if (fl_is_punct(t, '#') || fl_is_punct(t, FL_PU_PASTE))
+    why = "# or ## where no macro makes something of it";
+  else if (fl_ktok_is(t, "__COUNTER__")) why = "__COUNTER__ is outside the language";
+  else if (fl_ktok_is(t, "__LINE__")) {
+    one = number(t->line, t->line);
+    if (p->now && p->now->file) why = "__LINE__ of an included file is outside the language";
+    one.text = fl_karena_printf(p->a, "%d", (int)t->line);
+    one.n = one.text ? (int32_t)strlen(one.text) : 0;
+  }
+  if (why) emit_bad(p, t->line, why);
+  else emit(p, &one);
+  if (p->asks && is_asking(t)) put_asked(p, fl_ktok_is(t, has_include), s);
+}
+
 /* Writes the tokens of s with macros expanded. line: the line where the outermost macro is used; 0:
 ** the tokens' own lines. */
 static void expand(pre *p, span s, int32_t line) {
@@ -242,9 +290,7 @@ static void expand(pre *p, span s, int32_t line) {
     if (line) t.line = line;
     macro *m = called(p, &t, s);
     if (m) expand_call(p, m, &s, t.line);
-    else if (fl_is_punct(&t, '#') || fl_is_punct(&t, FL_PU_PASTE))
-      emit_bad(p, t.line, "# or ## where no macro makes something of it");
-    else emit(p, &t);
+    else put_word(p, &t, &s);
   }
   p->depth--;
 }
@@ -306,98 +352,64 @@ static void define(pre *p, int32_t line, span s) {
   *head = m;
 }
 
-/* Conditions: integers, names (0, but true is 1), and C's operators by precedence climbing.
-** 'wrong': something else was found, so the condition has no value. */
-typedef struct cond { const fl_ktok *at, *end; int depth, wrong; } cond;
-static int64_t condition(cond *c, int level);
+/* The name in the words "name" or <name> of 'rest'; at NULL: they are something else. */
+typedef struct named { const char *at; size_t n; int quoted; } named;
 
-static int takes(cond *c, int punct) {
-  if (c->at >= c->end || !fl_is_punct(c->at, punct)) return 0;
-  c->at++;
-  return 1;
+static named name_in(span rest) {
+  const fl_ktok *t = rest.at, *last = t;
+  while (last < rest.end && fl_is_punct(t, '<') && !fl_is_punct(last, '>')) last++;
+  if (last == rest.end || (t == last && t->kind != FL_TOK_STRING)) return (named){ NULL, 0, 0 };
+  const char *at = t == last ? t->text : t->text + 1;
+  return (named){ at, t == last ? (size_t)t->n : (size_t)(last->text - at), t == last };
 }
 
-static int64_t primary(cond *c) {
-  int64_t v = 0;
-  if (c->at >= c->end || ++c->depth > MAX_DEPTH) return c->wrong = 1, 0;
-  if (takes(c, '!')) v = !primary(c);
-  else if (takes(c, '~')) v = ~primary(c);
-  else if (takes(c, '+')) v = primary(c);
-  else if (takes(c, '-')) v = (int64_t)(0 - (uint64_t)primary(c));
-  else if (takes(c, '(')) {
-    v = condition(c, 0);
-    c->wrong |= !takes(c, ')');
-  } else {
-    const fl_ktok *t = c->at++;
-    if (t->kind == FL_TOK_INT || t->kind == FL_TOK_CHAR) v = t->value.i;
-    else if (t->kind == FL_TOK_NAME) v = fl_ktok_is(t, "true");
-    else c->wrong = 1;
+/* The file that the text calls so; NULL: there is none. */
+static const fl_kfile *file_of(const pre *p, named name) {
+  for (int32_t i = 0; p->files && i < p->files->n; i++) {
+    const fl_kfile *f = &p->files->at[i];
+    if (f->from == (p->now ? p->now->file : 0) && f->n_name == name.n &&
+        !memcmp(f->name, name.at, name.n))
+      return f;
   }
-  c->depth--;
-  return v;
+  return NULL;
 }
 
-/* x op y, wrapped to 64 bits; 0 for a division by 0. */
-static int64_t apply(int op, int64_t x, int64_t y) {
-  fl_kvalue v = { .i = 0 };
-  fl_kfold_binary(op, FL_KT_I64, (fl_kvalue){ .i = x }, (fl_kvalue){ .i = y }, &v);
-  return v.i;
+/* Takes "defined X", "defined(X)" or "__has_include(X)" at s->at. Returns its value; -1: it is
+** something else. */
+static int take_asked(const pre *p, span *s) {
+  const int is_file = fl_ktok_is(s->at, has_include);
+  const fl_ktok *t = s->at + 1, *end = s->at + 2;
+  const int paren = t < s->end && fl_is_punct(t, '(');
+  t += paren, end += paren;
+  while (is_file && end < s->end && !fl_is_punct(end, ')')) end++;
+  const int closed = !paren || (end < s->end && fl_is_punct(end, ')'));
+  if (!closed || end > s->end || is_file > paren) return -1;
+  s->at = end + paren;
+  const named name = is_file ? name_in((span){ t, end }) : (named){ NULL, 0, 0 };
+  if (name.at) return file_of(p, name) || fl_kincludes_known(name.at, name.n);
+  return !is_file && t->kind == FL_TOK_NAME ? is_defined(p, t) : -1;
 }
 
-/* The value of the expression at c->at, up to the first operator whose precedence is not higher
-** than 'level' (0: all operators, and ?:). */
-static int64_t condition(cond *c, int level) {
-  if (++c->depth > MAX_DEPTH) return c->wrong = 1, 0;
-  int64_t v = primary(c);
-  while (c->at < c->end) {
-    int own;
-    const int op = fl_operator_of(fl_ktok_punct(c->at), &own);
-    if (own <= level) break;
-    c->at++;
-    v = apply(op, v, condition(c, own));
-  }
-  if (!level && takes(c, '?')) {
-    const int64_t yes = condition(c, 0);
-    c->wrong |= !takes(c, ':');
-    const int64_t no = condition(c, 0);
-    v = v ? yes : no;
-  }
-  c->depth--;
-  return v;
-}
-
-/* Replaces "defined X" with 1 or 0 and copies other tokens. */
-static void put_defined(pre *p, span s) {
-  while (s.at < s.end && !p->stop) {
-    if (!fl_ktok_is(s.at, "defined")) { emit(p, s.at++); continue; }
-    const int paren = s.at + 1 < s.end && s.at[1].kind == FL_TOK_PUNCT;
-    const fl_ktok *name = s.at + 1 + paren;
-    if (name >= s.end || name->kind != FL_TOK_NAME) {
-      emit_bad(p, s.at++->line, "defined without a name");
-      continue;
-    }
-    fl_ktok one = { .kind = FL_TOK_INT, .line = s.at->line };
-    one.value.i = find(p, name) != NULL;
-    emit(p, &one);
-    s.at = name + 1 + paren < s.end ? name + 1 + paren : s.end;
-  }
-}
-
-/* Decides a condition: replaces "defined X" and macros, then evaluates it. */
+/* Decides a condition: expands macros, replaces "defined X" and evaluates the rest. */
 static int decide(pre *p, int32_t at, span s) {
-  fl_ktoks asked = { NULL, 0, 0 }, line = { NULL, 0, 0 }, *out = p->out;
-  p->out = &asked;
-  put_defined(p, s);
+  fl_ktoks line = { NULL, 0, 0 }, *const out = p->out;
   p->out = &line;
-  if (asked.n) expand(p, (span){ asked.at, asked.at + asked.n }, 0);
+  p->asks = 1;
+  expand(p, s, 0);
+  p->asks = 0;
   p->out = out;
-  cond c = { line.at, line.at + line.n, 0, 0 };
-  const int64_t v = line.n ? condition(&c, 0) : 0;
-  if (c.wrong || c.at < c.end || !line.n)
-    emit_bad(p, at, "a condition of #if that is not understood");
-  FL_DROP(p->a->mem, &asked);
+  int64_t n = 0;
+  int truth = line.n ? 0 : -1;
+  for (span t = { line.at, line.at + line.n }; truth >= 0 && t.at < t.end;) {
+    fl_ktok one = *t.at;
+    if (is_asking(t.at)) truth = take_asked(p, &t), one = number(truth, at);
+    else t.at++;
+    line.at[n++] = one;
+  }
+  truth = truth < 0 ? truth : fl_kcondition(line.at, line.at + n);
+  if (truth < 0) emit_bad(p, at, "a condition of #if that is not understood");
   FL_DROP(p->a->mem, &line);
-  return v != 0;
+  return truth > 0;
 }
 
 static void open_if(pre *p, int32_t line, int truth) {
@@ -411,12 +423,13 @@ static void open_if(pre *p, int32_t line, int truth) {
 }
 
 static void open_ifdef(pre *p, int32_t line, span rest, int wanted) {
-  const int known = p->live && is_named(p, line, rest) && find(p, rest.at) != NULL;
+  const int known = p->live && is_named(p, line, rest) && is_defined(p, rest.at);
   open_if(p, line, known == wanted);
 }
 
-/* Handles #elif with its condition 'asked', and #else, for which 'asked' is NULL. */
-static void other_if(pre *p, int32_t line, const span *asked) {
+/* Handles #elif with its condition 'asked', #elifdef and #elifndef (wanted: 1, 0; else -1), and
+** #else, for which 'asked' is NULL. */
+static void other_if(pre *p, int32_t line, const span *asked, int wanted) {
   const int k = p->n_ifs - 1;
   if (k < 0 || p->ifs[k].last) {
     stop(p, line, k < 0 ? "#else or #elif without #if" : "#else or #elif after #else");
@@ -424,7 +437,9 @@ static void other_if(pre *p, int32_t line, const span *asked) {
   }
   const int open = p->ifs[k].outer && !p->ifs[k].taken;
   p->ifs[k].last = !asked;
-  p->live = open && (!asked || decide(p, line, *asked));
+  p->live = open && (!asked || (wanted < 0 ? decide(p, line, *asked)
+                                           : is_named(p, line, *asked) &&
+                                             is_defined(p, asked->at) == wanted));
   p->ifs[k].taken |= (uint8_t)p->live;
 }
 
@@ -433,8 +448,10 @@ static int conditional(pre *p, const fl_ktok *d, span rest) {
   if (fl_ktok_is(d, "if")) open_if(p, d->line, p->live && decide(p, d->line, rest));
   else if (fl_ktok_is(d, "ifdef")) open_ifdef(p, d->line, rest, 1);
   else if (fl_ktok_is(d, "ifndef")) open_ifdef(p, d->line, rest, 0);
-  else if (fl_ktok_is(d, "elif")) other_if(p, d->line, &rest);
-  else if (fl_ktok_is(d, "else")) other_if(p, d->line, NULL);
+  else if (fl_ktok_is(d, "elif")) other_if(p, d->line, &rest, -1);
+  else if (fl_ktok_is(d, "elifdef")) other_if(p, d->line, &rest, 1);
+  else if (fl_ktok_is(d, "elifndef")) other_if(p, d->line, &rest, 0);
+  else if (fl_ktok_is(d, "else")) other_if(p, d->line, NULL, -1);
   else if (!fl_ktok_is(d, "endif")) return 0;
   else if (p->n_ifs) p->live = p->ifs[--p->n_ifs].outer;
   else stop(p, d->line, "#endif without #if");
@@ -458,22 +475,16 @@ static void run(pre *p, const fl_ktok *t);
 /* The file of an #include with the words 'rest', "name" or <name>; NULL: there is none, which is
 ** noted in p->files if it is the first such "name". */
 static const fl_kfile *included(const pre *p, int32_t line, span rest) {
-  if (!p->files || rest.at >= rest.end) return NULL;
-  const fl_ktok *t = rest.at, *last = t;
-  while (fl_is_punct(t, '<') && last < rest.end && !fl_is_punct(last, '>')) last++;
-  if (last == rest.end || (t == last && t->kind != FL_TOK_STRING)) return NULL;
-  const char *name = t == last ? t->text : t->text + 1;
-  const size_t n = t == last ? (size_t)t->n : (size_t)(last->text - name);
-  for (int32_t i = 0; i < p->files->n; i++) {
-    const fl_kfile *f = &p->files->at[i];
-    if (f->from == (p->now ? p->now->file : 0) && f->n_name == n && !memcmp(f->name, name, n))
-      return f;
+  const named name = name_in(rest);
+  if (!p->files || !name.at) return NULL;
+  const fl_kfile *f = file_of(p, name);
+  const int lost = !f && name.quoted && fl_kincludes_plain(name.at, name.n) &&
+                   !fl_kincludes_known(name.at, name.n);
+  if (lost && !p->files->missing) {
+    p->files->missing = fl_karena_str(p->a, name.at, name.n);
+    p->files->line = line;
   }
-  const int lost = t == last && fl_kincludes_plain(name, n) && !fl_kincludes_known(name, n);
-  if (!lost || p->files->missing) return NULL;
-  p->files->missing = fl_karena_str(p->a, name, n);
-  p->files->line = line;
-  return NULL;
+  return f;
 }
 
 /* Reads file f (NULL: nothing) at the directive of that line. Its tokens stay until the end, since
