@@ -273,10 +273,9 @@ describe("what is refused of such names", function()
     { "Holder h; h.d.v = x[i]; auto f = [h](double v) { return h.d.v + v; }; y[i] = f(x[i]);",
       "a lambda that copies an object with mutable members" },
     { "struct D : A { using A::g; __device__ int g(int by) { return by; } }; D d; y[i] = d.g(2.5);",
-      "by a using declaration" },
+      "fit several functions" },
     { "struct D : Put<double> { using Put<double>::operator(); __device__ D() : Put<double>(1) {} "
-      .. "__device__ void operator()(int *p, int by) const { *p = by; } }; D d; d(y + i, 2);",
-      "by a using declaration" },
+      .. "__device__ void operator()(int *p, int by) const { *p = by; } }; D d; d(y + i, 2);" },
     { "const Word w(2); w.add(1); y[i] = w.f;", "const" },
     { "const Count c = { 0, { 0, 0 }, 3 }; c.v = 2; y[i] = c.v;", "const" },
   }

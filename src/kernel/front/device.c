@@ -273,7 +273,7 @@ static int has_wrong(const fl_front *p, const char *name, int64_t from) {
   if (!from && operates) return 0;
   for (int64_t i = from; i < p->syms.n; i++) {
     const fl_symbol *s = &p->syms.at[i];
-    if (s->kind != FL_SYM_WRONG) continue;
+    if (s->kind != FL_SYM_WRONG || s->of_base) continue;
     if (!strcmp(s->name, name) || (operates && !strcmp(s->name, "operator"))) return 1;
   }
   return 0;

@@ -120,6 +120,7 @@ void fl_order_passed(fl_front *p, fl_cvalue *args, int n, const fl_kmark *m, int
 fl_cvalue fl_order_value(fl_front *p, fl_cvalue v, int32_t line);
 fl_cvalue fl_order_now(fl_front *p, fl_cvalue v, int32_t line);
 
+int fl_operator_of(int punct, int *level);      /* expr.c: FL_KO_* of a binary operator, or NONE */
 /* Calls the operator of that name for these operands: a member of the first, a friend in the struct
 ** of either, or a free function. 0: there is none; 1 also if the text was refused. */
 int fl_operator(fl_front *p, const char *name, const fl_cvalue *args, int n, fl_cvalue *out,

@@ -133,7 +133,8 @@ typedef struct fl_kdevice {
 typedef struct fl_kmembers {
   fl_symbol *inner;   /* functions (constructors: FL_MAKER), constants, types, template arguments */
   int64_t n_inner, *inits;       /* tokens '=' or '{' of the fields' defaults; 0: none */
-  int has_inits, plain;          /* plain: there is "V() = default" */
+  const struct fl_kuse *uses;    /* inherit.h */
+  int has_inits, plain;  /* plain: there is "V() = default", or no constructor but inherited ones */
   int64_t at;                    /* its first token after the name */
   const struct fl_kmembers *around;  /* members of the enclosing struct, visible here; or NULL */
   const struct fl_ktemplate *of; /* the template that it is an instance of; NULL: none */
@@ -185,7 +186,7 @@ typedef struct fl_kcall {        /* a call to be resolved */
 struct fl_symbol {
   const char *name;
   int32_t n, line;           /* n: length of the name */
-  uint8_t kind, late;        /* late: fl_klate (scope.h) */
+  uint8_t kind, late, of_base;   /* late: fl_klate (scope.h); of_base: a member of a base */
   fl_cvalue v;
   int32_t offset, may_be_null;  /* POINTER: variable of its index; does assigning it set v.when? */
   uint8_t is_const, ref;     /* TYPE: the name is for "const T", for T & (1) or T && (2), where
@@ -447,8 +448,6 @@ const fl_ktok *fl_front_unread_name(fl_front *p, int64_t from, int *is_kernel);
 /* Takes "using", "typedef", "struct V { … };" or "template <…> struct V …" among members: 1: read,
 ** or noted as outside the language. The struct's names begin at symbol 'mark'. */
 int fl_member_type(fl_front *p, int64_t mark);
-
-int fl_operator_of(int punct, int *level);      /* expr.c: FL_KO_* of a binary operator, or NONE */
 
 /* ---- value.c: places and conversions --------------------------------------------------------- */
 

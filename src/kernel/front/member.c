@@ -3,35 +3,14 @@
 ** any other; in its body the names of fields stand for the fields of its object.
 */
 #include "kernel/front/forms.h"
+#include "kernel/front/inherit.h"
 #include "kernel/front/scope.h"
 #include "kernel/front/template.h"
 #include <string.h>
 
 enum { MAX_FIELDS = 64 };
 
-/* ---- bases: fields with 'base' set --------------------------------------------------------- */
-
-const char *fl_member_class(const fl_ctype *t) {
-  return t->s->members && t->s->members->of ? t->s->members->of->name : t->s->name;
-}
-
-static int has_field(const fl_ctype *t, const char *name, int32_t n);
-
-/* The base of t that has a field 'name'; NULL: none. Unnamed structs and unions among the members
-** count as bases. */
-static const fl_ctype *base_with(const fl_ctype *t, const char *name, int32_t n) {
-  for (int i = 0; i < t->s->n_fields; i++) {
-    if (!t->s->fields[i].base) continue;
-    const fl_ctype *b = t->s->fields[i].type;
-    if (has_field(b, name, n)) return b;
-  }
-  return NULL;
-}
-
-static int has_field(const fl_ctype *t, const char *name, int32_t n) {
-  if (t->s->parts) t = t->s->parts;
-  return fl_cstruct_field(t->s, name, n) || base_with(t, name, n);
-}
+/* ---- objects that contain a base --------------------------------------------------------------- */
 
 /* Adds to *leaf and *bytes where the base begins in t, counted in leaves and in bytes. */
 static void find_base(const fl_ctype *t, const fl_ctype *base, int32_t *leaf, int64_t *bytes) {
@@ -71,15 +50,7 @@ fl_cvalue fl_member_whole(fl_front *p, fl_cvalue v, const fl_ctype *t, int32_t l
   return v;
 }
 
-fl_cvalue fl_member_part(fl_front *p, fl_cvalue v, const char *name, int32_t n, int32_t line) {
-  while (v.type && v.type->kind == FL_C_STRUCT && !fl_cstruct_field(v.type->s, name, n)) {
-    if (v.type->s->parts) return fl_union_part(p, v, name, n, line);
-    const fl_ctype *b = base_with(v.type, name, n);
-    if (!b) break;
-    v = fl_member_as(p, v, b, line);
-  }
-  return fl_val_member(p, v, name, n, line);
-}
+/* ---- bases ------------------------------------------------------------------------------------- */
 
 typedef struct pending { fl_kdevice *d; struct pending *next; } pending;
 
@@ -91,26 +62,8 @@ typedef struct body {            /* of a struct being read */
   int guarded, made, unsure;     /* are members private here; is it no POD; is that not known? */
   int64_t at, mark;              /* its first token, its first symbol */
   pending *first, *last;
+  fl_kuse *uses;
 } body;
-
-/* How many names at the start of m->inner are no members, such as template arguments: these are not
-** inherited. m may be NULL. */
-static int arguments_of(const fl_kmembers *m) { return m ? m->n_args : 0; }
-
-/* Inherits from base t: types and constants (functions = 0), or (functions = 1) the functions that
-** no symbol of the same name from 'mark' on hides. Constructors and operator= are not inherited. */
-static void take_over(fl_front *p, const fl_cfield *base, int functions, int64_t mark) {
-  const fl_ctype *t = base->type;
-  const fl_kmembers *m = t->s->members;
-  for (int64_t i = arguments_of(m); m && i < m->n_inner; i++) {
-    const fl_symbol *s = &m->inner[i];
-    const int own = !strcmp(s->name, FL_MAKER) || !strcmp(s->name, "operator=") ||
-                    !strcmp(s->name, fl_member_class(t));
-    if (own || (s->kind == FL_SYM_FUNCTION) != functions) continue;
-    if (!functions || !fl_front_among(p->syms.at + mark, p->syms.n - mark, s->name, s->n))
-      fl_scope_inherit(p, s, 1, base->base == 2);
-  }
-}
 
 /* 0: there is no room for the field, refused. */
 static int add_field(fl_front *p, body *b, const char *name, const fl_ctype *type, int is_base) {
@@ -138,8 +91,8 @@ static void read_bases(fl_front *p, body *b) {
       fl_refuse(p, line, "a base with unused bytes at its end");
     if (!add_field(p, b, fl_member_class(s.type), s.type, 1)) return;
     b->fields[b->n - 1].base += (uint8_t)fl_scope_depends(p, at);
-    take_over(p, &b->fields[b->n - 1], 0, 0);
   } while (!p->failed && fl_front_take(p, ','));
+  fl_inherit_bases(p, b->fields, b->n);
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
@@ -171,12 +124,6 @@ static void field_lines(fl_front *p, body *b) {
       b->inits[b->n - 1] = p->at;
       b->has_inits = 1;
       fl_front_skip_to(p, ';', ',');
-    }
-    for (int i = 0; i < b->n - 1; i++) {
-      const fl_ctype *of = b->fields[i].base ? b->fields[i].type : NULL;
-      const int32_t length = (int32_t)strlen(name);
-      if (of && (fl_cstruct_field(of->s, name, length) || base_with(of, name, length)))
-        fl_refuse(p, line, "member '%s' hides one of base '%s'", name, b->fields[i].name);
     }
   } while (fl_front_take(p, ','));
   fl_front_need(p, ';');
@@ -262,7 +209,7 @@ static void member(fl_front *p, body *b) {
     return;
   }
   if (fl_ktok_is(t, "virtual")) fl_refuse(p, t->line, "virtual functions are outside the language");
-  if (fl_member_type(p, b->mark)) return;
+  if (fl_inherit_using(p, b->fields, b->n, &b->uses) || fl_member_type(p, b->mark)) return;
   if (fl_ktok_is(t, "static_assert")) {
     p->at++;
     fl_front_skip(p);
@@ -318,13 +265,14 @@ static void keep_members(fl_front *p, const body *b, fl_ctype *type, const fl_kt
   for (pending *q = b->first; q && !p->failed; q = q->next) {
     if (signature(p, q->d, type)) fl_device_list(p, q->d, mark);
   }
-  for (int i = 0; i < b->n && !p->failed; i++)
-    if (b->fields[i].base) take_over(p, &b->fields[i], 1, mark);
+  m->plain |= !fl_front_among(p->syms.at + mark, p->syms.n - mark, FL_MAKER, 2);
+  fl_inherit_functions(p, type, b->uses, mark);
+  m->uses = b->uses;
   const int64_t n = p->syms.n - mark;
   fl_symbol *inner = fl_karena_new(p->a, (size_t)n * sizeof *inner);
   if (inner) memcpy(inner, p->syms.at + mark, (size_t)n * sizeof *inner);
   m->inner = inner;
-  m->n_inner = inner ? n : 0;
+  m->n_inner = inner ? fl_inherit_hidden(type, b->uses, inner, n) : 0;
   for (int64_t i = 0; i < m->n_inner; i++) {
     const fl_ctype *t = inner[i].kind == FL_SYM_TYPE ? inner[i].type : NULL;
     fl_kmembers *own = t && t->kind == FL_C_STRUCT ? t->s->members : NULL;
@@ -384,7 +332,8 @@ const fl_ctype *fl_member_struct(fl_front *p, const char *name, int64_t align,
   if (type) type->s->packing = (uint8_t)packing(p, &b);
   if (type && early && *early) type = defined(*early, type);
   if (type && early) *early = type;
-  if (type && (of || b.first || b.has_inits || p->syms.n > mark))
+  const int derives = b.n && b.fields[0].base && *b.fields[0].name;
+  if (type && (of || b.first || b.has_inits || derives || p->syms.n > mark))
     keep_members(p, &b, type, of, args, n_args, mark);
   p->syms.n = mark;
   return p->failed ? NULL : type;
@@ -424,7 +373,7 @@ int fl_member_made(const fl_ctype *t) {
 static void open_struct(fl_front *p, const fl_ctype *t, const fl_cvalue *self, int base,
                         int32_t line) {
   const fl_kmembers *m = t->s->members;
-  const int from = base ? arguments_of(m) : 0;
+  const int from = base ? fl_inherit_arguments(m) : 0;
   for (int i = 0; i < t->s->n_fields && !p->failed; i++) {
     if (!t->s->fields[i].base) continue;
     const fl_cvalue v = self ? fl_val_field(p, *self, i, line) : fl_val_none();
@@ -440,6 +389,7 @@ static void open_struct(fl_front *p, const fl_ctype *t, const fl_cvalue *self, i
     fl_symbol *s = fl_front_bind(p, t->s->fields[i].name, FL_SYM_REFERENCE, v);
     if (s) s->late = base == 2;
   }
+  fl_inherit_open(p, t, self, base, line);
 }
 
 /* Adds the names of the structs that enclose the one with these members. */
@@ -450,8 +400,8 @@ static void open_around(fl_front *p, const fl_kmembers *m) {
 }
 
 void fl_member_open(fl_front *p, const fl_kdevice *d, const fl_cvalue *self) {
-  fl_cvalue v = self ? fl_member_as(p, *self, d->owner, d->line) : fl_val_none();
   if (d->is_static) self = NULL;
+  fl_cvalue v = self ? fl_member_as(p, *self, d->owner, d->line) : fl_val_none();
   v.is_const |= d->is_const;
   v.rvalue = 0;                                                      /* *this is an lvalue */
   open_around(p, d->owner->s->members);
@@ -509,8 +459,9 @@ void fl_member_make(fl_front *p, fl_cvalue place, const fl_cvalue *args, int n, 
   if (makers) {
     const fl_kcall c = { .self = &place, .args = args, .n = n, .line = line };
     fl_kdevice *d = fl_overload(p, makers, &c, NULL);
+    if (d && !n && !fl_ctype_same(d->owner, place.type)) d = NULL;    /* that is not inherited */
     const int own = !d && n == 1 && args[0].type && fl_ctype_same(args[0].type, place.type);
-    if (d) fl_inline(p, d, &c);
+    if (d) fl_inherit_make(p, place, d, &c);
     else if (own) fl_val_assign(p, place, args[0], line);
     else if (n || !place.type->s->members->plain)
       fl_refuse(p, line, "no constructor of '%s' fits the %d argument%s",
@@ -543,7 +494,7 @@ static int initialised(const fl_cstruct *s, const fl_ktok *t) {
   const fl_cfield *f = fl_cstruct_field(s, t->text, t->n);
   for (int i = 0; i < s->n_fields && !f; i++) {
     const fl_cfield *o = &s->fields[i];
-    if (o->base && !*o->name && o->type->s->parts && has_field(o->type, t->text, t->n)) f = o;
+    if (o->base && !*o->name && o->type->s->parts && fl_inherit_has_field(o->type, t->text, t->n)) f = o;
   }
   return f ? (int)(f - s->fields) : -1;
 }
@@ -580,6 +531,8 @@ void fl_member_inits(fl_front *p, const fl_kdevice *d, fl_cvalue self) {
 
 fl_cvalue fl_member_call(fl_front *p, fl_cvalue self, const char *name, int32_t n, int32_t line) {
   const fl_symbol *s = p->failed ? NULL : fl_member_find(self.type, name, n);
+  if (s && s->kind == FL_SYM_WRONG)
+    return fl_val_refuse(p, line, "'%.*s': %s", (int)n, name, s->why);
   if (!s || s->kind != FL_SYM_FUNCTION)
     return fl_val_refuse(p, line, "'%s' has no function '%.*s'",
                          self.type ? fl_ctype_text(p->a, self.type) : "?", (int)n, name);

@@ -4,6 +4,7 @@
 ** Element k of a pack v of function parameters is a variable that is named "v k".
 */
 #include "kernel/front/number.h"
+#include "kernel/front/forms.h"
 #include "kernel/front/template.h"
 #include <string.h>
 

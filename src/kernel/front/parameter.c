@@ -3,6 +3,7 @@
 ** when the text is read: null pointers, lengths of lists ('forms', source.h).
 */
 #include "kernel/front/forms.h"
+#include "kernel/front/inherit.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -87,6 +88,8 @@ static const fl_ctype *parameter(fl_front *p, fl_kfunc *f, fl_kparam *out) {
   if (t && t->kind == FL_C_VOID) fl_refuse(p, out->line, "a parameter of type void");
   if (t && fl_ctype_is_open(t->kind == FL_C_POINTER ? t->of : t))
     fl_refuse(p, out->line, "a parameter of a struct that is not defined yet");
+  const char *twice = t ? fl_inherit_same(t) : NULL;
+  if (twice) fl_refuse(p, out->line, "two members '%s' of a struct and its bases", twice);
   const int list = t && t->kind == FL_C_POINTER && t->of->kind == FL_C_POINTER;
   if (list && (t->of->of->kind == FL_C_POINTER || t->of->of->kind == FL_C_VOID || !name))
     fl_refuse(p, out->line, "pointers to pointers are outside the language");

@@ -3,7 +3,7 @@
 ** C++, an operation is unsigned if one of its operands is, comparisons and logical operators give
 ** signed results, and what && || ?: do not evaluate may divide by 0.
 */
-#include "kernel/front/front.h"
+#include "kernel/front/forms.h"
 #include "kernel/tree/fold.h"
 #include <string.h>
 

@@ -4,6 +4,7 @@
 ** member of the base V of v.
 */
 #include "kernel/front/forms.h"
+#include "kernel/front/inherit.h"
 #include "kernel/front/scope.h"
 #include <string.h>
 
@@ -15,22 +16,24 @@ int fl_member_derives(const fl_ctype *t, const fl_ctype *from) {
   return is;
 }
 
+/* How often is 'base' a base of t, or t? */
+static int count_bases(const fl_ctype *t, const fl_ctype *base) {
+  int n = fl_ctype_same(t, base);
+  for (int i = 0; i < t->s->n_fields; i++)
+    if (t->s->fields[i].base) n += count_bases(t->s->fields[i].type, base);
+  return n;
+}
+
 fl_cvalue fl_member_as(fl_front *p, fl_cvalue v, const fl_ctype *base, int32_t line) {
   const int object = v.kind == FL_V_PLACE || v.kind == FL_V_PARTS;
   if (p->failed || !object || !fl_member_derives(v.type, base)) return v;
+  if (count_bases(v.type, base) > 1)
+    return fl_val_refuse(p, line, "'%s' has several bases '%s'", fl_ctype_text(p->a, v.type),
+                         fl_ctype_text(p->a, base));
   for (int i = 0; !fl_ctype_same(v.type, base); i++)
     if (v.type->s->fields[i].base && fl_member_derives(v.type->s->fields[i].type, base))
       v = fl_val_field(p, v, i, line), i = -1;
   return v;
-}
-
-/* Does t, or a base of it, have a field of the name 'name'? */
-static int has_field(const fl_ctype *t, const fl_ktok *name) {
-  if (t->s->parts) t = t->s->parts;
-  int is = fl_cstruct_field(t->s, name->text, name->n) != NULL;
-  for (int i = 0; i < t->s->n_fields && !is; i++)
-    is = t->s->fields[i].base && has_field(t->s->fields[i].type, name);
-  return is;
 }
 
 /* Is t->name a field, and not a constant, type or function (s, NULL: there is none)? A name that
@@ -38,7 +41,7 @@ static int has_field(const fl_ctype *t, const fl_ktok *name) {
 static int is_field(fl_front *p, const fl_ctype *t, const fl_ktok *name, const fl_symbol *s) {
   if (p->failed || !t || t->kind != FL_C_STRUCT || name->kind != FL_TOK_NAME) return 0;
   if (fl_cstruct_field(t->s, name->text, name->n)) return 1;
-  if (!has_field(t, name)) return 0;
+  if ((s && s->kind == FL_SYM_WRONG) || !fl_inherit_has_field(t, name->text, name->n)) return 0;
   if (s) fl_refuse(p, name->line, "'%s' has members '%.*s' of several kinds in its bases",
                    fl_ctype_text(p->a, t), (int)name->n, name->text);
   return 1;
@@ -102,7 +105,7 @@ int fl_qualified_part(fl_front *p, fl_cvalue *v, int32_t line) {
   const fl_symbol *s = fl_member_find(of, t->text, t->n);
   const int call = s && s->kind == FL_SYM_FUNCTION;
   fl_front_next(p);
-  if (call && !has_field(of, t)) *v = fl_member_call(p, part, s->name, s->n, line);
+  if (call && !fl_inherit_has_field(of, t->text, t->n)) *v = fl_member_call(p, part, s->name, s->n, line);
   else if (s && !call && s->kind == FL_SYM_CONSTANT) *v = s->v;
   else *v = fl_member_part(p, part, t->text, t->n, line);
   return 1;

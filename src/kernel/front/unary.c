@@ -422,7 +422,7 @@ static fl_cvalue member(fl_front *p, fl_cvalue v, int32_t line) {
   const fl_symbol *s = fl_member_find(v.type, t->text, t->n);
   if (s && s->kind == FL_SYM_FUNCTION && (fl_front_is(p, '(') || fl_front_is(p, '<')))
     return fl_member_call(p, v, s->name, s->n, line);
-  if (s && s->kind == FL_SYM_CONSTANT) return s->v;
+  if (s && s->kind == FL_SYM_CONSTANT && !fl_cstruct_field(v.type->s, t->text, t->n)) return s->v;
   return fl_member_part(p, v, t->text, t->n, line);
 }
 
