@@ -139,10 +139,12 @@ fl_cvalue fl_operator_update(fl_front *p, int op, fl_cvalue to, fl_cvalue from, 
 
 /* qualified.c. fl_qualified: the value of the name at the tokens, after a prefix with these names.
 ** fl_qualified_part: if a prefix is at the tokens ("v.V::x"), *v becomes the member, or the result
-** of its call, and 1 is returned. fl_qualified_address: refuses "&V::x", a pointer to a member,
+** of its call, and 1 is returned. fl_qualified_call: at '(': the call of a function whose name is in
+** brackets, as in "(f)(x)"; 0: there is none. fl_qualified_address: refuses "&V::x", a pointer to a member,
 ** whose operand began at token 'first'. */
 fl_cvalue fl_qualified(fl_front *p, const fl_symbol *inner, int64_t n);
 int fl_qualified_part(fl_front *p, fl_cvalue *v, int32_t line);
+int fl_qualified_call(fl_front *p, fl_cvalue *out);
 void fl_qualified_address(fl_front *p, int64_t first);
 fl_cvalue fl_parse_named(fl_front *p, const fl_ktok *t);      /* unary.c: the value of name t */
 

@@ -4,6 +4,7 @@
 ** 'const char *digits = "0123"' if its block has "digits[": the pointer becomes an array.
 */
 #include "kernel/front/lexer.h"
+#include <assert.h>
 #include <string.h>
 
 enum { MOST = 65536 };       /* tokens of such lists in one source */
@@ -97,4 +98,29 @@ int fl_kliteral_arrays(fl_karena *a, fl_ktoks *toks) {
   FL_DROP(a->mem, toks);
   *toks = out;
   return 1;
+}
+
+void fl_kliteral_join(fl_karena *a, fl_ktoks *out) {
+  int64_t n = 0;
+  assert(out->at || out->n == 0);
+  for (int64_t i = 0; i < out->n; i++) {
+    const fl_ktok *t = &out->at[i];
+    fl_ktok *last = n ? &out->at[n - 1] : NULL;
+    if (last && last->kind == FL_TOK_STRING && t->kind == FL_TOK_STRING) {
+      char *text = fl_karena_new(a, (size_t)(last->n + t->n) + 1);       /* zeroed: it ends in 0 */
+      if (text && last->n) memcpy(text, last->text, (size_t)last->n);
+      if (text && t->n) memcpy(text + last->n, t->text, (size_t)t->n);
+      last->text = text;
+      last->n = text ? last->n + t->n : 0;
+    } else {
+      out->at[n++] = *t;
+      const int calls = i + 2 < out->n && fl_is_punct(t + 1, '(') && fl_is_punct(t + 2, ')'),
+                indexes = i + 2 < out->n && fl_is_punct(t + 1, '[') && fl_is_punct(t + 2, ']');
+      if ((!calls && !indexes) || !fl_ktok_is(t, "operator")) continue;
+      out->at[n - 1].text = calls ? "operator()" : "operator[]";
+      out->at[n - 1].n = 10;
+      i += 2;
+    }
+  }
+  out->n = n;
 }

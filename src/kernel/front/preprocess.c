@@ -5,7 +5,6 @@
 #include "kernel/front/front.h"
 #include "kernel/front/includes.h"
 #include "kernel/tree/fold.h"
-#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -562,26 +561,6 @@ static void run(pre *p, const fl_ktok *t) {
   }
 }
 
-/* Joins adjacent string literals. */
-static void join_strings(fl_karena *a, fl_ktoks *out) {
-  int64_t n = 0;
-  assert(out->at || out->n == 0);
-  for (int64_t i = 0; i < out->n; i++) {
-    const fl_ktok *t = &out->at[i];
-    fl_ktok *last = n ? &out->at[n - 1] : NULL;
-    if (last && last->kind == FL_TOK_STRING && t->kind == FL_TOK_STRING) {
-      char *text = fl_karena_new(a, (size_t)(last->n + t->n) + 1);       /* zeroed: it ends in 0 */
-      if (text && last->n) memcpy(text, last->text, (size_t)last->n);
-      if (text && t->n) memcpy(text + last->n, t->text, (size_t)t->n);
-      last->text = text;
-      last->n = text ? last->n + t->n : 0;
-    } else {
-      out->at[n++] = *t;
-    }
-  }
-  out->n = n;
-}
-
 int fl_kpreprocess(fl_karena *a, const char *source, size_t n, const char *given, fl_kfiles *files,
                    fl_ktoks *out) {
   fl_ktoks own = { NULL, 0, 0 }, macros = { NULL, 0, 0 };
@@ -597,7 +576,7 @@ int fl_kpreprocess(fl_karena *a, const char *source, size_t n, const char *given
                           .n = p.why ? (int32_t)strlen(p.why) : 0 };
     fl_ktok *last = p.why ? FL_PUSH(a->mem, out) : NULL;
     if (last) *last = cut;
-    join_strings(a, out);
+    fl_kliteral_join(a, out);
     if (p.raw.n) end.line = p.raw.at[p.raw.n - 1].line;
     fl_ktok *t = FL_PUSH(a->mem, out);
     if (t) *t = end;

@@ -84,6 +84,28 @@ fl_cvalue fl_qualified(fl_front *p, const fl_symbol *inner, int64_t n) {
   return v;
 }
 
+/* At '(': takes the name of a function in brackets, as in "(f)(x)" or "(std::max)(a, b)", and calls
+** it. 0: it is something else, nothing is taken. */
+int fl_qualified_call(fl_front *p, fl_cvalue *out) {
+  const fl_symbol *inner = NULL;
+  int64_t n = 0, at = p->at;
+  int k = 1;
+  while (fl_front_is_at(p, k, FL_PU_SCOPE) || fl_front_is_at(p, k + 1, FL_PU_SCOPE)) k++;
+  const fl_ktok *t = fl_front_ahead(p, k);
+  if (t->kind != FL_TOK_NAME || !fl_front_is_at(p, k + 1, ')') || !fl_front_is_at(p, k + 2, '('))
+    return 0;
+  p->at++;
+  const int found = fl_scope_prefix(p, &inner, &n);
+  const fl_symbol *s = found ? fl_front_in(p, inner, n, t) : fl_scope_called(p, t);
+  const int is = !p->failed && fl_front_tok(p) == t &&
+                 (s ? s->kind == FL_SYM_FUNCTION : fl_math_known(t));
+  if (!is) { p->at = at; return p->failed; }
+  p->at += 2;
+  *out = s && (found || !s->device->owner) ? fl_call_function(p, s->device, NULL, t)
+                                           : fl_parse_call(p, t);
+  return 1;
+}
+
 int fl_qualified_part(fl_front *p, fl_cvalue *v, int32_t line) {
   const fl_ktok *t = fl_front_tok(p);
   const fl_symbol *inner = NULL, *own = NULL;
@@ -105,7 +127,8 @@ int fl_qualified_part(fl_front *p, fl_cvalue *v, int32_t line) {
   const fl_symbol *s = fl_member_find(of, t->text, t->n);
   const int call = s && s->kind == FL_SYM_FUNCTION;
   fl_front_next(p);
-  if (call && !fl_inherit_has_field(of, t->text, t->n)) *v = fl_member_call(p, part, s->name, s->n, line);
+  if (call && !fl_inherit_has_field(of, t->text, t->n))
+    *v = fl_member_call(p, part, s->name, s->n, line);
   else if (s && !call && s->kind == FL_SYM_CONSTANT) *v = s->v;
   else *v = fl_member_part(p, part, t->text, t->n, line);
   return 1;

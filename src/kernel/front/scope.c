@@ -95,6 +95,7 @@ int fl_scope_prefix(fl_front *p, const fl_symbol **inner, int64_t *n) {
   int found = 0;
   p->among = NULL;
   while (!p->failed) {
+    if (found) fl_front_word(p, "template");                  /* "V::template f<…>" */
     const fl_ktok *t = fl_front_tok(p);
     if (fl_front_take(p, FL_PU_SCOPE)) {                /* "::x": a name of the file, or built in */
       t = fl_front_tok(p);

@@ -74,6 +74,15 @@ static void skip_default(fl_front *p) {
   }
 }
 
+/* Takes "(*F)(…)" of a parameter that is a pointer to a function. */
+static void function_param(fl_front *p, fl_ktparam *t) {
+  t->type = fl_ctype_void();
+  p->at += 2;
+  t->name = fl_front_is(p, ')') ? "unnamed" : fl_front_name(p);
+  fl_front_need(p, ')');
+  if (!p->failed && fl_front_is(p, '(')) fl_front_skip(p);
+}
+
 static void template_param(fl_front *p, fl_ktparam *list, int n) {
   fl_ktparam *t = &list[n];
   const int32_t line = fl_front_tok(p)->line;
@@ -93,7 +102,10 @@ static void template_param(fl_front *p, fl_ktparam *list, int n) {
     t->is_template = 1;
   } else {
     const fl_specifiers s = fl_decl_specifiers(p);
-    t->type = s.type && s.type != fl_ctype_function() ? fl_decl_pointers(p, &s, &ref) : s.type;
+    const int function = s.type && fl_front_is(p, '(') && fl_front_is_at(p, 1, '*');
+    t->type = s.type && s.type != fl_ctype_function() && !function
+              ? fl_decl_pointers(p, &s, &ref) : s.type;
+    if (function) { function_param(p, t); return; }
     if (s.is_auto) t->type = fl_ctype_void();
     else if (t->type == fl_ctype_function()) t->type = fl_ctype_void();
     else if (t->type && (t->type->kind != FL_C_SCALAR || fl_kt_is_float(t->type->scalar)))

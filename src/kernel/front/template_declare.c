@@ -231,11 +231,13 @@ void fl_template_declare(fl_front *p) {
   }
   if (fl_front_word(p, "using")) { declare_alias(p, params, n); return; }
   if (fl_outside_declare(p, params, n, 1) || declare_value(p, params, n)) return;
-  for (int k = 0; fl_front_ahead(p, k)->kind == FL_TOK_NAME; k++)
+  for (int k = 0; fl_front_ahead(p, k)->kind == FL_TOK_NAME; k++) {
     if (fl_ktok_is(fl_front_ahead(p, k), "__global__")) {
       if (!p->template_line) p->template_line = line;
       fl_refuse(p, line, FL_K_NAME_TEMPLATE);
     }
+    if (fl_device_attribute(fl_front_ahead(p, k))) k = fl_front_past(p, k + 1) - 1;
+  }
   fl_kdevice *d = p->failed ? NULL : fl_device_scan(p, NULL);
   if (!d && !p->failed) fl_refuse(p, line, "this template is outside the language");
   if (d && !p->failed && !n) fl_template_special(p, d, line);

@@ -366,8 +366,9 @@ static fl_cvalue primary(fl_front *p) {
     case FL_TOK_PUNCT:
       if (t->punct == FL_PU_SCOPE) return name(p);
       if (t->punct == '(') {
-        fl_front_next(p);
         fl_cvalue v;
+        if (fl_qualified_call(p, &v)) return v;
+        fl_front_next(p);
         if (fl_pack_fold(p, &v)) return v;
         v = fl_parse_inside(p);
         fl_front_need(p, ')');

@@ -1,0 +1,79 @@
+--- C++ as public kernels write it, in one table: what stands before the kernel, and its body. Values
+--- are compared with g++ on the same text, gradients with central differences; NVRTC, if there is
+--- one, compiles the texts. Runs on the default device.
+local flame = require "flame"
+local helper = require "spec.support.helper"
+local proof = dofile("spec/kernel/kernel_proof.lua")
+local judged = dofile("spec/kernel/kernel_judged.lua")
+
+local function text_of(before, body)
+  return before .. "\n__global__ void k(const double *x, double *y, int n) {\n"
+    .. "  int i = threadIdx.x;\n  if (i >= n) return;\n  " .. body .. "\n}"
+end
+
+local GET <const> = [[
+  struct A {
+    double v;
+    template <int I> __device__ double get() const { return v * I; }
+    template <class T> static __device__ T make(double a) { return (T)a; }
+    template <class U> struct in { using type = U; };
+  };
+  template <class S> __device__ double both(const S &s) {
+    typename S::template in<double>::type two = s.template get<2>();
+    return two + S::template make<int>(3.5);
+  }
+]]
+local CALLED <const> = [[
+  namespace far { __device__ double g(double v) { return v * v; } }
+  __device__ double g(double v) { return v + 1; }
+  struct F { double a; __device__ double operator()(double v) const { return a * v; } };
+]]
+local OPERATORS <const> = [[
+  struct A {
+    double v[2];
+    __device__ double operator()(double a) const { return 2 * a; }
+    template <class T> __device__ T operator()(double a, T by) const { return (T)(a * by); }
+    __device__ double &operator[](int i) { return v[i]; }
+    __device__ const double &operator[](int i) const;
+  };
+  __device__ const double &A::operator[](int i) const { return v[i]; }
+  struct B : A {
+    __device__ double operator()(double a) const { return A::operator()(a) + this->A::operator()(1.0); }
+    __device__ double both(double a) const { return (*this)(a) * operator()(a); }
+  };
+  struct G { template <class T> __device__ T operator()(double v) const { return (T)v; } };
+]]
+local POINTED <const> = [[
+  __device__ double add(double a, double b) { return a + b; }
+  __device__ double mul(double a, double b) { return a * b; }
+  template <double (*F)(double, double)> __device__ double fold(double a) { return F(a, F(a, 2)); }
+  template <double (*F)(double, double), int N> struct Fold {
+    static __device__ double of(double a) { for (int j = 0; j < N; j++) a = F(a, 3); return a; }
+  };
+]]
+
+for _, c in ipairs {
+  { "a member that is a template is named after the word template", GET,
+    "A a{x[i]}; y[i] = a.template get<3>() + A::template make<int>(2.5) + both(a);" },
+  { "the name of a function may stand in brackets", CALLED,
+    "F f{3}; y[i] = (g)(x[i]) + (::g)(2.0) * (far::g)(x[i]) + (f)(x[i]) + (fmax)(x[i], 2.0);" },
+  { "operator() and operator[] are called by name", OPERATORS,
+    "A a; a.operator[](0) = x[i]; a[1] = 2; const A &c = a; B b; G g; "
+    .. "y[i] = a.operator()(x[i]) + b(x[i]) + b.both(x[i]) + c.operator[](0) * c[1] "
+    .. "+ g.operator()<int>(2.5) + g.template operator()<double>(x[i]) + a.operator()<int>(2.5, 3);" },
+  { "a function is the argument of a template", POINTED,
+    "y[i] = fold<add>(x[i]) + fold<mul>(x[i]) * Fold<mul, 2>::of(x[i]) + fold<&add>(1.0);" },
+} do
+  it(c[1], function()
+    local text = text_of(c[2], c[3])
+    local k = flame.kernel { source = text, grid = { 1 }, block = { 32 } }
+    judged.row_is_right(k, text, c[3], proof)
+  end)
+end
+
+it("a kernel that is a template is told so, also with its bounds first", function()
+  local why = helper.message(flame.kernel, [[
+    template <bool B> __launch_bounds__(64) __global__ void k(const float *x, float *y) { y[0] = B; }
+  ]])
+  assert.truthy(why:find("named with its arguments", 1, true), why)
+end)
