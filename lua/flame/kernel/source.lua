@@ -174,11 +174,32 @@ local function by_defaults(source, entry)
   return found and kernels == 1 and found .. "<>" or entry
 end
 
+local TYPE_WORDS <const> = " int unsigned long short char bool size_t typename class "
+
+--- A parameter that is a template, "template <typename, int N> class Op", with its value "V", in C:
+--- "template <typename fl_1, int fl_2> using Op = V<fl_1, fl_2>; ". nil: it is something else.
+local function aliased(text, value)
+  local inner, name = text:match("^%s*template%s*(%b<>)%s*%a+%s+([%a_][%w_]*)%s*$")
+  if not inner then return nil end
+  local parts, own = split(inner:sub(2, -2)), {}
+  for j, part in ipairs(parts) do
+    local rest = part:gsub("=.*", ""):gsub("%.%.%.", " "):match("^%s*(.-)%s*$")
+    local kind, last = rest:match("^(.-)%s+([%a_][%w_]*)$")
+    if not kind or TYPE_WORDS:find(" " .. last .. " ", 1, true) then kind = rest end
+    local dots = part:find("...", 1, true) and "..." or ""
+    parts[j], own[j] = ("%s%s fl_%d"):format(kind, dots, j), ("fl_%d%s"):format(j, dots)
+  end
+  return ("template <%s> using %s = %s<%s>; "):format(table.concat(parts, ", "), name, value,
+    table.concat(own, ", "))
+end
+
 --- The argument of template parameter i, declared in C: "using T = float; " for typename T.
 local function declared(entry, parameters, i, given)
   local text, default = parameters[i]:match("^([^=]*)=(.*)$")
   text = text or parameters[i]
   local kind, name = text:match("^%s*(.-)%s*([%a_][%w_]*)%s*$")
+  local alias = given and aliased(text, given)
+  if alias then return alias end
   if text:find("%.%.%.") or text:find("template", 1, true) then
     fail("kernel", "entry '%s': parameter '%s' of the template is outside the language", entry,
       (text:gsub("^%s+", "")))
