@@ -52,7 +52,31 @@ local POINTED <const> = [[
   };
 ]]
 
+local SPACES <const> = [[
+  namespace a { struct Op { double v; __device__ double f() const { return v; } }; constexpr int One = 5; }
+  namespace b {
+    template <class T> struct Op { T v; __device__ T f() const { return 2 * v; } };
+    template <class T> using One = T;
+    __device__ double g(double v) { Op<double> o{v}; return o.f() + One<int>(v); }
+  }
+  namespace a { __device__ double g(double v) { Op o{v}; return o.f() * One; } }
+]]
+local COUNTED <const> = [[
+  template <class A> struct R { static constexpr int d = A::d; A a; };
+  template <class A> struct Q { static_assert(R<A>::d > 0, "no range"); static constexpr int d = R<A>::d; };
+  template <class T> __device__ T one() { return T(1); }
+  template <class A> __device__ R<Q<A>> one(const R<A> &o) { return o; }
+  template <class T> __device__ T two(T a) { return a; }
+  template <class A> __device__ typename Q<A>::type two(A a, A b, bool less = sizeof(A) < 2) { return a; }
+  template <class T, class... V> __device__ T two(T a, T b, V... v) { return a * b + (v + ...); }
+  template <class T> __device__ T two(T a, T b, T c, int = 3) { return a * b * c; }
+]]
+
 for _, c in ipairs {
+  { "a name may be a struct in one namespace and a template in another", SPACES,
+    "y[i] = a::g(x[i]) + 10 * b::g(x[i]) + a::Op{1}.f() + b::Op<double>{2}.f() * a::One;" },
+  { "a template that takes another number of arguments is not read", COUNTED,
+    "y[i] = one<double>() * x[i] + two(x[i]) + two(x[i], 2.0, 3, 4, 5) + two(x[i], 1.0, 2.0, 4);" },
   { "a member that is a template is named after the word template", GET,
     "A a{x[i]}; y[i] = a.template get<3>() + A::template make<int>(2.5) + both(a);" },
   { "the name of a function may stand in brackets", CALLED,

@@ -82,7 +82,6 @@ describe("a name of several namespaces", function()
         "namespace c { using b::P; __device__ int f() { P p; return p.v; } }", "y[i] = c::f();" },
       { A .. B .. "namespace q = b;", "q::P p{2}; y[i] = p.v;" },
       { A .. B .. "using namespace a; using namespace b;", "a::P q{1}; P p{2}; y[i] = p.v;" },
-      { A .. "namespace b { template <class T> struct P { int v; }; }", "a::P p{2}; y[i] = p.v;" },
     } do
       local known, k = pcall(flame.kernel, c[1] ..
         "\n__global__ void k(const double *x, double *y, int n) { int i = 0; " .. c[2] .. " }")

@@ -503,7 +503,7 @@ static int choose_among(fl_front *p, fl_kchoice *holder, const fl_symbol *s) {
   if (c && c->s.kind == FL_SYM_TYPE && s->kind == FL_SYM_TYPE && fl_ctype_like(c->s.type, s->type))
     return 1;
   fl_kchoice *one = c ? NULL : fl_karena_new(p->a, sizeof *one);
-  if (!one || (holder->next && holder->next->s.kind != s->kind)) return 0;
+  if (!one) return 0;
   *one = (fl_kchoice){ .s = *s, .next = holder->next };
   holder->next = one;
   return 1;

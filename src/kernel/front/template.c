@@ -398,7 +398,8 @@ fl_kdevice *fl_template_instance(fl_front *p, fl_kdevice *first, fl_kdevice *d, 
   fl_symbol *env = fl_karena_new(p->a, (size_t)(2 * n + d->n_env + 1) * sizeof *env);
   fl_kdevice *one = fl_karena_new(p->a, sizeof *one);
   const int pack = fl_template_pack(d->tparams, n);
-  if (wrong_enum(d->tparams, n, c)) return NULL;
+  const int takes = !n || c->result || fl_template_takes(p, d, c->n);
+  if (!takes || wrong_enum(d->tparams, n, c)) return NULL;
   if (!env || !one || !give_all(p, d->tparams, n, c->given, c->n_given, env)) return NULL;
   int conflict = 0;
   const fl_kdeduction found = { d->tparams, n, env, &conflict,

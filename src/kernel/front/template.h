@@ -60,6 +60,8 @@ int fl_template_bind(fl_front *p, const fl_ktparam *t, int n, fl_symbol *env,
 /* Deduces parameters from the arguments of call c, and from the type that f is to return. */
 void fl_template_deduce(fl_front *p, const fl_kdeduction *d, const fl_kdevice *f,
                         const fl_kcall *c);
+/* May template f be called with n arguments? 1 too if that can not be told from its tokens. */
+int fl_template_takes(const fl_front *p, const fl_kdevice *f, int n);
 /* The type T if the argument v is passed to a formal "T", "T *" (pointer) or "T (&)[N]", where T is
 ** the array. ref: the formal is a reference, for which an array stays one. NULL: it does not
 ** fit. */

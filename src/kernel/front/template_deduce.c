@@ -146,3 +146,19 @@ void fl_template_deduce(fl_front *p, const fl_kdeduction *d, const fl_kdevice *f
     from = i + 1;
   }
 }
+
+int fl_template_takes(const fl_front *p, const fl_kdevice *f, int n) {
+  int depth = 1, count = 0, least = f->declared ? 0 : -1, unsure = 0;
+  for (int64_t i = f->open + 1; i < p->toks.n && depth > 0; i++) {
+    const fl_ktok *t = &p->toks.at[i];
+    const int ch = fl_ktok_punct(t);
+    if (ch == '=' && depth == 1 && least < 0) least = count;
+    unsure |= ch == '<' && least >= 0;           /* in a default it is a bracket, or "is less" */
+    if (ch == FL_PU_ELLIPSIS || (unsure && ch == ',')) return n >= (least < 0 ? count : least);
+    depth += fl_ktok_depth(t);
+    if (!unsure) depth += (ch == '<') - (ch == '>') - 2 * (ch == FL_PU_SHR);
+    const int none = !depth && (i == f->open + 1 || (i == f->open + 2 && fl_ktok_is(t - 1, "void")));
+    count += (!depth && !none) || (depth == 1 && ch == ',');
+  }
+  return n >= (least < 0 ? count : least) && n <= count;
+}
