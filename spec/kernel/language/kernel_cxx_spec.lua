@@ -72,7 +72,42 @@ local COUNTED <const> = [[
   template <class T> __device__ T two(T a, T b, T c, int = 3) { return a * b * c; }
 ]]
 
+local SPANS <const> = [[
+  struct Span {
+    const double *p; int n;
+    __device__ const double *begin() const { return p; }
+    __device__ const double *end() const { return p + n; }
+  };
+  template <class T, int N> struct Some {
+    T v[N]; int used;
+    __device__ T *begin() { return v; }
+    __device__ T *end() { return v + used; }
+  };
+  struct P { double a; int b; };
+]]
+local RECURSIVE <const> = [[
+  constexpr int lg(int n) { return n < 2 ? 0 : 1 + lg(n / 2); }
+  constexpr double pw(double b, int e) { return e == 0 ? 1.0 : b * pw(b, e - 1); }
+  constexpr unsigned gcd(unsigned a, unsigned b) { return b == 0 ? a : gcd(b, a % b); }
+  constexpr int fib(int n) { return n < 2 ? n : fib(n - 1) + fib(n - 2); }
+  constexpr int sum(int n) { if (n <= 0) return 0; else if (n == 1) return 1; return n + sum(n - 1); }
+]]
+
 for _, c in ipairs {
+  { "a range may lie between two pointers", SPANS,
+    [[Span s{x, i}; double t = 0;
+      for (double v : s) t += v * v;
+      for (const auto &v : Span{x + 1, 3}) t *= v;
+      Some<double, 4> a; a.used = 3; int c = 0;
+      for (auto &v : a) { v = x[i] + c++; if (c == 2) continue; v *= 2; }
+      for (auto v : a) { if (v > 6) break; t += v; a.used = 1; }
+      Some<P, 2> q; q.used = 2; q.v[0] = P{x[i], 1}; q.v[1] = P{2, 3};
+      for (const P &e : q) t += e.a * e.b;
+      y[i] = t + c;]] },
+  { "a constexpr function of constants may call itself", RECURSIVE,
+    [[double t[lg(64) + sum(2)]; for (int j = 0; j < lg(64); j++) t[j] = x[i] * j;
+      constexpr double q = pw(2, 5); const int f = fib(10);
+      y[i] = t[5] + q + f + gcd(12, 18) + lg(1000) + sum(4) + (1 ? 7 : 2.0) / 2;]] },
   { "a name may be a struct in one namespace and a template in another", SPACES,
     "y[i] = a::g(x[i]) + 10 * b::g(x[i]) + a::Op{1}.f() + b::Op<double>{2}.f() * a::One;" },
   { "a template that takes another number of arguments is not read", COUNTED,
@@ -94,6 +129,20 @@ for _, c in ipairs {
     judged.row_is_right(k, text, c[3], proof)
   end)
 end
+
+it("a function that calls itself with other arguments, or without an end, is refused", function()
+  if flame.default_device() ~= "cpu" then return end              -- a GPU runs the text
+  for body, text in pairs {
+    ["y[i] = f(i);"] = "recursion", ["int a[g(3)]; y[i] = a[0];"] = "nested more than" } do
+    local why = helper.message(function()
+      flame.kernel(text_of([[
+        constexpr int f(int n) { return n < 2 ? 0 : 1 + f(n / 2); }
+        constexpr int g(int n) { return g(n + 1); }
+      ]], body))(judged.row(judged.N, 1), judged.N)
+    end)
+    assert(why:find(text, 1, true) and why:find("line %d+"), why)
+  end
+end)
 
 it("a kernel that is a template is told so, also with its bounds first", function()
   local why = helper.message(flame.kernel, [[

@@ -264,54 +264,6 @@ static void blame(fl_front *p, int64_t body, int32_t line) {
   for (int64_t i = body; i < end; i++) p->toks.at[i].line = line;
 }
 
-static int fold_statement(fl_front *p, fl_kexpr **result);
-
-/* Reads "if (c) … else …" with a constant c; the branch not chosen is not read. Returns 1 if the
-** function returned or was refused. */
-static int fold_if(fl_front *p, fl_kexpr **result, int32_t line) {
-  fl_front_word(p, "constexpr");
-  fl_front_need(p, '(');
-  const fl_kexpr *c = fl_parse_condition(p);
-  fl_front_need(p, ')');
-  if (c && c->kind != FL_KX_CONST) fl_refuse(p, line, "a condition that is no constant");
-  if (!c || p->failed) return 1;
-  int done = 0;
-  if (c->value.i) done = fold_statement(p, result);
-  else fl_skip_statement(p);
-  if (done || !fl_front_word(p, "else")) return done;
-  if (!c->value.i) return fold_statement(p, result);
-  fl_skip_statement(p);
-  return 0;
-}
-
-/* Reads a statement of a constexpr function. Returns 1 if it returned (with *result) or was
-** refused. */
-static int fold_statement(fl_front *p, fl_kexpr **result) {
-  const fl_ktok *t = fl_front_tok(p);
-  int done = 0;
-  if (p->failed || !fl_front_enter(p)) return 1;
-  if (fl_front_word(p, "return")) {
-    *result = fl_parse_scalar(p);
-    done = 1;
-  } else if (fl_front_word(p, "if")) {
-    done = fold_if(p, result, t->line);
-  } else if (fl_ktok_is(t, "static_assert")) {
-    fl_decl_assert(p);
-  } else if (fl_ktok_is(t, "constexpr") || fl_ktok_is(t, "using") || fl_ktok_is(t, "typedef")) {
-    fl_decl_local(p);
-  } else if (fl_front_take(p, '{')) {
-    const int64_t scope = p->syms.n;
-    while (!done && !fl_front_is(p, '}') && fl_front_tok(p)->kind != FL_TOK_END)
-      done = fold_statement(p, result);
-    if (!done) fl_front_need(p, '}');
-    p->syms.n = scope;
-  } else if (!fl_front_take(p, ';')) {
-    fl_refuse(p, t->line, "a statement in a constant expression");
-  }
-  p->nest--;
-  return done || p->failed;
-}
-
 /* Evaluates a call with constant arguments: where statements are not allowed, as in the size of an
 ** array, or where the call is a constant anyway (is_constant). */
 static fl_cvalue fold_call(fl_front *p, fl_kdevice *d, const fl_kcall *c) {
@@ -332,33 +284,50 @@ static fl_cvalue fold_call(fl_front *p, fl_kdevice *d, const fl_kcall *c) {
     fl_front_bind(p, f->name, FL_SYM_CONSTANT, fl_val_expr(e));
   }
   fl_kexpr *r = NULL;
+  const int busy = d->busy, dead = p->dead;
   d->busy = 1;
-  fold_statement(p, &r);
-  d->busy = 0;
+  p->dead = 0;
+  fl_fold_statement(p, &r);
+  d->busy = busy;
+  p->dead = dead;
   if (!r && !p->failed) fl_refuse(p, c->line, "'%s' returns no constant here", d->name);
   if (r && d->result && d->result->kind == FL_C_SCALAR) r = fl_val_to(p, r, d->result);
   fl_front_close(p, back);
   return fl_val_expr(r);
 }
 
+/* Has the body only "return …;" and "if (…) …", which fl_fold_statement reads? */
+static int is_plain(fl_front *p, const fl_kdevice *d) {
+  static const char *const loops[] = { "for", "while", "do", "switch" };
+  const fl_ktok *t = &p->toks.at[d->body + 1], *end = &p->toks.at[fl_front_end(p, d->body)];
+  if (fl_ktok_is(t, "return")) return 1;
+  int is = fl_ktok_is(t, "if");
+  for (; is && t < end; t++) {
+    const int c = fl_ktok_punct(t);
+    is = c != '=' && c != FL_PU_INC && c != FL_PU_DEC && c < FL_PU_ADD_SET &&
+         fl_ktok_among(t, loops, 4) < 0;
+  }
+  return is;
+}
+
 /* Is the call a constant: is the function constexpr, is each given argument a constant, and does
-** the body begin with return? */
+** the body consist of returns, or is it this call's own? */
 static int is_constant(fl_front *p, const fl_kdevice *d, const fl_kcall *c) {
   int marked = 0;
   for (int64_t i = d->head; i < d->open; i++) marked |= fl_ktok_is(&p->toks.at[i], "constexpr");
   for (int i = 0; i < c->n; i++)
     marked &= c->args[i].kind == FL_V_EXPR && c->args[i].e->kind == FL_KX_CONST;
-  return marked && fl_ktok_is(&p->toks.at[d->body + 1], "return");
+  return marked && (d->busy || is_plain(p, d));
 }
 
-static int cannot(fl_front *p, const fl_kdevice *d, int32_t line) {
+static int cannot(fl_front *p, const fl_kdevice *d, int folds, int32_t line) {
   if (p->failed) return 1;
   if (d->why) fl_refuse(p, line, "'%s' %s", d->name, d->why);
   else if (d->body <= 0)
     fl_refuse(p, line, "%s '%s' is declared (line %d), and has no body here",
               d->is_maker ? "a constructor of" : "function",
               d->is_maker ? fl_ctype_text(p->a, d->owner) : d->name, (int)d->line);
-  else if (d->busy)
+  else if (d->busy && !folds)
     fl_refuse(p, line, "recursion is outside the language ('%s' calls itself)", d->name);
   else if (p->inlined >= FL_K_MAX_INLINE)
     fl_refuse(p, line, "calls of functions are nested more than %d deep", FL_K_MAX_INLINE);
@@ -412,8 +381,11 @@ fl_cvalue fl_inline(fl_front *p, fl_kdevice *d, const fl_kcall *c) {
   fl_kblock body = { NULL, NULL };
   int label = 0;
   fl_outside_complete(p, d);
-  if (cannot(p, d, c->line)) return fl_val_none();
-  if (!p->b || !p->f || is_constant(p, d, c)) return fold_call(p, d, c);
+  const int folds = d->body > 0 && (!p->b || !p->f || is_constant(p, d, c));
+  if (d->busy && p->dead && d->result && d->result->kind == FL_C_SCALAR)
+    return fl_val_expr(fl_val_as(p, fl_kexpr_int(p->a, FL_KT_I32, 0), d->result));
+  if (cannot(p, d, folds, c->line)) return fl_val_none();
+  if (folds) return fold_call(p, d, c);
   if (!d->line) blame(p, d->body, c->line);
   fl_cvalue r = read_body(p, d, c, &body, &label);
   if (p->failed) return fl_val_none();

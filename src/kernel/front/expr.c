@@ -338,11 +338,15 @@ static fl_cvalue parse_ternary(fl_front *p) {
   const int32_t line = fl_front_next(p)->line, first = p->f ? p->f->n_vars : 0;
   fl_kblock sides[2] = { { NULL, NULL }, { NULL, NULL } };
   fl_kexpr *c = fl_val_truth(p, x, line);
+  const int fixed = c && c->kind == FL_KX_CONST, no_a = fixed && !c->value.i, no_b = fixed && !no_a;
   fl_kblock *out = fl_front_into(p, p->b ? &sides[0] : NULL);
+  p->dead += no_a;
   fl_cvalue a = fl_parse_expr(p);
+  p->dead += no_b - no_a;
   fl_front_need(p, ':');
   fl_front_into(p, out ? &sides[1] : NULL);
   fl_cvalue b = fl_parse_assign(p);
+  p->dead -= no_b;
   fl_front_into(p, out);
   p->nest--;
   if (p->failed || !c) return fl_val_none();
@@ -352,13 +356,13 @@ static fl_cvalue parse_ternary(fl_front *p) {
     c = fl_val_stable(p, c);
     is_lvalue = 1;
   }
-  if (plain && c->kind == FL_KX_CONST && a.kind == FL_V_PLACE && b.kind == FL_V_PLACE &&
+  if (plain && fixed && a.kind == FL_V_PLACE && b.kind == FL_V_PLACE &&
       fl_ctype_same(a.type, b.type))
-    return c->value.i ? a : b;                               /* the arm, as an lvalue */
+    return no_b ? a : b;                               /* the arm, as an lvalue */
   fl_cvalue r = choose(p, c, a, b, sides, line);
   fl_choose_note(p, &r, is_lvalue ? c : NULL, &a, &b);
-  if (!plain || !r.either || c->kind != FL_KX_CONST) return r;
-  fl_cvalue one = c->value.i ? a : b;
+  if (!plain || !r.either || !fixed) return r;
+  fl_cvalue one = no_b ? a : b;
   one.is_const = r.is_const;
   return one;
 }
@@ -573,11 +577,6 @@ fl_cvalue fl_parse_expr(fl_front *p) {
     v = fl_parse_assign(p);
   }
   return v;
-}
-
-fl_kexpr *fl_parse_scalar(fl_front *p) {
-  const int32_t line = fl_front_tok(p)->line;
-  return fl_val_scalar(p, fl_parse_assign(p), line);
 }
 
 fl_kexpr *fl_parse_constant(fl_front *p) {

@@ -86,6 +86,12 @@ void fl_emit_assign(fl_front *p, int32_t var, fl_kexpr *e, int32_t line);
 /* declare.c. Does a declaration begin at token t? "T(…" and "T{…" are expressions; a declaration
 ** "T(name);" is refused. */
 int fl_decl_begins(fl_front *p, const fl_ktok *t);
+/* return.c. Reads a statement of a constexpr function. Returns 1 if it returned (with *result) or was
+** refused. */
+int fl_fold_statement(fl_front *p, fl_kexpr **result);
+int fl_decl_is_range(fl_front *p);    /* object.c. After '(' of a for: is it "for (T v : a)"? */
+/* object.c. The list of "for (int v : {1, 2, 3})" as an array of type 'of'. */
+fl_cvalue fl_decl_listed(fl_front *p, const fl_ctype *of, int32_t line);
 /* object.c. A variable for a leaf of an object; -1: no memory. */
 int fl_decl_leaf(fl_front *p, const fl_kfield *f, fl_kvkind kind, int type, int32_t line);
 /* call.c. Reads arguments up to and with 'close', which is ')' or '}'; the opening token was taken.

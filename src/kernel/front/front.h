@@ -232,6 +232,7 @@ typedef struct fl_front {
   const fl_ctype *among;     /* the struct whose names fl_scope_prefix gave last; NULL: of none */
   int64_t qualified;         /* token after a name with a prefix that was a field of *this */
   int nest, inlined;         /* depth of nesting (fl_front_enter); of calls that are inlined */
+  int dead;                  /* > 0: an arm of ?: is read that a constant condition drops */
   int breaks, continues;     /* FL_BREAK_*: what break means here; whether continue is allowed */
   int32_t break_label, return_label;    /* of the BLOCKs that break and return leave */
   const fl_kdevice *inside;  /* the function being inlined; NULL: in the kernel */

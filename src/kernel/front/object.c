@@ -398,6 +398,24 @@ int fl_decl_try_table(fl_front *p, const fl_ctype *t, const char *name, int32_t 
 
 /* ---- ranges ---------------------------------------------------------------------------------- */
 
+/* After '(' of a for: is it "for (T v : a)"? */
+int fl_decl_is_range(fl_front *p) {
+  for (int k = 0; fl_decl_starts(p, 0); k++) {
+    const fl_ktok *t = fl_front_ahead(p, k);
+    if (t->kind == FL_TOK_END || fl_front_is_at(p, k, ';') || fl_front_is_at(p, k, '?')) return 0;
+    if (fl_front_is_at(p, k, '(') || fl_front_is_at(p, k, '=')) return 0;
+    if (fl_front_is_at(p, k, ':')) return 1;
+  }
+  return 0;
+}
+
+/* Reads the list of "for (int v : {1, 2, 3})" as an array of type 'of'. */
+fl_cvalue fl_decl_listed(fl_front *p, const fl_ctype *of, int32_t line) {
+  const fl_ctype *t = of ? fl_decl_sized(p, fl_ctype_array(p->a, of, 0), line) : NULL;
+  if (!of) fl_refuse(p, line, "auto of a list" FL_DO ": write the type");
+  return t && !p->failed ? fl_decl_list(p, t, line) : fl_val_none();
+}
+
 /* The value of v.name(). */
 static fl_cvalue ask(fl_front *p, const fl_cvalue *v, const char *name, int32_t line) {
   const fl_kcall c = { .self = v, .line = line };
@@ -408,12 +426,14 @@ static fl_cvalue ask(fl_front *p, const fl_cvalue *v, const char *name, int32_t 
   return p->failed ? fl_val_none() : fl_inline(p, d, &c);
 }
 
-/* The bound of a range-based for, over.begin() or over.end(), in a variable. */
+/* The bound of a range-based for, over.begin() or over.end(), in a variable; or a pointer. */
 fl_cvalue fl_member_bound(fl_front *p, const fl_cvalue *over, const char *name, int32_t line) {
-  const fl_cvalue from = ask(p, over, name, line);
-  if (!p->failed && from.kind == FL_V_POINTER)
-    fl_refuse(p, line, "a range between two pointers is outside the language"
-              FL_DO ": count the elements");
+  fl_cvalue from = ask(p, over, name, line);
+  if (p->failed || from.kind == FL_V_POINTER) {
+    if (from.idx) from.idx = fl_val_stable(p, from.idx);
+    from.sym = 0;
+    return from;
+  }
   const fl_cvalue v = p->failed ? fl_val_none() : fl_decl_object(p, from.type, name, line);
   if (!p->failed) fl_member_copy(p, v, from, line);
   return v;

@@ -80,3 +80,49 @@ void fl_parse_return(fl_front *p, int32_t line) {
   fl_kstmt *s = fl_emit(p, FL_KS_LEAVE, line);
   if (s) s->label = p->return_label;
 }
+
+/* ---- functions of constants ------------------------------------------------------------------- */
+
+/* Reads "if (c) … else …" with a constant c; the branch not chosen is not read. Returns 1 if the
+** function returned or was refused. */
+static int fold_if(fl_front *p, fl_kexpr **result, int32_t line) {
+  fl_front_word(p, "constexpr");
+  fl_front_need(p, '(');
+  const fl_kexpr *c = fl_parse_condition(p);
+  fl_front_need(p, ')');
+  if (c && c->kind != FL_KX_CONST) fl_refuse(p, line, "a condition that is no constant");
+  if (!c || p->failed) return 1;
+  int done = 0;
+  if (c->value.i) done = fl_fold_statement(p, result);
+  else fl_skip_statement(p);
+  if (done || !fl_front_word(p, "else")) return done;
+  if (!c->value.i) return fl_fold_statement(p, result);
+  fl_skip_statement(p);
+  return 0;
+}
+
+int fl_fold_statement(fl_front *p, fl_kexpr **result) {
+  const fl_ktok *t = fl_front_tok(p);
+  int done = 0;
+  if (p->failed || !fl_front_enter(p)) return 1;
+  if (fl_front_word(p, "return")) {
+    *result = fl_parse_scalar(p);
+    done = 1;
+  } else if (fl_front_word(p, "if")) {
+    done = fold_if(p, result, t->line);
+  } else if (fl_ktok_is(t, "static_assert")) {
+    fl_decl_assert(p);
+  } else if (fl_ktok_is(t, "constexpr") || fl_ktok_is(t, "using") || fl_ktok_is(t, "typedef")) {
+    fl_decl_local(p);
+  } else if (fl_front_take(p, '{')) {
+    const int64_t scope = p->syms.n;
+    while (!done && !fl_front_is(p, '}') && fl_front_tok(p)->kind != FL_TOK_END)
+      done = fl_fold_statement(p, result);
+    if (!done) fl_front_need(p, '}');
+    p->syms.n = scope;
+  } else if (!fl_front_take(p, ';')) {
+    fl_refuse(p, t->line, "a statement in a constant expression");
+  }
+  p->nest--;
+  return done || p->failed;
+}

@@ -236,17 +236,6 @@ static void parse_do(fl_front *p, int32_t line) {
   if (!fixed || !c->value.i) s->x[0] = fixed || !s->other.first ? c : kept_condition(p, out, s, c);
 }
 
-/* After '(' of a for: is it "for (T v : a)"? */
-static int is_range(fl_front *p) {
-  for (int k = 0; fl_decl_starts(p, 0); k++) {
-    const fl_ktok *t = fl_front_ahead(p, k);
-    if (t->kind == FL_TOK_END || fl_front_is_at(p, k, ';') || fl_front_is_at(p, k, '?')) return 0;
-    if (fl_front_is_at(p, k, '(') || fl_front_is_at(p, k, '=')) return 0;
-    if (fl_front_is_at(p, k, ':')) return 1;
-  }
-  return 0;
-}
-
 /* Declares the loop variable of a range-based for: another name of the element, or a copy. */
 static void bind_element(fl_front *p, const fl_specifiers *s, const fl_ctype *t, int ref,
                          const char *name, fl_cvalue e, int32_t line) {
@@ -261,19 +250,29 @@ static void bind_element(fl_front *p, const fl_specifiers *s, const fl_ctype *t,
   fl_front_bind(p, name, ref ? FL_SYM_REFERENCE : FL_SYM_OBJECT, v);
 }
 
-/* Reads the list of "for (int v : {1, 2, 3})" as an array of type 'of'. */
-static fl_cvalue listed(fl_front *p, const fl_ctype *of, int32_t line) {
-  const fl_ctype *t = of ? fl_decl_sized(p, fl_ctype_array(p->a, of, 0), line) : NULL;
-  if (!of) fl_refuse(p, line, "auto of a list" FL_DO ": write the type");
-  return t && !p->failed ? fl_decl_list(p, t, line) : fl_val_none();
+/* Reads the loop over the first n elements of 'over', an array or what a pointer points to. */
+static void range_of_array(fl_front *p, const fl_specifiers *s, const fl_ctype *t, int ref,
+                           const char *name, fl_cvalue over, fl_kexpr *n, int32_t line) {
+  fl_kexpr *at;
+  fl_kstmt *loop = n ? fl_emit_count(p, 0, n, &at, line) : NULL;
+  if (!loop) return;
+  fl_kblock *out = fl_front_into(p, &loop->body);
+  bind_element(p, s, t, ref, name, fl_val_index(p, over, at, line), line);
+  fl_front_into(p, out);
+  loop_body(p, loop);
 }
 
-/* Reads a range-based for over an object with begin() and end(), whose results have !=, * and
-** ++. */
+/* Reads a range-based for over an object with begin() and end(), whose results are pointers or have
+** !=, * and ++. */
 static void range_of_object(fl_front *p, const fl_specifiers *s, const fl_ctype *t, int ref,
                             const char *name, fl_cvalue over, int32_t line) {
   fl_cvalue v, it[2] = { fl_member_bound(p, &over, "begin", line),
                          fl_member_bound(p, &over, "end", line) };
+  if (!p->failed && it[0].kind == FL_V_POINTER) {
+    fl_kexpr *n = fl_val_scalar(p, fl_binary(p, FL_KO_SUB, it[1], it[0], line), line);
+    range_of_array(p, s, t, ref, name, it[0], n ? fl_val_stable(p, n) : NULL, line);
+    return;
+  }
   fl_kblock effects = { NULL, NULL };
   fl_kblock *out = fl_front_into(p, &effects);
   if (!p->failed && !fl_operator(p, "operator!=", it, 2, &v, line))
@@ -301,7 +300,7 @@ static void parse_range(fl_front *p, int32_t line) {
   const fl_ctype *t = s.type ? fl_decl_pointers(p, &s, &ref) : NULL;
   const char *name = fl_front_name(p);
   fl_front_need(p, ':');
-  const fl_cvalue over = fl_front_is(p, '{') ? listed(p, s.is_auto ? NULL : t, line)
+  const fl_cvalue over = fl_front_is(p, '{') ? fl_decl_listed(p, s.is_auto ? NULL : t, line)
                                              : fl_parse_expr(p);
   fl_front_need(p, ')');
   if (!p->failed && t && over.kind == FL_V_PLACE && over.type->kind == FL_C_STRUCT) {
@@ -310,14 +309,8 @@ static void parse_range(fl_front *p, int32_t line) {
   }
   if (!p->failed && !(over.kind == FL_V_PLACE && over.type->kind == FL_C_ARRAY))
     fl_refuse(p, line, "a range that is no array");
-  if (!t || p->failed) return;
-  fl_kexpr *at, *n = fl_kexpr_int(p->a, FL_KT_I64, over.type->count);
-  fl_kstmt *loop = fl_emit_count(p, 0, n, &at, line);
-  if (!loop) return;
-  fl_kblock *out = fl_front_into(p, &loop->body);
-  bind_element(p, &s, t, ref, name, fl_val_index(p, over, at, line), line);
-  fl_front_into(p, out);
-  loop_body(p, loop);
+  if (t && !p->failed)
+    range_of_array(p, &s, t, ref, name, over, fl_kexpr_int(p->a, FL_KT_I64, over.type->count), line);
 }
 
 /* Reads a for loop. Names declared in its header end with the loop. */
@@ -326,7 +319,7 @@ static void parse_for(fl_front *p, int32_t line) {
   fl_kblock effects = { NULL, NULL }, step = { NULL, NULL };
   fl_kexpr *c = NULL;
   fl_front_need(p, '(');
-  if (is_range(p)) {
+  if (fl_decl_is_range(p)) {
     parse_range(p, line);
     p->syms.n = scope;
     return;

@@ -582,3 +582,8 @@ fl_cvalue fl_parse_unary(fl_front *p) {
   p->nest--;
   return p->failed ? fl_val_none() : v;
 }
+
+fl_kexpr *fl_parse_scalar(fl_front *p) {
+  const int32_t line = fl_front_tok(p)->line;
+  return fl_val_scalar(p, fl_parse_assign(p), line);
+}
