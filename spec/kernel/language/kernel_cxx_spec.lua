@@ -93,7 +93,34 @@ local RECURSIVE <const> = [[
   constexpr int sum(int n) { if (n <= 0) return 0; else if (n == 1) return 1; return n + sum(n - 1); }
 ]]
 
+local COMMA <const> = [[
+  struct M {
+    double v[4]; int at;
+    __device__ M &operator<<(double a) { v[0] = a; at = 1; return *this; }
+    __device__ M &operator,(double a) { v[at++] = a; return *this; }
+  };
+  struct V { double v; };
+  __device__ V operator,(V a, V b) { return V{a.v * 10 + b.v}; }
+]]
+local DIRECTIVES <const> = [[
+  __device__ int f(double v) { return 3; }
+  namespace a { __device__ int f(int v) { return 1; } __device__ int e(int v) { return v + 4; } }
+  namespace a { namespace b {
+    __device__ int f(double v) { return 2; }
+    __device__ int g() { return f(1); }
+  } }
+  namespace c { using namespace a; using a::b::g; __device__ int h() { return f(2) + 10 * g(); } }
+  namespace d { using a::f; __device__ int h() { return f(2.5); } }
+  namespace q { namespace r { __device__ int f(float v) { return 5; } using namespace a; __device__ int h() { return f(1); } } }
+  using namespace c;
+]]
+
 for _, c in ipairs {
+  { "operator, is called for structs", COMMA,
+    "M m; m << x[i], 2, 3.5, 4; int a, b; for (a = 0, b = 5; a < b; a++, b--) m.v[1] += a; "
+    .. "V u = (V{x[i]}, V{3}); y[i] = m.v[0] + 10 * m.v[1] + 100 * m.v[2] + m.at + u.v;" },
+  { "using namespace counts in its namespace, and hides nothing that is nearer", DIRECTIVES,
+    "y[i] = a::b::g() + 10 * c::h() + 1e3 * d::h() + 1e4 * q::r::h() + 1e5 * f(2.5) + 1e6 * e(1);" },
   { "a range may lie between two pointers", SPANS,
     [[Span s{x, i}; double t = 0;
       for (double v : s) t += v * v;

@@ -9,8 +9,7 @@
 
 /* ---- arithmetic ------------------------------------------------------------------------------ */
 
-static const struct { int16_t punct; uint8_t level, op;
-} binaries[] = {
+static const struct { int16_t punct; uint8_t level, op; } binaries[] = {
   { FL_PU_LOR, 1, FL_KO_LOR }, { FL_PU_LAND, 2, FL_KO_LAND }, { '|', 3, FL_KO_OR },
   { '^', 4, FL_KO_XOR },       { '&', 5, FL_KO_AND },         { FL_PU_EQ, 6, FL_KO_EQ },
   { FL_PU_NE, 6, FL_KO_NE },   { '<', 7, FL_KO_LT },          { '>', 7, FL_KO_GT },
@@ -18,8 +17,7 @@ static const struct { int16_t punct; uint8_t level, op;
   { FL_PU_SHR, 8, FL_KO_SHR }, { '+', 9, FL_KO_ADD },         { '-', 9, FL_KO_SUB },
   { '*', 10, FL_KO_MUL },      { '/', 10, FL_KO_DIV },        { '%', 10, FL_KO_REM },
 };
-static const struct { int16_t punct; uint8_t op;
-} assignments[] = {
+static const struct { int16_t punct; uint8_t op; } assignments[] = {
   { '=', FL_KO_NONE },          { FL_PU_ADD_SET, FL_KO_ADD },
   { FL_PU_SUB_SET, FL_KO_SUB }, { FL_PU_MUL_SET, FL_KO_MUL },
   { FL_PU_DIV_SET, FL_KO_DIV }, { FL_PU_REM_SET, FL_KO_REM },
@@ -572,9 +570,11 @@ fl_cvalue fl_step(fl_front *p, fl_cvalue v, int op, int postfix, int unused, int
 fl_cvalue fl_parse_expr(fl_front *p) {
   const int statement = p->statement;
   fl_cvalue v = fl_parse_assign(p);
-  while (fl_front_take(p, ',')) {
+  while (fl_front_is(p, ',')) {
+    const int32_t line = fl_front_next(p)->line;
     p->statement = statement;
-    v = fl_parse_assign(p);
+    const fl_cvalue args[2] = { v, fl_parse_assign(p) };
+    if (!fl_operator_found(p, ",", "", args, 2, &v, line)) v = args[1];
   }
   return v;
 }

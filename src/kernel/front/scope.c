@@ -259,10 +259,9 @@ static const fl_ktok *block_of(const fl_front *p, const fl_ktok *t) {
   return NULL;
 }
 
-/* Does a "using" at token t count at token 'at'? In a block it does from t to the block's end. */
-static int reaches(const fl_front *p, const fl_ktok *t, const fl_ktok *at) {
+/* Does a "using" at token t of a block count at token 'at'? It does from t to the block's end. */
+static int reaches(const fl_ktok *t, const fl_ktok *at) {
   int depth = 0;
-  if (!block_of(p, t)) return 1;
   for (; t < at && depth >= 0; t++) depth += fl_is_punct(t, '{') - fl_is_punct(t, '}');
   return t == at && depth >= 0;
 }
@@ -295,26 +294,63 @@ static int is_other_space(const fl_front *p, const fl_ktok *t, const fl_ktok *sp
   return 0;
 }
 
-/* Does a "using" bring 'name' of 'space' to token 'at', or, where that is NULL, to any? file: the
-** name is one of the file or of std. */
-static int is_opened(const fl_front *p, const fl_ktok *space, const fl_ktok *name, int file,
-                     const fl_ktok *at) {
-  for (const fl_ktok *t = p->toks.at, *end = t + p->toks.n; t + 2 < end; t++) {
-    if (!fl_ktok_is(t, "using")) continue;
-    const opening o = opening_at(p, t);
-    const int is = o.whole ? !file && same_name(o.last, space)
-      : same_name(o.last, name) && fl_is_punct(o.last - 1, FL_PU_SCOPE) && o.of_file == file &&
-        (file || !is_other_space(p, o.last, space));
-    if (is && (!at || reaches(p, t, at))) return 1;
-  }
+/* How deep the namespace 'of' is, if it is around 'at' or is it; else -1. */
+static int depth_of(const fl_kspace *of, const fl_kspace *at) {
+  int n = 0, is = !of;
+  for (; at && !is; at = at->up) is = at == of;
+  for (; of; of = of->up) n++;
+  return is ? n : -1;
+}
+
+/* How many namespaces are around both. */
+static int common_depth(const fl_kspace *a, const fl_kspace *b) {
+  for (; a; a = a->up)
+    if (depth_of(a, b) >= 0) return depth_of(a, b);
   return 0;
 }
 
+/* How deep the namespace is to which the "using" o at token t brings a name of namespace 'of', as
+** token 'at' sees it (at NULL: 0); -1: it does not count there. Names that "using namespace" brings
+** count as those of what is around both namespaces. In a namespace, "using" counts there, and where
+** that is used itself. */
+static int brought(fl_front *p, const fl_ktok *t, const opening *o, const fl_kspace *of,
+                   const fl_ktok *at, int left) {
+  const fl_kspace *own = fl_scope_at(p, t - p->toks.at);
+  const int is_block = at && block_of(p, t) != NULL;
+  const int depth = o->whole ? common_depth(own, of) : depth_of(own, own);
+  if (!at) return 0;
+  if (is_block ? reaches(t, at) : depth_of(own, fl_scope_at(p, at - p->toks.at)) >= 0) return depth;
+  int most = -1;
+  for (const fl_ktok *u = p->toks.at, *end = u + p->toks.n; !is_block && left && u + 2 < end; u++) {
+    const opening next = fl_ktok_is(u, "using") && u != t ? opening_at(p, u) : (opening){ NULL, 0, 0 };
+    if (!next.whole || !same_name(next.last, own->name)) continue;
+    const int is = brought(p, u, &next, of, at, left - 1);
+    if (is > most) most = is;
+  }
+  return most;
+}
+
+/* The depth (brought) to which a "using" brings 'name' of namespace 'of' (NULL: of the file, or of
+** std) as token 'at' sees it, or, where that is NULL, any; -1: there is none. */
+static int is_opened(fl_front *p, const fl_kspace *of, const fl_ktok *name, const fl_ktok *at) {
+  int most = -1;
+  for (const fl_ktok *t = p->toks.at, *end = t + p->toks.n; t + 2 < end; t++) {
+    if (!fl_ktok_is(t, "using")) continue;
+    const opening o = opening_at(p, t);
+    const int is = o.whole ? of && same_name(o.last, of->name)
+      : same_name(o.last, name) && fl_is_punct(o.last - 1, FL_PU_SCOPE) && o.of_file == !of &&
+        (!of || !is_other_space(p, o.last, of->name));
+    const int depth = is ? brought(p, t, &o, of, at, 3) : -1;
+    if (depth > most) most = depth;
+  }
+  return most;
+}
+
 /* is_opened; *none: 1 if that is so for no token at all, 0 as long as it is not known. */
-static int is_opened_at(const fl_front *p, uint8_t *none, const fl_ktok *space, const fl_ktok *name,
-                        int file, const fl_ktok *at) {
-  if (!*none) *none = (uint8_t)(1 + is_opened(p, space, name, file, NULL));
-  return *none == 2 && is_opened(p, space, name, file, at);
+static int is_opened_at(fl_front *p, uint8_t *none, const fl_kspace *of, const fl_ktok *name,
+                        const fl_ktok *at) {
+  if (!*none) *none = (uint8_t)(is_opened(p, of, name, NULL) < 0 ? 1 : 2);
+  return *none == 2 ? is_opened(p, of, name, at) : -1;
 }
 
 /* The innermost block around token t that declares 'name' by "using …::name;" hides other functions
@@ -329,7 +365,7 @@ static int of_block(const fl_front *p, const fl_ktok *space, const fl_ktok *name
     const opening o = opening_at(p, u);
     if (o.whole || !same_name(o.last, name) || !fl_is_punct(o.last - 1, FL_PU_SCOPE)) continue;
     const fl_ktok *block = block_of(p, u);
-    if (!block || block < inner || !reaches(p, u, t)) continue;
+    if (!block || block < inner || !reaches(u, t)) continue;
     const int its = space ? !o.of_file && !is_other_space(p, o.last, space) : o.of_file;
     is = block == inner ? is || its : its;
     inner = block;
@@ -361,14 +397,6 @@ const fl_symbol *fl_scope_called(fl_front *p, const fl_ktok *name) {
   }
   fl_scope_file(p, &list, &n);
   return fl_front_in(p, list, n, name);
-}
-
-/* How deep the namespace 'of' is, if it is around 'at' or is it; else -1. */
-static int depth_of(const fl_kspace *of, const fl_kspace *at) {
-  int n = 0, is = !of;
-  for (; at && !is; at = at->up) is = at == of;
-  for (; of; of = of->up) n++;
-  return is ? n : -1;
 }
 
 /* What is around 'of', if "a::b::" before token t names that namespace; if not, *is becomes 0. */
@@ -416,11 +444,19 @@ static int depth_for(fl_front *p, const fl_kdevice *d, const fl_ktok *t) {
   return depth_of(space_of(p, d), seen_at(p, t - p->toks.at));
 }
 
-int fl_scope_nearest(fl_front *p, const fl_kdevice *first, const fl_ktok *t) {
+/* How deep d is as the call by name token t sees it, in its namespace or where a "using" brings
+** it; -1: it does not see d. */
+static int appears(fl_front *p, fl_kdevice *d, const fl_ktok *t) {
+  const int own = depth_for(p, d, t),
+            other = d->owner ? -1 : is_opened_at(p, &d->opened, space_of(p, d), t, t);
+  return own > other ? own : other;
+}
+
+int fl_scope_nearest(fl_front *p, fl_kdevice *first, const fl_ktok *t) {
   int most = -1;
   if (!is_of_text(p, t)) return -1;
-  for (const fl_kdevice *d = first; d; d = d->next) {
-    const int n = fl_is_punct(t - 1, FL_PU_SCOPE) ? leads_to(p, d, t) - 1 : depth_for(p, d, t);
+  for (fl_kdevice *d = first; d; d = d->next) {
+    const int n = fl_is_punct(t - 1, FL_PU_SCOPE) ? leads_to(p, d, t) - 1 : appears(p, d, t);
     if (n > most) most = n;
   }
   return most;
@@ -438,15 +474,14 @@ int fl_scope_means(fl_front *p, const fl_kcall *c, fl_kdevice *d) {
   const fl_ktok *space = of ? of->name : NULL;
   const int declared = of_block(p, space, t, t);
   if (declared >= 0) return declared;
-  if (c->depth >= 0 && depth_for(p, d, t) == c->depth) return 1;
-  return is_opened_at(p, &d->opened, space, t, !of, t);
+  return c->depth >= 0 && appears(p, d, t) == c->depth;
 }
 
 int fl_scope_hides(fl_front *p, const fl_kcall *c, const fl_kdevice *d) {
   const fl_ktok *t = c->name;
   if (d->owner || !is_of_text(p, t) || !space_of(p, d) || fl_scope_is_of_file(p, t)) return 0;
   return fl_is_punct(t - 1, FL_PU_SCOPE) ||
-         (depth_for(p, d, t) >= 0 && !is_opened(p, NULL, t, 1, t));
+         (depth_for(p, d, t) >= 0 && is_opened(p, NULL, t, t) < 0);
 }
 
 /* ---- names of several namespaces ------------------------------------------------------------- */
@@ -459,7 +494,7 @@ typedef struct fl_kchoice {      /* the first is none of them, and is shared by 
 
 static int is_open(fl_front *p, fl_kchoice *c, const fl_ktok *at) {
   const fl_ktok name = { .kind = FL_TOK_NAME, .text = c->s.name, .n = c->s.n };
-  return c->s.space && is_opened_at(p, &c->opened, c->s.space->name, &name, 0, at);
+  return c->s.space && is_opened_at(p, &c->opened, c->s.space, &name, at) >= 0;
 }
 
 const fl_symbol *fl_scope_pick(fl_front *p, const fl_symbol *s, const fl_ktok *t) {

@@ -45,7 +45,7 @@ int fl_scope_is_of_file(const fl_front *p, const fl_ktok *t);     /* is it "::t"
 /* fl_scope_nearest: of the functions of that name, from 'first' on, how deep is the nearest
 ** namespace around the call that has one? With a prefix: 0 if it leads to one. -1: there is none.
 ** fl_scope_means: may the call, with c->depth from that, mean function d? */
-int fl_scope_nearest(fl_front *p, const fl_kdevice *first, const fl_ktok *name);
+int fl_scope_nearest(fl_front *p, fl_kdevice *first, const fl_ktok *name);
 int fl_scope_means(fl_front *p, const fl_kcall *c, fl_kdevice *d);
 /* Does d, of a namespace, hide a built-in function of its name from a call? */
 int fl_scope_hides(fl_front *p, const fl_kcall *c, const fl_kdevice *d);
