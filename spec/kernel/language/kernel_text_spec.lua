@@ -157,13 +157,14 @@ describe("a condition of #if", function()
     ["0 && 1 / 0"] = 0, ["1 || 1 % 0"] = 1, ["1 ? 2 : 1 / 0"] = 1, ["0 ? 1 << 64 : 0"] = 0,
     ["YES"] = 1, ["ASKS(NOT_THERE)"] = 0, ["SAME(defined(THERE))"] = 1, ["__LINE__ == 5"] = 1,
     ["defined(__LINE__)"] = 1, ["defined(__has_include)"] = 1, ["__has_include(<cmath>)"] = 1,
+    ["__has_attribute(always_inline) && __has_cpp_attribute(nodiscard) >= 201603"] = 1,
     ['__has_include("nothing.h")'] = 0, ["!__has_include(<no/thing.h>) && 1"] = 1,
   } do
     it("is decided as in C++: " .. condition, function() assert.equal(want, value(condition)) end)
   end
 
   for _, condition in ipairs { "1 / 0", "1 << 64", "1 << -1", "ASKS(THERE", "__COUNTER__ == 0",
-      "defined", "defined(THERE", "__has_include <cmath>", "__has_include(cmath)", "1 = 1", "" } do
+      "__has_attribute(strange)", "__has_attribute", "defined", "defined(THERE", "__has_include <cmath>", "__has_include(cmath)", "1 = 1", "" } do
     it("is refused if it has no value: " .. condition, function()
       local why = helper.message(value, condition)
       assert(why:find("line 5", 1, true), why)

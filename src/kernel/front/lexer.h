@@ -66,6 +66,9 @@ int fl_kpreprocess(fl_karena *a, const char *text, size_t n, const char *given, 
 /* preprocess_if.c: is the condition of #if true, of which macros and "defined" are replaced? -1: it
 ** has no value. */
 int fl_kcondition(const fl_ktok *at, const fl_ktok *end);
+/* The value of __has_attribute and __has_cpp_attribute for attribute t, as of C++17; -1: it is not
+** known. */
+int fl_kcondition_attribute(const fl_ktok *t);
 /* literal.c. Joins adjacent string literals, and "operator ( )" and "operator [ ]" to names. */
 void fl_kliteral_join(fl_karena *a, fl_ktoks *out);
 /* Replaces texts that initialise arrays of characters by lists of these. 0: no memory. */

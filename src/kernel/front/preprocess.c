@@ -89,14 +89,15 @@ static macro *find(const pre *p, const fl_ktok *t) {
 
 /* The words that the preprocessor replaces itself. */
 static const char has_include[] = "__has_include";
-static const char *const own_words[] = { has_include, "__LINE__", "__COUNTER__" };
+static const char *const own_words[] = { has_include, "__has_attribute", "__has_cpp_attribute",
+                                        "__LINE__", "__COUNTER__" };
 
 static int is_defined(const pre *p, const fl_ktok *t) {
   return find(p, t) || fl_ktok_among(t, own_words, sizeof own_words / sizeof *own_words) >= 0;
 }
 
 static int is_asking(const fl_ktok *t) {
-  return fl_ktok_is(t, "defined") || fl_ktok_is(t, has_include);
+  return fl_ktok_is(t, "defined") || fl_ktok_among(t, own_words, 3) >= 0;
 }
 
 static fl_ktok number(int64_t value, int32_t line) {
@@ -373,20 +374,21 @@ static const fl_kfile *file_of(const pre *p, named name) {
   return NULL;
 }
 
-/* Takes "defined X", "defined(X)" or "__has_include(X)" at s->at. Returns its value; -1: it is
-** something else. */
+/* Takes "defined X", "defined(X)", "__has_include(X)" or "__has_attribute(X)" at s->at. Returns its
+** value; -1: it is something else. */
 static int take_asked(const pre *p, span *s) {
-  const int is_file = fl_ktok_is(s->at, has_include);
+  const int is_file = fl_ktok_is(s->at, has_include), is_own = fl_ktok_is(s->at, "defined");
   const fl_ktok *t = s->at + 1, *end = s->at + 2;
   const int paren = t < s->end && fl_is_punct(t, '(');
   t += paren, end += paren;
   while (is_file && end < s->end && !fl_is_punct(end, ')')) end++;
   const int closed = !paren || (end < s->end && fl_is_punct(end, ')'));
-  if (!closed || end > s->end || is_file > paren) return -1;
+  if (!closed || end > s->end || (!is_own && !paren)) return -1;
   s->at = end + paren;
   const named name = is_file ? name_in((span){ t, end }) : (named){ NULL, 0, 0 };
   if (name.at) return file_of(p, name) || fl_kincludes_known(name.at, name.n);
-  return !is_file && t->kind == FL_TOK_NAME ? is_defined(p, t) : -1;
+  if (is_file || t->kind != FL_TOK_NAME) return -1;
+  return is_own ? is_defined(p, t) : fl_kcondition_attribute(t);
 }
 
 /* Decides a condition: expands macros, replaces "defined X" and evaluates the rest. */

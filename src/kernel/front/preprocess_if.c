@@ -101,3 +101,13 @@ int fl_kcondition(const fl_ktok *at, const fl_ktok *end) {
   const int64_t v = expression(&c, 0).v;
   return c.wrong || c.at < end ? -1 : v != 0;
 }
+
+int fl_kcondition_attribute(const fl_ktok *t) {
+  static const struct { const char *name; int since; } known[] = {
+    { "nodiscard", 201603 }, { "maybe_unused", 201603 }, { "fallthrough", 201603 },
+    { "deprecated", 201309 }, { "noreturn", 200809 }, { "likely", 201803 }, { "unlikely", 201803 },
+    { "always_inline", 1 }, { "noinline", 1 }, { "unused", 1 }, { "aligned", 1 }, { "packed", 1 } };
+  for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+    if (fl_ktok_is(t, known[i].name)) return known[i].since;
+  return -1;
+}
