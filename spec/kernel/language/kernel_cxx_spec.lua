@@ -1,6 +1,6 @@
---- C++ as public kernels write it, in one table: what stands before the kernel, and its body. Values
---- are compared with g++ on the same text, gradients with central differences; NVRTC, if there is
---- one, compiles the texts. Runs on the default device.
+--- C++ as public kernels write it: what stands before the kernel, and its body. Values are compared
+--- with g++ on the same text, gradients with central differences; NVRTC, if there is one, compiles
+--- the texts. Runs on the default device.
 local flame = require "flame"
 local helper = require "spec.support.helper"
 local proof = dofile("spec/kernel/kernel_proof.lua")

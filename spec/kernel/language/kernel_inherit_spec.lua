@@ -1,6 +1,7 @@
 --- What structs have from their bases: names that hide others, using declarations, inherited
 --- constructors, names that are ambiguous. Values are compared with g++ on the same text, gradients
---- with central differences; NVRTC, if there is one, compiles the texts. Runs on the default device.
+--- with central differences; NVRTC, if there is one, compiles the texts. Runs on the default
+--- device.
 local flame = require "flame"
 local helper = require "spec.support.helper"
 local proof = dofile("spec/kernel/kernel_proof.lua")
@@ -46,7 +47,8 @@ describe("a name that two bases have", function()
     ["C c; y[i] = c(x[i]);"] = "'operator()': bases 'A' and 'B'",
     ["C c; y[i] = c + x[i];"] = "no operator '+'",
     ["y[i] = C::N;"] = "'N': bases 'A' and 'B'",
-    ["struct D : C { double g() const { return v; } }; D d; y[i] = d.g();"] = "'v': bases 'A' and 'B'",
+    ["struct D : C { double g() const { return v; } }; D d; y[i] = d.g();"] =
+      "'v': bases 'A' and 'B'",
   } do
     it("is ambiguous: " .. body, function() refused(BOTH, body, text) end)
   end
@@ -87,6 +89,14 @@ describe("a name that two bases have", function()
       assert.truthy(why:find("two members 'v' of a struct and its bases", 1, true), why)
     end
   end)
+end)
+
+it("a struct with unnamed unions is an argument", function()
+  local k = flame.kernel([[
+    struct V { union { float x, r; }; union { float y, g; }; };
+    struct W : V { union { int a; float b; }; };
+    __global__ void k(W w, const float *x, float *y, int n) { y[0] = w.x + w.g * x[0]; }]])
+  assert.truthy(k:report().parameters[1])
 end)
 
 describe("a member", function()

@@ -164,7 +164,8 @@ describe("a condition of #if", function()
   end
 
   for _, condition in ipairs { "1 / 0", "1 << 64", "1 << -1", "ASKS(THERE", "__COUNTER__ == 0",
-      "__has_attribute(strange)", "__has_attribute", "defined", "defined(THERE", "__has_include <cmath>", "__has_include(cmath)", "1 = 1", "" } do
+      "__has_attribute(strange)", "__has_attribute", "defined", "defined(THERE",
+      "__has_include <cmath>", "__has_include(cmath)", "1 = 1", "" } do
     it("is refused if it has no value: " .. condition, function()
       local why = helper.message(value, condition)
       assert(why:find("line 5", 1, true), why)

@@ -86,8 +86,8 @@ void fl_emit_assign(fl_front *p, int32_t var, fl_kexpr *e, int32_t line);
 /* declare.c. Does a declaration begin at token t? "T(…" and "T{…" are expressions; a declaration
 ** "T(name);" is refused. */
 int fl_decl_begins(fl_front *p, const fl_ktok *t);
-/* return.c. Reads a statement of a constexpr function. Returns 1 if it returned (with *result) or was
-** refused. */
+/* return.c. Reads a statement of a constexpr function. Returns 1 if it returned (with *result) or
+** was refused. */
 int fl_fold_statement(fl_front *p, fl_kexpr **result);
 int fl_decl_is_range(fl_front *p);    /* object.c. After '(' of a for: is it "for (T v : a)"? */
 /* object.c. The list of "for (int v : {1, 2, 3})" as an array of type 'of'. */
@@ -145,9 +145,9 @@ fl_cvalue fl_operator_update(fl_front *p, int op, fl_cvalue to, fl_cvalue from, 
 
 /* qualified.c. fl_qualified: the value of the name at the tokens, after a prefix with these names.
 ** fl_qualified_part: if a prefix is at the tokens ("v.V::x"), *v becomes the member, or the result
-** of its call, and 1 is returned. fl_qualified_call: at '(': the call of a function whose name is in
-** brackets, as in "(f)(x)"; 0: there is none. fl_qualified_address: refuses "&V::x", a pointer to a member,
-** whose operand began at token 'first'. */
+** of its call, and 1 is returned. fl_qualified_call: at '(': the call of a function whose name is
+** in brackets, as in "(f)(x)"; 0: there is none. fl_qualified_address: refuses "&V::x", a pointer
+** to a member, whose operand began at token 'first'. */
 fl_cvalue fl_qualified(fl_front *p, const fl_symbol *inner, int64_t n);
 int fl_qualified_part(fl_front *p, fl_cvalue *v, int32_t line);
 int fl_qualified_call(fl_front *p, fl_cvalue *out);

@@ -1,8 +1,8 @@
 /*
 ** What a struct has from its bases, which are its first fields: fields, functions, types and
-** constants. A name that the struct declares itself hides those of its bases, and "using V::x" makes
-** the x of base V such a name. Any other name that two bases have is ambiguous: it is a symbol of
-** kind FL_SYM_WRONG of the struct, which is refused where it is used.
+** constants. A name that the struct declares itself hides those of its bases, and "using V::x"
+** makes the x of base V such a name. Any other name that two bases have is ambiguous: it is a
+** symbol of kind FL_SYM_WRONG of the struct, which is refused where it is used.
 */
 #include "kernel/front/inherit.h"
 #include "kernel/front/forms.h"
@@ -156,8 +156,8 @@ void fl_inherit_bases(fl_front *p, const fl_cfield *fields, int n) {
   for (int i = 1; i < n && !p->failed; i++) compare_names(&b, i, fields[i].type);
 }
 
-/* Adds the functions of base 't' that "using t::name" means. Constructors that copy, and one without
-** parameters, are the struct's own. */
+/* Adds the functions of base 't' that "using t::name" means. Constructors that copy, and one
+** without parameters, are the struct's own. */
 static void add_functions(fl_front *p, const fl_ctype *t, const char *name, int64_t mark) {
   for (const fl_kdevice *d = fl_member_functions(t, name); d; d = d->next) {
     int own = d->is_maker && !d->n_tparams &&
@@ -259,7 +259,8 @@ void fl_inherit_open(fl_front *p, const fl_ctype *t, const fl_cvalue *self, int 
   const fl_kmembers *m = t->s->members;
   for (const fl_kuse *u = m && self ? m->uses : NULL; u && !p->failed; u = u->next) {
     if (!fl_inherit_has_field(u->base, u->name, u->n)) continue;
-    const fl_cvalue v = fl_member_part(p, fl_member_as(p, *self, u->base, line), u->name, u->n, line);
+    const fl_cvalue in = fl_member_as(p, *self, u->base, line),
+                    v = fl_member_part(p, in, u->name, u->n, line);
     fl_symbol *s = fl_front_bind(p, u->name, FL_SYM_REFERENCE, v);
     if (s) s->late = base == 2;
   }
@@ -267,10 +268,10 @@ void fl_inherit_open(fl_front *p, const fl_ctype *t, const fl_cvalue *self, int 
 
 /* ---- objects --------------------------------------------------------------------------------- */
 
-/* How many fields of t and of its bases have that name. */
+/* How many fields of t and of its bases have that name. Members of unions do not count. */
 static int count_fields(const fl_ctype *t, const char *name) {
   int n = 0;
-  for (int i = 0; i < t->s->n_fields; i++) {
+  for (int i = 0; i < t->s->n_fields && !t->s->parts; i++) {
     const fl_cfield *f = &t->s->fields[i];
     n += f->base ? count_fields(f->type, name) : !strcmp(f->name, name);
   }
@@ -281,7 +282,7 @@ static int count_fields(const fl_ctype *t, const char *name) {
 ** 'whole', or in a member. */
 static const char *same_in(const fl_ctype *whole, const fl_ctype *t) {
   const char *found = NULL;
-  for (int i = 0; i < t->s->n_fields && !found; i++) {
+  for (int i = 0; i < t->s->n_fields && !found && !t->s->parts; i++) {
     const fl_cfield *f = &t->s->fields[i];
     found = f->base ? same_in(whole, f->type)
                     : count_fields(whole, f->name) > 1 ? f->name : fl_inherit_same(f->type);

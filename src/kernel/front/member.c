@@ -10,7 +10,7 @@
 
 enum { MAX_FIELDS = 64 };
 
-/* ---- objects that contain a base --------------------------------------------------------------- */
+/* ---- objects that contain a base ------------------------------------------------------------- */
 
 /* Adds to *leaf and *bytes where the base begins in t, counted in leaves and in bytes. */
 static void find_base(const fl_ctype *t, const fl_ctype *base, int32_t *leaf, int64_t *bytes) {
@@ -50,7 +50,7 @@ fl_cvalue fl_member_whole(fl_front *p, fl_cvalue v, const fl_ctype *t, int32_t l
   return v;
 }
 
-/* ---- bases ------------------------------------------------------------------------------------- */
+/* ---- bases ----------------------------------------------------------------------------------- */
 
 typedef struct pending { fl_kdevice *d; struct pending *next; } pending;
 
@@ -494,7 +494,8 @@ static int initialised(const fl_cstruct *s, const fl_ktok *t) {
   const fl_cfield *f = fl_cstruct_field(s, t->text, t->n);
   for (int i = 0; i < s->n_fields && !f; i++) {
     const fl_cfield *o = &s->fields[i];
-    if (o->base && !*o->name && o->type->s->parts && fl_inherit_has_field(o->type, t->text, t->n)) f = o;
+    if (o->base && !*o->name && o->type->s->parts &&
+        fl_inherit_has_field(o->type, t->text, t->n)) f = o;
   }
   return f ? (int)(f - s->fields) : -1;
 }

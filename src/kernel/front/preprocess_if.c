@@ -1,7 +1,7 @@
 /*
-** The conditions of #if: integers of 64 bits, names, and C's operators by precedence climbing. As in
-** C++, an operation is unsigned if one of its operands is, comparisons and logical operators give
-** signed results, and what && || ?: do not evaluate may divide by 0.
+** The conditions of #if: integers of 64 bits, names, and C's operators by precedence climbing. As
+** in C++, an operation is unsigned if one of its operands is, comparisons and logical operators
+** give signed results, and what && || ?: do not evaluate may divide by 0.
 */
 #include "kernel/front/forms.h"
 #include "kernel/tree/fold.h"
@@ -74,8 +74,8 @@ static number choice(cond *c, number x) {
   return (number){ x.v ? yes.v : no.v, is_unsigned ? FL_KT_U64 : FL_KT_I64 };
 }
 
-/* The value of the expression at c->at. level 0: all of it; 1: up to a comma; level k + 2: up to the
-** first operator whose precedence is not higher than k. */
+/* The value of the expression at c->at. level 0: all of it; 1: up to a comma; level k + 2: up to
+** the first operator whose precedence is not higher than k. */
 static number expression(cond *c, int level) {
   if (++c->depth > MAX_DEPTH) return c->wrong = 1, (number){ 0, FL_KT_I64 };
   number x = primary(c);

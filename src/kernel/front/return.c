@@ -81,7 +81,7 @@ void fl_parse_return(fl_front *p, int32_t line) {
   if (s) s->label = p->return_label;
 }
 
-/* ---- functions of constants ------------------------------------------------------------------- */
+/* ---- functions of constants ------------------------------------------------------------------ */
 
 /* Reads "if (c) … else …" with a constant c; the branch not chosen is not read. Returns 1 if the
 ** function returned or was refused. */

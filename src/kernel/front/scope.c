@@ -322,7 +322,8 @@ static int brought(fl_front *p, const fl_ktok *t, const opening *o, const fl_ksp
   if (is_block ? reaches(t, at) : depth_of(own, fl_scope_at(p, at - p->toks.at)) >= 0) return depth;
   int most = -1;
   for (const fl_ktok *u = p->toks.at, *end = u + p->toks.n; !is_block && left && u + 2 < end; u++) {
-    const opening next = fl_ktok_is(u, "using") && u != t ? opening_at(p, u) : (opening){ NULL, 0, 0 };
+    if (!fl_ktok_is(u, "using") || u == t) continue;
+    const opening next = opening_at(p, u);
     if (!next.whole || !same_name(next.last, own->name)) continue;
     const int is = brought(p, u, &next, of, at, left - 1);
     if (is > most) most = is;

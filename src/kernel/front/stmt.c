@@ -310,7 +310,8 @@ static void parse_range(fl_front *p, int32_t line) {
   if (!p->failed && !(over.kind == FL_V_PLACE && over.type->kind == FL_C_ARRAY))
     fl_refuse(p, line, "a range that is no array");
   if (t && !p->failed)
-    range_of_array(p, &s, t, ref, name, over, fl_kexpr_int(p->a, FL_KT_I64, over.type->count), line);
+    range_of_array(p, &s, t, ref, name, over, fl_kexpr_int(p->a, FL_KT_I64, over.type->count),
+                   line);
 }
 
 /* Reads a for loop. Names declared in its header end with the loop. */

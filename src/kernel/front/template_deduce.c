@@ -157,7 +157,8 @@ int fl_template_takes(const fl_front *p, const fl_kdevice *f, int n) {
     if (ch == FL_PU_ELLIPSIS || (unsure && ch == ',')) return n >= (least < 0 ? count : least);
     depth += fl_ktok_depth(t);
     if (!unsure) depth += (ch == '<') - (ch == '>') - 2 * (ch == FL_PU_SHR);
-    const int none = !depth && (i == f->open + 1 || (i == f->open + 2 && fl_ktok_is(t - 1, "void")));
+    const int none = !depth && (i == f->open + 1 ||
+                                (i == f->open + 2 && fl_ktok_is(t - 1, "void")));
     count += (!depth && !none) || (depth == 1 && ch == ',');
   }
   return n >= (least < 0 ? count : least) && n <= count;
