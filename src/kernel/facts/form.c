@@ -357,7 +357,7 @@ static int holds(int to, int from) {
 }
 
 static fl_kpoly read_exact(const fl_kreader *r, const fl_kexpr *x, int depth) {
-  fl_kpoly p = { 0 };
+  fl_kpoly p;
   switch (x->kind) {
     case FL_KX_CONST: return read_const(x);
     case FL_KX_SPECIAL:
@@ -372,6 +372,7 @@ static fl_kpoly read_exact(const fl_kreader *r, const fl_kexpr *x, int depth) {
     case FL_KX_UNARY: {
       if (x->op != FL_KO_NEG) return bad();
       const fl_kpoly a = fl_kform_read(r, x->x[0], depth + 1);
+      p = fl_kpoly_number(0);
       fl_kpoly_subtract(&p, &a);
       break;
     }
@@ -387,6 +388,7 @@ static fl_kpoly read_exact(const fl_kreader *r, const fl_kexpr *x, int depth) {
 }
 
 fl_kpoly fl_kform_read(const fl_kreader *r, const fl_kexpr *x, int depth) {
-  const fl_kpoly p = depth > DEPTH ? bad() : read_exact(r, x, depth);
-  return p.bad && r->other ? r->other(r, x) : p;
+  fl_kpoly p = depth > DEPTH ? bad() : read_exact(r, x, depth);
+  if (p.bad && r->other) p = r->other(r, x);
+  return p;
 }

@@ -12,6 +12,9 @@
 
 /* ---- names and types ------------------------------------------------------------------------- */
 
+/* Nearly all names differ in their first letter. */
+static int is_same(const char *a, const char *b) { return *a == *b && !strcmp(a, b); }
+
 static int is_word(const char *name) {
   static const char *const words[] = {
     "asm", "auto", "bool", "break", "case", "catch", "char", "class", "const", "continue",
@@ -24,10 +27,9 @@ static int is_word(const char *name) {
     "bitand", "bitor", "compl", "threadIdx", "blockIdx", "blockDim", "gridDim", "warpSize",
     "printf", "llabs", "main" };
   for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-    if (!strcmp(words[i], name)) return 1;
+    if (is_same(words[i], name)) return 1;
   for (int i = 0; i < FL_KB_COUNT; i++)
-    if (!strcmp(fl_kbuiltins[i].name32, name) || !strcmp(fl_kbuiltins[i].name64, name))
-      return 1;
+    if (is_same(fl_kbuiltins[i].name32, name) || is_same(fl_kbuiltins[i].name64, name)) return 1;
   return 0;
 }
 
