@@ -1,5 +1,7 @@
 --- Failing allocations (spec/support/oom.lua) in calls, user kernels, modules and files: every
 --- fifth allocation, with `make oom` every one.
+if require "spec.support.bare"(describe, it, "spec/memory/oom_families_spec.lua") then return end
+
 local flame = require "flame"
 local nn, optim, data = require "flame.nn", require "flame.optim", require "flame.data"
 local oom = dofile("spec/support/oom.lua")

@@ -1,4 +1,6 @@
 --- Failing allocations (spec/support/oom.lua) while programs are exported, saved and loaded.
+if require "spec.support.bare"(describe, it, "spec/memory/oom_programs_spec.lua") then return end
+
 local flame = require "flame"
 local oom = dofile("spec/support/oom.lua")
 local family, ramp = oom.families(it, 5), oom.ramp

@@ -1,5 +1,7 @@
 --- Failing allocations (spec/support/oom.lua) in ops that every script uses; oom_families_spec.lua
 --- has others. The target of a write must have its old or its new bits.
+if require "spec.support.bare"(describe, it, "spec/memory/oom_spec.lua") then return end
+
 local flame = require "flame"
 local nn, optim = require "flame.nn", require "flame.optim"
 local internal = flame.internal
@@ -135,8 +137,8 @@ describe("a failing allocation #oom", function()
         local now = x:bytes()
         assert(now == old or now == (snapshot * 3):bytes() or now == new,
           "a mixture, allocation " .. k)
-        if both then assert.equal(new, now) end
-        assert.equal(old, snapshot:bytes())
+        if both then assert(new == now, "another value, allocation " .. k) end
+        assert(old == snapshot:bytes(), "the snapshot changed, allocation " .. k)
         k = k + STRIDE
         assert(k < MOST)
       end

@@ -1,0 +1,71 @@
+--- Runs the tests of a spec file in a process without busted. Specs of failing allocations make
+--- whole collections by the thousand, which look at the whole heap, and of that busted is the
+--- larger part. At the top of a file,
+--
+--   if require "spec.support.bare"(describe, it, "spec/memory/oom_spec.lua") then return end
+--
+-- makes a test of busted for each test that the child process has run, and returns true. In the
+-- child it returns false, 'assert' is Lua's own, and describe, it and teardown are those below.
+local MARK <const> = "spec/support/bare.lua: "
+
+-- ---- in the child -------------------------------------------------------------------------------
+
+local function say(state, name, why)
+  io.write(MARK, state, "\t", name, "\t", (why or ""):gsub("\n", "\t"), "\n")
+  io.flush()
+end
+
+local function run_file(file)
+  local tests, last = {}, {}
+  package.loaded["spec.support.bare"] = function() return false end
+  require("flame").internal.collector_waits(0)               -- as spec/support/helper.lua
+  rawset(_G, "describe", function(about, f)
+    table.insert(last, about .. " ")
+    f()
+    table.remove(last)
+  end)
+  rawset(_G, "it", function(name, f) tests[#tests + 1] = { table.concat(last) .. name, f } end)
+  rawset(_G, "teardown", function(f) tests.teardown = f end)
+  dofile(file)
+  local part, parts = (os.getenv("SPEC_PART") or ""):match("^(%d+)/(%d+)$")
+  for n, test in ipairs(tests) do
+    if part and n % parts ~= part % parts then say("left", test[1])
+    else
+      local ok, why = xpcall(test[2], debug.traceback)
+      say(ok and "passed" or "failed", test[1], not ok and tostring(why))
+    end
+  end
+  if tests.teardown then tests.teardown() end
+  say("end", tostring(#tests))
+end
+
+if arg and arg[0] and arg[0]:find("bare.lua", 1, true) then return run_file(arg[1]) end
+
+-- ---- in busted ----------------------------------------------------------------------------------
+
+return function(describe, it, file)
+  local command = ("'%s' spec/support/bare.lua %s 2>&1"):format(
+    dofile("spec/support/interpreter.lua"), file)
+  describe("without busted,", function()
+    local other, n, last = {}, 0, nil
+    local p = assert(io.popen(command))
+    for line in p:lines() do
+      local own = line:sub(1, #MARK) == MARK and line:sub(#MARK + 1) or ""
+      local state, name, why = own:match "^(%a+)\t([^\t]*)\t?(.*)"
+      if state == "end" then last = tonumber(name)
+      elseif state then
+        n = n + 1
+        it(name, function() if state ~= "passed" then error(why:gsub("\t", "\n"), 0) end end)
+      else
+        other[#other + 1] = line
+        if os.getenv "FLAME_OOM_COUNTS" then print(line) end
+      end
+    end
+    local ended, how, status = p:close()
+    it(file .. " runs to its end", function()
+      assert(ended and last == n, ("%s %s after %d of %s tests: %s"):format(how, status, n, last,
+        table.concat(other, "\n")))
+    end)
+  end)
+  return true
+end
