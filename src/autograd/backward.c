@@ -238,6 +238,7 @@ static flame_status run_rule(walk *w, item *it, fl_node *g) {
   if (nin > 8 && !(gin = fl_alloc(&c->mem, (size_t)nin * sizeof *gin)))
     return no_memory(w);
   const int slice = fl_late_slice(w, it, g), late = slice ? slice : fl_late_factor(w, it, g);
+  c->wanted = it->wanted;
   if (slice > 0) gin[0] = NULL;
   else if (late == 0) e = fl_rule(n, g, gin);
   else if (late > 0) fl_product_rule(n, g, gin);

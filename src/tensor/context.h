@@ -124,6 +124,8 @@ typedef struct flame_context {
   int64_t cut;                   /* recorded nodes that an interrupted run has left; not 0: a read
                                  ** computes only the value that it needs */
   uint8_t grad_mode;             /* 1: builders make entries */
+  uint32_t wanted;               /* when the walk calls a rule: bit i: it uses the gradient with
+                                 ** respect to input i (>= 31: bit 31); others may be left out */
   uint8_t default_device;
   uint32_t dead;                 /* bit d: device d was lost, and lost[d] says how */
   fl_error lost[FL_MAX_DEVICES];

@@ -352,6 +352,21 @@ describe("the derived gradient of a kernel with", function()
     local mixed = g:sum():gradients({ b })[b]
     assert.allclose((x:cos() * 2 * w):totable(), mixed:totable(), { rtol = 1e-12 })
   end)
+
+  it("is not derived for a forward derivative: flame.jvp uses the tangent alone", function()
+    local fail_alloc = flame.internal.fail_alloc
+    --- How often memory is allocated when a product with a new kernel's derivatives is made.
+    local function allocations(product)
+      local k = kernel("const double *x, double *y", "y[i] = sin(x[i]) * x[i] * exp(x[i]);", 3)
+      local x, v = f64 { 1, 2, 3 }, f64 { 1, 1, 1 }
+      flame.eval(x, v)
+      local before = fail_alloc(1 << 40, false)
+      product(function(a) return k(a):sum() end, x, v)
+      return fail_alloc(0) - before
+    end
+    local second, first = allocations(flame.hvp), allocations(flame.jvp)
+    assert(first < 0.8 * second, ("%d allocations, %d for flame.hvp"):format(first, second))
+  end)
 end)
 
 describe("the gradient through pointers to one or another array", function()
