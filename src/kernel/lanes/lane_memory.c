@@ -84,9 +84,19 @@ static int64_t *lane_indices(fl_lane_state *s, const fl_lane_ins *p) {
   return s->at;
 }
 
+/* Are all n indices in range? The sign bits of the index and of its distance to the last one say
+** whether it is, without a branch for each. */
+static int all_in_range(const int64_t *at, int64_t n, int64_t count) {
+  const uint64_t last = (uint64_t)(count - 1);
+  uint64_t out = 0;
+  for (int64_t i = 0; i < n; i++) out |= (uint64_t)at[i] | (last - (uint64_t)at[i]);
+  return !(out >> 63);
+}
+
 /* Checks that the indices of all active lanes are in range (0: a fault), and sets those of the
 ** other lanes to valid ones. */
 static int check_lanes(fl_lane_state *s, const fl_lane_ins *p, int64_t *at, int64_t count) {
+  if (all_in_range(at, s->n, count)) return 1;
   int64_t good = 0;
   for (int64_t i = 0; i < s->n; i++) {
     if (!s->now.at[i]) continue;
