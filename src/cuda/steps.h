@@ -32,8 +32,9 @@ int fl_step_collects(const fl_step *t);
 int fl_step_guarded(const fl_cuda *s, const fl_step *t);
 /* Does the step launch a user's kernel that notes failed assertions in the record of checks? */
 int fl_step_asserts(const fl_step *t);
-/* Does step i launch a kernel as a user wrote it, with values of this run, after one that asserts?
-** If the assertion has failed these are no good indices, so the host reads the record first. */
+/* Does step i launch a user's kernel or a derived one after one that asserts? If the assertion has
+** failed, indices that it reads may be none (those asserted, or what should have been written), so
+** the host reads the record first. */
 int fl_step_trusts(const fl_plan *p, int32_t i);
 /* Is it a kernel that checks indices or asserts? */
 int fl_step_checks(const fl_step *t);

@@ -292,6 +292,44 @@ it("a claim that fails on a GPU fails what rests on it, and the session goes on"
   assert.matches("^kernel 'k_vjp', line 4 [^\n]*of one thread[^\n]*\ttrue\n$", text)
 end)
 
+it("an assertion of a kernel that fails in a replayed run on a GPU does so as well", function()
+  local folder = machine.new()
+  local ok, text = pcall(machine.run, folder, [=[
+    local k = flame.kernel { source = [[__global__ void k(const float *x, const int *at, float *y, int n) {
+      __shared__ float tile[64]; int t = threadIdx.x, e = at[t];
+      assert(e >= 0 && e < n); tile[t] = x[e]; __syncthreads();
+      y[t] = tile[63 - t] + __shfl_xor_sync(~0u, tile[t], 1); }]], block = { 64 }, grid = { 1 }, shape = { 64 } }
+    local function list(bad)
+      local l = {}
+      for i = 1, 64 do l[i] = i == bad and 1 << 29 or 64 - i end
+      return flame.tensor(l, { dtype = "i32" })
+    end
+    local x, at, good, bad = flame.ones(64):requires_grad_(), list(), list(), { list(1), list(42) }
+    local told = {}
+    for step = 1, 12 do
+      at:copy_(step % 4 == 0 and bad[step // 4 % 2 + 1] or good)
+      flame.eval(at)
+      local before = flame.stats().replays
+      x.grad = nil
+      local y = (k(x * 2, at, 64) * 3 + 1) * 2
+      local loss = (y * y):sum()
+      loss:backward()
+      local ok, why = pcall(flame.eval)
+      local replayed = flame.stats().replays - before
+      told[step] = (ok and "" or why:match "k: kernel.*block %b()") .. replayed
+      assert(ok == pcall(loss.item, loss) and ok == pcall(x.grad.totable, x.grad))
+      assert(not ok or loss:item() == 43264 and x.grad:sum():item() == 79872)
+    end
+    print(table.concat(told, "|"))]=], 'FLAME_REPLAY=2 FAKE_CUDA="computes=1"')
+  machine.remove(folder)
+  assert(ok, text)
+  local why = "k: kernel 'k', line 3 (%s): assert(e >= 0 && e < n) failed in thread (%d, 0, 0) of block (0, 0, 0)"
+  local where = text:match "line 3 %((.-)%): "
+  local at = function(thread) return why:format(where, thread) end
+  -- after each text: how many replays the run was, of which one that fails is none
+  assert.equal(("0|0|1|%s0|1|1|1|%s0|1|1|1|%s0\n"):format(at(41), at(0), at(41)), text)
+end)
+
 it("the derived kernels of loops that list elements have no races", function()
   proof.checked("spec/kernel/gradient/kernel_listed_spec.lua", "race,bounds,uninit")
 end)
