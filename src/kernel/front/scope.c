@@ -448,8 +448,10 @@ static int depth_for(fl_front *p, const fl_kdevice *d, const fl_ktok *t) {
 /* How deep d is as the call by name token t sees it, in its namespace or where a "using" brings
 ** it; -1: it does not see d. */
 static int appears(fl_front *p, fl_kdevice *d, const fl_ktok *t) {
-  const int own = depth_for(p, d, t),
-            other = d->owner ? -1 : is_opened_at(p, &d->opened, space_of(p, d), t, t);
+  const fl_kspace *const at = seen_at(p, t - p->toks.at);
+  const int own = depth_for(p, d, t);
+  if (d->owner || (own >= 0 && own == depth_of(at, at))) return own;      /* none is nearer */
+  const int other = is_opened_at(p, &d->opened, space_of(p, d), t, t);
   return own > other ? own : other;
 }
 
