@@ -269,10 +269,10 @@ static void put_word(pre *p, const fl_ktok *t, span *s) {
   fl_ktok one = *t;
   if (fl_is_punct(t, '#') || fl_is_punct(t, FL_PU_PASTE))
     why = "# or ## where no macro makes something of it";
-  else if (fl_ktok_is(t, "__COUNTER__")) why = "__COUNTER__ is outside the language";
+  else if (fl_ktok_is(t, "__COUNTER__") || (fl_ktok_is(t, "__LINE__") && p->now && p->now->file))
+    why = p->asks ? "a number that is not known here" : NULL;            /* else it stays a name */
   else if (fl_ktok_is(t, "__LINE__")) {
     one = number(t->line, t->line);
-    if (p->now && p->now->file) why = "__LINE__ of an included file is outside the language";
     one.text = fl_karena_printf(p->a, "%d", (int)t->line);
     one.n = one.text ? (int32_t)strlen(one.text) : 0;
   }
