@@ -421,7 +421,8 @@ static void put_tree(const fl_kunit *u, fl_text *t, const fl_kfunc *f, const uin
                                       .line = mapped ? u->first_line : 0 });
 }
 
-/* Writes the source with its includes rewritten (includes.h). */
+/* Writes the source with its includes rewritten (includes.h). __LINE__ and __FILE__ are what they
+** are on the CPU, the line of the kernel's text and "kernel". */
 static void put_given(const fl_kunit *u, fl_text *t) {
   fl_text own;
   fl_karena arena;
@@ -439,7 +440,8 @@ static void put_given(const fl_kunit *u, fl_text *t) {
                     "rename '_', '__' or what begins like '__has'\n");
   } else if (text && fl_klex(&arena, text, own.n, 1, &a.t)) {
     put_preamble(&a, t);
-    put_line(u, t);
+    if (has_name(&a, "__LINE__") || has_name(&a, "__FILE__")) fl_ktext_line(t, "kernel", 1);
+    else put_line(u, t);
     put_source(t, text, &a, template_kernel(&a));
   } else {
     t->failed = 1;
