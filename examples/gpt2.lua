@@ -46,7 +46,6 @@ flame.default_device(device)
 flame.seed(options.seed + rank - 1)                      -- different sequences in each process
 
 -- ---- tokens: ids from 1 ------------------------------------------------------------------------
-
 local train, held, vocabulary, spell
 if options.data ~= "" then
   local how = { dtype = "u16", header = options.header }
@@ -67,12 +66,11 @@ local function sequences(ids, starts)
   local both = flame.stack(rows, 1):to(device):long()
   return both:narrow(2, 1, context), both:narrow(2, 2, context)
 end
-local function random_starts(ids)
+local function starts_in(ids)
   return flame.randint({ batch }, 1, ids:numel() - context, { device = "cpu" }):totable()
 end
 
 -- ---- the model ---------------------------------------------------------------------------------
-
 local Block = nn.Module.extend("Block")
 function Block:init(width, heads)
   self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
@@ -86,11 +84,11 @@ end
 
 local GPT = nn.Module.extend("GPT")
 function GPT:init()
-  self.token, self.position = nn.Embedding(vocabulary, size.width),
-    nn.Embedding(context, size.width)
+  local width = size.width
+  self.token, self.position = nn.Embedding(vocabulary, width), nn.Embedding(context, width)
   self.blocks = nn.ModuleList {}
-  for _ = 1, size.layers do self.blocks:append(Block(size.width, size.heads)) end
-  self.norm = nn.LayerNorm(size.width)
+  for _ = 1, size.layers do self.blocks:append(Block(width, size.heads)) end
+  self.norm = nn.LayerNorm(width)
   for name, p in self:named_parameters() do
     if p.ndim == 2 then                          -- smaller where a branch ends in the residual
       nn.init.normal(p, 0,
@@ -107,10 +105,7 @@ end
 
 local net = distributed.data_parallel(GPT())
 local matrices, vectors = {}, {}                             -- weight decay for matrices only
-for _, p in ipairs(net:parameters()) do
-  local list = p.ndim >= 2 and matrices or vectors
-  list[#list + 1] = p
-end
+for _, p in ipairs(net:parameters()) do table.insert(p.ndim >= 2 and matrices or vectors, p) end
 local opt = optim.AdamW({ { params = matrices, weight_decay = options.decay },
   { params = vectors, weight_decay = 0 } },
   { lr = options.rate, betas = { 0.9, 0.95 } })
@@ -143,7 +138,6 @@ local function validate()
 end
 
 -- ---- saving and resuming: with one process, the bits are those of a run without a stop ----------
-
 local done = 0
 local function save()
   if options.save == "" then return end
@@ -161,11 +155,10 @@ if options.resume ~= "" then
 end
 
 -- ---- training -----------------------------------------------------------------------------------
-
 if rank == 1 then
   print(("%d tokens, %d different; %d parameters; %d steps of %d x %d x %d on %s"):format(
-    train:numel(), vocabulary,
-    net:count(), steps, ranks * options.accumulate, batch, context, device))
+    train:numel(), vocabulary, net:count(), steps, ranks * options.accumulate, batch, context,
+    device))
 end
 local progress = data.progress { steps = steps, from = done, unit = "tokens",
   each = ranks * options.accumulate * batch * context }
@@ -174,7 +167,7 @@ for step = done + 1, last do
   local loss = 0
   opt:zero_grad()
   for _ = 1, options.accumulate do
-    local part = loss_of(train, random_starts(train)) / options.accumulate
+    local part = loss_of(train, starts_in(train)) / options.accumulate
     part:backward()
     loss = loss + part:detach()
   end
@@ -185,13 +178,10 @@ for step = done + 1, last do
   if rank == 1 and (step % every == 0 or step == last) then
     progress:line(step, ("loss %.3f  validation %.3f"):format(loss:item(), validate()))
     save()
-  elseif rank == 1 then
-    progress:tick(step, loss)
-  end
+  elseif rank == 1 then progress:tick(step, loss) end
 end
 
 -- ---- writing ------------------------------------------------------------------------------------
-
 if options.sample > 0 and rank == 1 then
   local caches, out = {}, {}
   net:eval()

@@ -14125,7 +14125,6 @@ Tensor.rot90 = flame.rot90
 
 --- x (…, t, d) with each pair of features rotated by an angle times the row's position. Tables cos
 --- and sin are given, (t, d) or a shape that broadcasts to x, or computed from base, with the first
---- row at position 'offset'. Pairs are features i and i + d / 2; interleaved: 1 2, 3 4, ….
 ---@param x flame.Tensor
 ---@param cos? flame.Tensor|flame.options.rotary
 ---@param sin? flame.Tensor|flame.options.rotary
@@ -14253,8 +14252,8 @@ function flame.scalar_tensor(values, options) end
 --- softmax(scale q k' + mask) v over the last two axes; scale is d ^ -0.5 by default. attn_mask:
 --- bool (true takes part), or floats that are added; is_causal: row i sees keys 1 to i. enable_gqa:
 --- k and v may have fewer heads (axis -3) than q, each for equally many heads of q. dropout_p: the
---- probability that a weight becomes 0. Some calls need memory for all scores, as with tracked
---- masks, batch axes that broadcast, few rows, or heads above 256 on a GPU.
+--- probability that a weight becomes 0. Some calls need memory for all scores: those with masks
+--- that are tracked or of another float dtype than q, batch axes that broadcast, or few rows; on a
 ---@param q flame.Tensor
 ---@param k flame.Tensor
 ---@param v flame.Tensor

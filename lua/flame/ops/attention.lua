@@ -136,8 +136,9 @@ end
 --- softmax(scale q k' + mask) v over the last two axes; scale is d ^ -0.5 by default. attn_mask:
 --- bool (true takes part), or floats that are added; is_causal: row i sees keys 1 to i. enable_gqa:
 --- k and v may have fewer heads (axis -3) than q, each for equally many heads of q. dropout_p: the
---- probability that a weight becomes 0. Some calls need memory for all scores, as with tracked
---- masks, batch axes that broadcast, few rows, or heads above 256 on a GPU.
+--- probability that a weight becomes 0. Some calls need memory for all scores: those with masks
+--- that are tracked or of another float dtype than q, batch axes that broadcast, or few rows; on a
+--- GPU also those with heads above 256, of two sizes, or in half types no multiple of 8.
 def([[scaled_dot_product_attention(q: T, k: T, v: T, attn_mask?: T, dropout_p = 0,
     is_causal = false, scale?: num|T, enable_gqa = false) -> T @half]],
 function(q, k, v, attn_mask, dropout_p, is_causal, scale, enable_gqa)
