@@ -14125,6 +14125,7 @@ Tensor.rot90 = flame.rot90
 
 --- x (…, t, d) with each pair of features rotated by an angle times the row's position. Tables cos
 --- and sin are given, (t, d) or a shape that broadcasts to x, or computed from base, with the first
+--- row at position 'offset'. Pairs are features i and i + d / 2; interleaved: 1 2, 3 4, ….
 ---@param x flame.Tensor
 ---@param cos? flame.Tensor|flame.options.rotary
 ---@param sin? flame.Tensor|flame.options.rotary
@@ -14254,6 +14255,7 @@ function flame.scalar_tensor(values, options) end
 --- k and v may have fewer heads (axis -3) than q, each for equally many heads of q. dropout_p: the
 --- probability that a weight becomes 0. Some calls need memory for all scores: those with masks
 --- that are tracked or of another float dtype than q, batch axes that broadcast, or few rows; on a
+--- GPU also those with heads above 256, of two sizes, or in half types no multiple of 8.
 ---@param q flame.Tensor
 ---@param k flame.Tensor
 ---@param v flame.Tensor

@@ -167,7 +167,7 @@ static void check_bad(const bad_source *b) {
 static void check_signatures(void) {
   fl_ksource *s = parse("struct P { char c; double d; float v[2][3]; };\n"
     "extern \"C\" {\n__global__ void one(const float4 *__restrict__ x, P p, int n, unsigned char b, double *y, const void *raw) "
-    "{ asm(\"trap;\"); }\n}\n__global__ void __launch_bounds__(128, 2) two(Thing t, const Thing *u, int m) { }\n");
+    "{ asm(\"brkpt;\"); }\n}\n__global__ void __launch_bounds__(128, 2) two(Thing t, const Thing *u, int m) { }\n");
   const fl_kfunc *f = fl_ksource_kernel(s, "one"), *g = fl_ksource_kernel(s, "two");
   check(f && g && s->n_kernels == 2, "signatures", "two kernels");
   check(f->n_params == 6 && !f->has_body && f->refusal_line == 3, "signatures",

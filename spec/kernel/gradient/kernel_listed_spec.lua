@@ -254,6 +254,7 @@ describe("a loop that rewrites elements is refused, or the launch of its derivat
 end)
 
 it("a claim that fails on a GPU fails what rests on it, and the session goes on", function()
+  if os.getenv "FLAME_CHECK" then return end         -- with checks such a run is no graph
   local folder = machine.new()
   local ok, text = pcall(machine.run, folder, [=[
     local k = flame.kernel { inout = { "x" }, source = [[__global__ void k(float *x, const int *at, int n) {
@@ -293,6 +294,7 @@ it("a claim that fails on a GPU fails what rests on it, and the session goes on"
 end)
 
 it("an assertion of a kernel that fails in a replayed run on a GPU does so as well", function()
+  if os.getenv "FLAME_CHECK" then return end         -- with checks such a run is no graph
   local folder = machine.new()
   local ok, text = pcall(machine.run, folder, [=[
     local k = flame.kernel { source = [[__global__ void k(const float *x, const int *at, float *y, int n) {

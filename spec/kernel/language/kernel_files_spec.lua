@@ -6,7 +6,7 @@ local helper = require "spec.support.helper"
 local KERNEL = "\n__global__ void k(float *x, int n) { int i = threadIdx.x; if (i < n) x[i] = i; }\n"
 
 -- A text that our parser does not accept (asm), so that NVRTC gets it, if there is one.
-local ASKS = KERNEL:gsub("x%[i%] = i", 'asm("trap;"); x[i] = i')
+local ASKS = KERNEL:gsub("x%[i%] = i", 'asm("brkpt;"); x[i] = i')
 
 --- The message that flame.kernel raises (NVRTC's), or our parser's refusal and the kernel.
 local function said(text, extra)

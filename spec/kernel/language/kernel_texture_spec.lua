@@ -211,7 +211,7 @@ describe("a texture of linear memory", function()
       end
     end
     assert.matches("runs only what it understands: .*line 6 .*inline asm",
-      message(listed "asm(\"trap;\"); y[i] = s;", { t:detach() }, t:detach(), 1, N))
+      message(listed "asm(\"brkpt;\"); y[i] = s;", { t:detach() }, t:detach(), 1, N))
   end)
 
   it("is refused with its line where the text does more", function()

@@ -66,6 +66,19 @@ function S.randint(flame)
     in_range(flame, function(n) return flame.randint({ n }, 2, 90, { dtype = d }) end, 2, 90)
   end
 end
+--- A dropout inside attention takes as many numbers as its weights have elements.
+function S.draw_key(flame)
+  local x = flame.ones(1, 2, 70, 8)
+  local function after(f)
+    flame.manual_seed(3)
+    f()
+    return flame.rand(1):item()
+  end
+  local dropped = after(function()
+    return flame.scaled_dot_product_attention(x, x, x, { dropout_p = 0.5 })
+  end)
+  same({ after(function() return flame.rand(1, 2, 70, 70) end) }, { dropped })
+end
 --- Casts of floats to integers truncate and saturate, NaN becomes 0; integers wrap; casts to bool.
 function S.cast(flame, views)
   local x = flame.tensor({ 1.75, -1.75, 300, -300, 0 / 0, 1e30 }, { dtype = "f64" })

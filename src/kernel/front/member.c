@@ -208,7 +208,10 @@ static void member(fl_front *p, body *b) {
     p->at += 2;
     return;
   }
-  if (fl_ktok_is(t, "virtual")) fl_refuse(p, t->line, "virtual functions are outside the language");
+  if (fl_ktok_is(t, "virtual")) {
+    fl_refuse(p, t->line, "virtual functions are outside the language");
+    return;
+  }
   if (fl_inherit_using(p, b->fields, b->n, &b->uses) || fl_member_type(p, b->mark)) return;
   if (fl_ktok_is(t, "static_assert")) {
     p->at++;
