@@ -5,9 +5,8 @@
 #include <string.h>
 
 /* MOST: steps of a graph that is not simply a queue. UNIT: the arena's values are counted in units
-** of this many bytes. */
-enum { MOST = 4096, UNIT = 256 };
-#define LARGE 500000000         /* operations of a convolution that runs alone */
+** of this many bytes. LARGE: a convolution of so many operations runs alone (waits.h). */
+enum { MOST = 4096, UNIT = 256, LARGE = 500000000 };
 
 /* Kinds of memory. SCRATCH: the scratch and counters of all launches; LIBRARY: the workspace of
 ** cuBLASLt and what else libraries keep; FAULT: the record of index checks. */
