@@ -18,7 +18,6 @@ for _, file in ipairs { "blocks", "warps", "threads", "memory", "functions", "le
       number = number + 1
       -- 'drawn': blocks take positions from a counter, on a GPU in any order; not tested there
       if number % parts == part % parts and not (case.drawn and on_gpu) then
-        if on_gpu then case.refuses = case.listed or case.refuses end
         it(case[1] .. " gives its values", function() run.values(case) end)
         it(case[1] .. (case.refuses and " is refused a gradient" or " has its gradient"), function()
           run.gradients(case)

@@ -487,7 +487,7 @@ __global__ void rotate_and_flip(float2 *psi, const float *theta, int qubits, int
     }
   }
 }]=],
-    block = { 4 }, grid = { 1 }, inout = { "psi" }, listed = "psi",
+    block = { 4 }, grid = { 1 }, inout = { "psi" },
     args = function(t) return { t.f { 8, 2 }, t.f { 2, 3 }, 3, 2 } end,
     want = function(psi, theta, qubits, layers)
       psi = each(16, function(i) return psi[i] end)

@@ -544,7 +544,7 @@ __global__ void lu(float *a, int m, int n) {
       for (int c = k + 1; c < m; ++c) A[r * m + c] -= A[r * m + k] * A[k * m + c];
     }
 }]=],
-    inout = { "a" }, listed = "read and rewritten", args = function(t)
+    inout = { "a" }, args = function(t)
       return { t.f { 2, 3, 3, low = 0.5, high = 1.5 }, 3, 2 }
     end,
     want = function(a, m, n) local y = each(m * m * n, function(i) return a[i] end)

@@ -9,7 +9,6 @@
 ---     block =, grid =, shape =, shared =, inout =, entry =, nodiff =,    as of flame.kernel
 ---     refuses = "text"    asking for a gradient raises this, with its line
 ---     single = true       the kernel is for f32 alone (it looks at bits, or stays in halves)
----     listed = "text"     'refuses' on a GPU: loops list what they rewrite
 ---     outside = "text"    the CPU refuses to run it with this, and its line: no 'want'
 ---     order = 1, eps =    of flame.gradcheck
 ---     half = true         derivatives of halves are f32 in the f64 variant, too

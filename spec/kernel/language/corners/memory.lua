@@ -210,11 +210,10 @@ return {
       * y[6*i+2] / r; y[6*i] += 0.1 * y[6*i+3]; y[6*i+1] += 0.1 * y[6*i+4]; y[6*i+2] += 0.1 * y[6*i+5]; }]], inout = { "y" } },
     { "steps of numbers that an inner loop counts", [[if (i < 2) for (int s = 0; s < 4; ++s) for (int k = 0; k < 3; ++k) y[6*i+k] -= 0.1 *
       y[6*i+3+k] * y[6*i+k];]],
-      inout = { "y" }, listed = "a loop in which 'y' is read and rewritten" },
+      inout = { "y" } },
     { "elements that may be one",
       "for (int j = 0; j < 3; ++j) { y[i] = y[i] * 0.5 + y[n - 1 - i] * x[j]; }", inout = { "y" },
-      refuses = "an element of 'y' that a loop rewrites is of one thread",
-      listed = "a loop in which 'y' is read and rewritten" },
+      refuses = "an element of 'y' that a loop rewrites is of one thread" },
     { "halves of a row turned, by a block", [[int h = n / 2; for (int j = t; j < h; j += blockDim.x) { double a =
       y[j], b = y[j + h], s = sin(x[j]), c = cos(x[j]); y[j] = a * c - b * s; y[j + h] = a * s + b * c; }]], inout = { "y" },
       block = { 4 } },
@@ -228,8 +227,7 @@ return {
       inout = { "y" }, rest = { 4 } },
     { "halves of many rows turned", [[int h = n / 2; for (int r = blockIdx.x; r < 3; r += gridDim.x) for (int j = t; j < h; j += blockDim.x)
       { double a = y[r * n + j], b = y[r * n + j + h]; y[r * n + j] = a * x[j] - b * b; y[r * n + j + h] = a * b + sin(b) * x[j + h]; }]],
-      inout = { "y" }, rest = { 4 }, block = { 2 }, grid = { 2 },
-      listed = "a loop in which 'y' is read and rewritten" },
+      inout = { "y" }, rest = { 4 }, block = { 2 }, grid = { 2 } },
     { "parts of a row that overlap", [[if (i == 0) for (int j = 0; j < 6; ++j) { double a = y[j], b = y[j + 3]; y[j] = a * x[j] - b * b;
       y[j + 3] = a * b + sin(b) * x[j + 3]; }]], inout = { "y" } },
     { "a row reversed", [[if (i < 3) for (int j = 0; j < n / 2; ++j) { double a = y[i * n + j]; y[i * n + j] = y[i * n + n - 1 - j] *
@@ -245,7 +243,7 @@ return {
       inout = { "y" }, shape = { 3 } },
     { "a row shifted by what is counted twice", [[if (i == 0) for (int j = 0; j < 4; ++j) y[6 + 2 * j - 5 * (j / 2)] = sin(y[6 + 2 * j - 5 *
       (j / 2) - 2]) * y[6 + 2 * j - 5 * (j / 2) - 2];]],
-      inout = { "y" }, listed = "a loop in which 'y' is read and rewritten" },
+      inout = { "y" } },
     { "two arrays in place in one loop", [[for (int j = 0; j < 3; ++j) { double a = y[i]; y[i] = z[i] * x[j]; z[i] = a + y[i] * y[i];
       }]],
       sig = "const double *x, double *y, double *z, int n",
@@ -302,8 +300,7 @@ return {
     { "scan Blelloch in shared", [[__shared__ double s[8]; s[t] = x[i]; for (int d = 1; d < 8; d *= 2) { __syncthreads(); int k = (t +
       1) * 2 * d - 1; if (k < 8) s[k] = s[k] * (1 + s[k - d]); } __syncthreads(); y[i] = s[t] * s[7];]], n = 8 },
     { "game of life like double buffer in global", [[for (int r = 0; r < 3; ++r) { double v = y[(i + 1) % n] * y[(i + n - 1) % n];
-      __syncthreads(); y[i] = sin(v) + x[i]; __syncthreads(); }]], inout = { "y" },
-      listed = "a loop in which 'y' is read and rewritten" },
+      __syncthreads(); y[i] = sin(v) + x[i]; __syncthreads(); }]], inout = { "y" } },
     { "double buffer of locals", [[double a[3] = {x[i], x[(i+1)%n], 0.3}, b[3]; double *p = a, *q = b; for (int r = 0; r < 5; ++r) {
       for (int j = 0; j < 3; ++j) q[j] = p[j] * p[(j + 1) % 3] + 0.2; double *u = p; p = q; q = u; } y[i] = p[0] + p[1] * p[2];]] },
     { "matrix inverse in registers", [[double m[3][4] = {{2 + x[i], x[0], 1, x[1]}, {x[2], 3, x[i], 1}, {1, x[3], 4, x[4]}}; for (int

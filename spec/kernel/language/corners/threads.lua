@@ -147,8 +147,7 @@ return {
     { "inout cleared by all after use", [[double a = y[i] * x[i]; __syncthreads(); for (int j = 0; j < n; ++j) y[j] = 0;
       __syncthreads(); z[i] = a * a + y[i];]],
       sig = "const double *x, double *y, double *z, int n", inout = { "y" },
-      refuses = "an element of 'y' that a loop rewrites is of one thread",
-      listed = "a loop that overwrites 'y'" },
+      refuses = "an element of 'y' that a loop rewrites is of one thread" },
     { "early return and shared flag", [[__shared__ int f; f = 0; __syncthreads(); if (x[i] > 0.95) f = 1; __syncthreads(); if (f) {
       y[i] = x[i]; return; } y[i] = x[i]*x[i];]] },
     { "max in shared by atomicMax of int bits then value", [[__shared__ int m; m = 0; __syncthreads(); atomicMax(&m,
@@ -454,8 +453,7 @@ return {
       __syncthreads(); m = 2; double a = y[i] * y[11 - i]; __syncthreads(); if (i < 3) for (int j = 0; j < 4; ++j) y[i * m + j] = x[i
       * m + j]; __syncthreads(); z[i] = a * y[i];]],
       sig = "const double *x, double *y, double *z, int n", inout = { "y" },
-      refuses = "an element of 'y' that a loop rewrites is of one thread",
-      listed = "a loop that overwrites 'y'" },
+      refuses = "an element of 'y' that a loop rewrites is of one thread" },
     { "equality by two threads of each block", [[if (t == 0) y[blockIdx.x] = x[blockIdx.x] * x[0]; if (t == 1) y[blockIdx.x] = x[0] *
       x[blockIdx.x]; if (blockIdx.x == 0 && t > 1) y[t] = x[t];]], grid = { 2 }, block = { 6 } },
     { "grid index and block index", "int g = i; y[g] = x[g]; __syncthreads(); if (blockIdx.x == 0) y[t] = x[t] * x[t];", grid = { 2 },
