@@ -4294,7 +4294,7 @@ function Tensor:detach_() end
 ---@class flame.options.deterministic
 ---@field on? boolean
 
---- are results the same bits at each run (true, the default)? false: gradients of kernels and attention, and f32 convolutions, on a GPU may add up in any order. Sums of a kernel's gradient in shared memory may always do so: k:report() names them
+--- are results the same bits at each run (true, the default)? false: gradients of kernels and attention, f32 convolutions, and what scatter_add, index_add and the gradients of gather and embedding add in f32 and f64, on a GPU may add up in any order. Sums of a kernel's gradient in shared memory may always do so: k:report() names them
 ---@param on? boolean|flame.options.deterministic
 ---@overload fun(options: flame.options.deterministic): boolean
 ---@return boolean

@@ -192,7 +192,7 @@ static void read_words(cursor *r, said *w, const char *words) {
       case '0': case '1': w->s[*words - '0'] = number(r, w->dtype); break;
       case 's': w->rank = rest_sizes(r, w->size); break;
       case 'a': w->a.axis = (int8_t)within(r, 0, FL_MAX_AXES - 1); break;
-      case 'o': w->a.flags = (uint8_t)within(r, 0, 1); break;
+      case 'o': w->a.flags = (uint8_t)within(r, 0, 2); break;
       case 'f': w->a.flags = (uint8_t)within(r, 0, 7); break;
       case '+': w->a.add = (int8_t)within(r, 0, 1); break;
       case 'n': w->n = within(r, 0, INT64_MAX); break;

@@ -479,7 +479,8 @@ const fl_lua_reg fl_reg_inspect[] = {
     x_best_device, 0 },
   { ".deterministic(on?: bool) -> bool\n"
     "--- are results the same bits at each run (true, the default)? false: gradients of "
-    "kernels and attention, and f32 convolutions, on a GPU may add up in any order. Sums of a "
+    "kernels and attention, f32 convolutions, and what scatter_add, index_add and the gradients "
+    "of gather and embedding add in f32 and f64, on a GPU may add up in any order. Sums of a "
     "kernel's gradient in shared memory may always do so: k:report() names them",
     x_deterministic, 0 },
   { ".debug(level?: int|bool) -> int|bool\n"

@@ -48,7 +48,7 @@ static inline int fl_plan_pads(const fl_matmul *m) {
 ** dst already holds the base value. idx: 0-based i64 in range; or, with a fault site, 1-based
 ** as the script gave it, to be checked as INDEX does (kernel.h). */
 typedef struct fl_scatter {
-  uint8_t dtype, add, rank, flags; /* flags: FL_INDEX_* */
+  uint8_t dtype, add, rank, flags; /* add: as in fl_attr; flags: FL_INDEX_* */
   int32_t fault;                   /* index in plan->fault; -1: the index is checked elsewhere */
   uint32_t limit;               /* index of the plan's scalar with the axis size to check against */
   int64_t size[FL_MAX_AXES];

@@ -92,7 +92,7 @@ static fl_node *addressed(int op, int dtype, fl_layout *shape, int nin,
   a->axis = (int8_t)axis;
   a->naxes = in[1]->shape->rank;
   a->flags = (uint8_t)flags;
-  a->add = (int8_t)(add != 0);
+  a->add = (int8_t)(add ? c->deterministic || dtype > FLAME_F32 ? 1 : 2 : 0);
   return fl_finish(y);
 }
 

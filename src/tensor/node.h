@@ -61,7 +61,7 @@ typedef struct fl_attr {      /* only for ops that need it; owned by the node */
   int8_t view;                /* fl_view_kind */
   int8_t axis;                /* axis of cat, gather, scatter; of index: 1 + the axis that messages
                               ** name, 0: not set, -1: none */
-  int8_t add;                 /* scatter: 1 adds */
+  int8_t add;                 /* scatter: 1 adds, 2 may do so in any order */
   int8_t naxes;
   uint8_t flags;              /* index: FL_INDEX_*; iota: FL_IOTA_COUNT; gather, scatter: 1: the
                               ** index has the shape of the result or source (build_index.c) */

@@ -166,8 +166,9 @@ fl_module *fl_modules_kernel(fl_cuda *s, const fl_kernel *k, int multi) {
 ** a line begins with "MACRO(dtype, …)". */
 static int unwanted(const char *line, size_t n, const char *entry) {
   static const char *const macros[][2] = { { "MATMUL(", "matmul_" },
-                                           { "SCATTER_ADD(", "scatter_add_" } };
-  for (int i = 0; i < 2; i++) {
+                                           { "SCATTER_ADD(", "scatter_add_" },
+                                           { "SCATTER_ANY(", "scatter_any_" } };
+  for (int i = 0; i < 3; i++) {
     const size_t m = strlen(macros[i][0]), stem = strlen(macros[i][1]);
     const char *comma = n > m && memcmp(line, macros[i][0], m) == 0 ? memchr(line, ',', n) : NULL;
     if (!comma) continue;

@@ -11,8 +11,9 @@ typedef struct scatter_params {
   int64_t ksize[8], ksrc[8], kdst[8];
   const void *idx, *src;
   void *dst;
-  void *owner, *start, *cursor, *list, *order;
-  int64_t runs;
+  void *owner, *count, *start, *table;
+  int64_t slots;
+  void *slot, *list, *order, *used, *hot, *total;
 } scatter_params;
 
 typedef struct matmul_params {
@@ -26,7 +27,7 @@ typedef struct matmul_params {
 _Static_assert(sizeof(scatter_params) <= FL_TEXT_STEP_BYTES, "parameter of a step");
 _Static_assert(sizeof(matmul_params) <= FL_TEXT_STEP_BYTES, "parameter of a step");
 
-enum { THREADS = 256, MOST_BLOCKS = 1 << 18 };
+enum { THREADS = 256, MOST_BLOCKS = 1 << 18, LONG = 256, HOT_BLOCKS = 264 };
 
 static void *at(void *base, int64_t element, int dtype) {
   return (void *)((intptr_t)base + (intptr_t)(element * fl_dtype_size(dtype)));
@@ -90,25 +91,63 @@ static void split_dims(const fl_scatter *s, scatter_params *p) {
   p->nb = all ? s->dst_numel : s->extent;
 }
 
-/* Divides the scratch into parts, each of 8-byte words. */
+/* Can the terms be added atomically? Integers have the same sum in any order. */
+static int any_order(const fl_scatter *s) {
+  const int dtype = s->dtype;
+  return dtype == FLAME_I64 || dtype == FLAME_I32 ||
+         (s->add == 2 && (dtype == FLAME_F32 || dtype == FLAME_F64));
+}
+
+/* Words of 8 bytes of the scratch, one part after the other; its start may be NULL. */
+static void *take(char *base, int64_t words, int64_t *used) {
+  char *at = base ? base + *used * 8 : NULL;
+  *used += words;
+  return at;
+}
+
+/* Divides the scratch into parts. Keys have slots in a table if there are more of them than the
+** table has slots. */
 static void share_scratch(const fl_scatter *s, scatter_params *p, char *base, fl_text_step *out) {
-  int64_t used = 0;
-  const int64_t keys = p->nb + 1;
+  int64_t used = 0, table = 64;
   if (!s->add) {
-    p->owner = base;
-    out->scratch = keys * 8;
-    return;
+    p->owner = take(base, p->nb, &used);
+  } else if (!any_order(s)) {
+    while (table < 2 * p->ng) table *= 2;
+    p->slots = table < p->nb ? table : 0;
+    const int64_t keys = p->slots ? p->slots : p->nb;
+    p->table = take(base, p->slots, &used);
+    p->count = take(base, keys, &used);
+    p->start = take(base, keys, &used);
+    p->slot = take(base, p->ng, &used);
+    p->list = take(base, p->ng, &used);
+    p->order = take(base, p->ng, &used);
+    p->used = take(base, p->ng < keys ? p->ng : keys, &used);
+    p->hot = take(base, p->ng / LONG, &used);
+    p->total = take(base, 3, &used);
   }
-  p->start = base + used, used += keys * 8;
-  p->cursor = base + used, used += keys * 8;
-  p->list = base + used, used += p->ng * 8;
-  p->order = base + used, used += p->ng * 8;
-  out->scratch = used;
+  out->scratch = used * 8;
+}
+
+/* LONG: keys with more terms than that have a block (kernels/steps.cu). */
+static void call_add(const scatter_params *p, int dtype, fl_text_step *out) {
+  static const char *const add[] = NAMES("scatter_add_"), *const hot[] = NAMES("scatter_hot_");
+  const int64_t keys = p->ng < p->nb ? p->ng : p->nb, width = sharers(p->nk);
+  const int64_t most = p->ng / LONG, chunks = (p->nk + 31) / 32;
+  call_each(out, "scatter_no_count", p->slots > p->ng ? p->slots : p->ng);
+  call_each(out, "scatter_count", p->ng);
+  call_each(out, "scatter_room", p->ng);
+  call_each(out, "scatter_fill", p->ng);
+  call_each(out, "scatter_rank", p->ng);
+  if (p->ng > LONG) {
+    call(out, "scatter_rank_hot", most < HOT_BLOCKS ? most : HOT_BLOCKS, 1024);
+    call(out, hot[dtype], most * chunks < 8 * HOT_BLOCKS ? most * chunks : 8 * HOT_BLOCKS, THREADS);
+  }
+  call_each(out, add[dtype], keys * width);      /* the last: its dtype's text is compiled */
 }
 
 void fl_text_scatter(const fl_scatter *s, void *dst, void *idx, void *src, void *scratch,
                      fl_text_step *out) {
-  static const char *const add[] = NAMES("scatter_add_");
+  static const char *const any[] = NAMES("scatter_any_");
   static const char *const set[] = { "", "scatter_set_1", "scatter_set_2", "", "scatter_set_4", "",
                                      "", "", "scatter_set_8" };
   scatter_params p;
@@ -120,16 +159,12 @@ void fl_text_scatter(const fl_scatter *s, void *dst, void *idx, void *src, void 
   p.src = at(src, s->src.offset, s->dtype);
   p.idx = at(idx, s->idx.offset, FLAME_I64);
   share_scratch(s, &p, scratch, out);
-  if (s->add) {
-    call_each(out, "scatter_no_count", p.nb);
-    call_each(out, "scatter_count", p.ng);
-    call(out, "scatter_scan", 1, 1024);
-    call_each(out, "scatter_fill", p.ng);
-    call_each(out, "scatter_rank", p.ng);
-    p.runs = p.ng < p.nb;
-    call_each(out, add[s->dtype], (p.runs ? p.ng : p.nb) * sharers(p.nk));
+  if (s->add && any_order(s)) {
+    call_each(out, any[s->dtype], p.ng * sharers(p.nk));
+  } else if (s->add) {
+    call_add(&p, s->dtype, out);
   } else {
-    call_each(out, "scatter_no_owner", p.nb);
+    call_each(out, "scatter_no_owner", p.ng);
     call_each(out, "scatter_owner", p.ng);
     call_each(out, set[fl_dtype_size(s->dtype)], p.ng * sharers(p.nk));
   }
