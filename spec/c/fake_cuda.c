@@ -28,7 +28,7 @@ static const struct { const char *name; int *at; } settings[] = {
   { "ways", &fake.ways }, { "fast", &card.fast }, { "tell", &card.tell },
   { "processes", &card.processes }, { "ecc", &card.ecc }, { "hidden", &card.hidden },
   { "computes", &card.computes }, { "seed", &card.seed }, { "idle", &fake.idle },
-  { "shared", &fake.shared },
+  { "shared", &fake.shared }, { "registers", &fake.registers },
 };
 
 static void set(const char *name, const char *value) {

@@ -24,6 +24,8 @@ typedef struct fake_state {
   int64_t capacity;               /* bytes of device memory */
   int busy;                       /* the next 'busy' event queries say "not ready"; -1: all do */
   int cleared;                    /* new memory is zero */
+  int registers;                  /* of each thread of a user's kernel that does not have
+                                  ** __launch_bounds__(1024); 0: 32 */
   int shared;                     /* bytes of shared memory per block; 0 means FAKE_SHARED */
   int idle;                       /* products are not computed, so that only the host takes time */
   /* which libraries can not be opened */

@@ -7,8 +7,9 @@ const fake_computer *fake_computes;
 static char fake_why[400];                           /* why the last launch failed */
 
 /* The head of an image: that of an ELF file, with the architecture among its flags (FAKE_ARCH) and,
-** at FAKE_BYTES, the number of bytes that follow it. */
-enum { FAKE_IMAGE = 64, FAKE_BYTES = 32 /* that follow */, FAKE_ARCH = 48 };
+** at FAKE_BYTES, the number of bytes that follow it; FAKE_WIDE: a user's text without
+** __launch_bounds__(1024). */
+enum { FAKE_IMAGE = 64, FAKE_BYTES = 32 /* that follow */, FAKE_ARCH = 48, FAKE_WIDE };
 /* A function of a module. A module is a list of them: its head, which holds the object, and the
 ** functions that were requested from it, which are freed with it. */
 typedef struct fake_function {
@@ -17,6 +18,7 @@ typedef struct fake_function {
   fake_entry entry;
   unsigned dynamic;                                  /* dynamic shared memory allowed, in bytes */
   void *object;                                      /* of a module */
+  int wide;                         /* it takes fake.registers */
 } fake_function;
 static fl_cu_result fake_ModuleLoadData(fl_cu_module *m, const void *image) {
   const unsigned char *head = image;
@@ -32,6 +34,7 @@ static fl_cu_result fake_ModuleLoadData(fl_cu_module *m, const void *image) {
     fake_delete(&fake.modules, f);
     return FL_CU_LAUNCH_FAILED;
   }
+  f->wide = head[FAKE_WIDE];
   *m = (fl_cu_module)(void *)f;
   fake.loads++;
   return FL_CU_OK;
@@ -56,13 +59,15 @@ static fl_cu_result fake_ModuleGetFunction(fl_cu_function *f, fl_cu_module m,
   }
   snprintf(g->name, sizeof g->name, "%s", name);
   g->dynamic = 48 << 10;
+  g->wide = all->wide;
   g->next = all->next;
   all->next = g;
   *f = (fl_cu_function)(void *)g;
   return FL_CU_OK;
 }
 static fl_cu_result fake_FuncGetAttribute(int *value, unsigned which, fl_cu_function f) {
-  *value = which == 4 ? 32 : which == 0 ? 1024 : 0;
+  const fake_function *g = (fake_function *)(void *)f;
+  *value = which == 4 ? (g->wide && fake.registers ? fake.registers : 32) : which == 0 ? 1024 : 0;
   if (which == FL_CU_FUNC_DYNAMIC_SHARED) *value = (int)((fake_function *)(void *)f)->dynamic;
   return FL_CU_OK;
 }
@@ -117,6 +122,7 @@ static fl_cu_result fake_LaunchKernel(fl_cu_function f, unsigned gx, unsigned gy
   const unsigned grid[] = { gx, gy, gz }, block[] = { bx, by, bz };
   if (!gx || !gy || !gz || !threads || threads > 1024) return FL_CU_INVALID_VALUE;
   if (shared > g->dynamic) return FL_CU_INVALID_VALUE;
+  if (g->wide && threads * (unsigned)fake.registers > 65536) return FL_CU_LAUNCH_OUT_OF_RESOURCES;
   fake_node *x = fake_capture(FAKE_KERNEL);
   if (x) {
     fake_set_node(x, g, grid, block, shared, params);
@@ -146,7 +152,7 @@ static fl_cu_result fake_LaunchCooperative(fl_cu_function f, unsigned gx, unsign
 
 /* ---- NVRTC ---- */
 
-typedef struct fake_program { uint64_t hash; int bad; void *source; } fake_program;
+typedef struct fake_program { uint64_t hash; int bad, wide; void *source; } fake_program;
 static fl_rtc_result fake_nvrtcVersion(int *major,
                                        int *minor) {
   *major = fake.nvrtc / 10;
@@ -172,6 +178,7 @@ static fl_rtc_result fake_nvrtcCreateProgram(fl_rtc_program *p, const char *text
   if (!q) return FL_RTC_OUT_OF_MEMORY;
   q->hash = fl_hash64(text, strlen(text), 1);
   q->bad = strstr(text, "#error please") != NULL;
+  q->wide = !strstr(text, "__launch_bounds__(1024)") && !strstr(text, "fl_kernel");
   if (fake_computes) q->source = fake_computes->source(text, n, headers, names);
   __atomic_fetch_add(&fake.texts, 1, __ATOMIC_RELAXED);
   if (fake.word && strstr(text, fake.word))
@@ -212,6 +219,7 @@ static fl_rtc_result fake_nvrtcGetCUBIN(fl_rtc_program p, char *cubin) {
   memcpy(cubin, "\177ELF", 4);
   cubin[18] = (char)190;                              /* EM_CUDA */
   cubin[FAKE_ARCH] = (char)(fake.image ? fake.image : fake.arch);
+  cubin[FAKE_WIDE] = (char)((fake_program *)(void *)p)->wide;
   memcpy(cubin + FAKE_BYTES, &(uint64_t){ n }, 8);
   memcpy(cubin + 56, &((fake_program *)(void *)p)->hash, 8);
   if (made) memcpy(cubin + FAKE_IMAGE, made, n);

@@ -1,6 +1,5 @@
 /*
-** Kernels that can be launched (function.h): units (a source and what is derived from it), their
-** functions, and the CUDA text of each.
+** Kernels that can be launched (function.h): functions of a unit, and the CUDA text of each.
 */
 #include "kernel/function.h"
 #include "base/hash.h"
@@ -20,71 +19,6 @@ _Static_assert((int)FL_KTEXT_PARTS == (int)FL_KP_MAX_ARGS, "the parts of a batch
 _Static_assert(FL_KP_MAX_ARGS * 8 + FL_KP_SCALARS * 8 + sizeof(fl_kbatch) + 64 <= 4096,
                "CUDA takes 4 KB of parameters");
 
-/* ---- units --------------------------------------------------------------------------- */
-
-static char *copy_text(fl_mem *m, const char *s, size_t n) {
-  char *t = fl_alloc(m, n + 1);
-  if (!t) return NULL;
-  memcpy(t, s, n);
-  t[n] = 0;
-  return t;
-}
-
-static void drop_text(fl_mem *m, char *s) {
-  if (s) fl_free(m, s, strlen(s) + 1);
-}
-
-static int copy_options(fl_kunit *u, const char *const *option, int n) {
-  u->option = fl_zalloc(u->mem, sizeof *u->option * (size_t)(n + 1));
-  if (!u->option) return 0;
-  u->noption = n;
-  for (int i = 0; i < n; i++)
-    if (!(u->option[i] = copy_text(u->mem, option[i], strlen(option[i])))) return 0;
-  return 1;
-}
-
-fl_kunit *fl_kunit_new(fl_mem *m, fl_ksource *source, const char *label, int32_t first_line,
-                       const char *const *option, int noption) {
-  fl_kunit *u = fl_zalloc(m, sizeof *u);
-  if (!u) {
-    fl_ksource_free(source);
-    return NULL;
-  }
-  *u = (fl_kunit){ .refs = 1, .mem = m, .source = source, .first_line = first_line };
-  u->label = copy_text(m, label, strlen(label));
-  if (u->label && copy_options(u, option, noption)) return u;
-  fl_kunit_release(u);
-  return NULL;
-}
-
-void fl_kunit_release(fl_kunit *u) {
-  if (!u || --u->refs) return;
-  fl_ksource_free(u->source);
-  drop_text(u->mem, u->label);
-  for (int32_t i = 0; u->option && i < u->noption; i++) drop_text(u->mem, u->option[i]);
-  if (u->option) fl_free(u->mem, u->option, sizeof *u->option * (size_t)(u->noption + 1));
-  fl_free(u->mem, u, sizeof *u);
-}
-
-void fl_kunit_message(const fl_kunit *u, const char *text, char *out, size_t size) {
-  const char *at = strstr(text, ", line ");
-  int line = 0, used = 0;
-  if (!u || u->first_line <= 0 || !at || sscanf(at, ", line %d%n", &line, &used) != 1) {
-    snprintf(out, size, "%s", text);
-    return;
-  }
-  const int head = (int)(at - text) + used;
-  snprintf(out, size, "%.*s (%s:%d)%s", head, text, u->label, u->first_line + line - 1,
-           text + head);
-}
-
-void fl_kunit_retell(const fl_kunit *u, fl_error *e) {
-  char told[sizeof e->op + sizeof e->message + 8], text[sizeof told + 128];
-  fl_error_text(e, told, sizeof told);
-  fl_kunit_message(u, told + strlen(e->op) + 2, text, sizeof text);
-  fl_error_change(e, text);
-}
-
 /* ---- functions --------------------------------------------------------------------------- */
 
 static void free_function(fl_callee *self) {
@@ -93,6 +27,7 @@ static void free_function(fl_callee *self) {
   fl_kcover_free(k->cover);
   fl_kfunction_release(k->checked);
   fl_kfunction_release(k->batched);
+  fl_kfunction_release(k->bounded);
   if (k->text) fl_free(k->mem, k->text, k->text_bytes + 1);
   fl_kunit_release(k->unit);
   fl_free(k->mem, k, sizeof *k);
@@ -131,7 +66,9 @@ static fl_kfunction *function_new(fl_mem *m, fl_kunit *u, fl_kfunc *f, const cha
                        .text_bytes = n,
                        .registers = -1, .spilled = -1 };
   if (u) u->refs++;
-  k->text = copy_text(m, text, n);
+  k->text = fl_alloc(m, n + 1);
+  if (k->text) memcpy(k->text, text, n);
+  if (k->text) k->text[n] = 0;
   if (f && f->n_params <= FL_KP_MAX_ARGS) k->cover = fl_kcover_new(m, f);
   if (k->text && set_digest(k)) return k;
   fl_kfunction_release(k);
@@ -411,14 +348,16 @@ static void put_prelude(fl_text *t, const fl_kfunc *f, int saved) {
 /* Writes the kernel as it is printed from its tree. Under a profiler of NVIDIA each statement has
 ** the line of the script that it comes from; otherwise the text, and what is compiled from it,
 ** stays the same when lines of the script move. */
-static void put_tree(const fl_kunit *u, fl_text *t, const fl_kfunc *f, const uint8_t *slot,
-                     int batch, int stops) {
+static void put_tree(const fl_kunit *u, fl_text *t, const fl_kfunc *f, fl_ktext_form form) {
   const int mapped = u && u->first_line > 0 && fl_nvtx_on();
+  form.file = mapped ? u->label : NULL;
+  form.line = mapped ? u->first_line : 0;
   put_prelude(t, f, 0);
-  fl_ktext_as(t, f, &(fl_ktext_form){ .slot = slot, .batch = (uint8_t)batch,
-                                      .stops = (uint8_t)stops,
-                                      .file = mapped ? u->label : NULL,
-                                      .line = mapped ? u->first_line : 0 });
+  fl_ktext_as(t, f, &form);
+}
+
+static fl_ktext_form form_of(const fl_kfunction *k) {
+  return (fl_ktext_form){ .slot = k->sums ? k->slot : NULL, .stops = k->stops };
 }
 
 /* Writes the source with its includes rewritten (includes.h). __LINE__ and __FILE__ are what they
@@ -478,21 +417,41 @@ static int other_parameters(const fl_kfunc *f) {
 ** rarely finds their headers) or names of headers that are not included, has included files or host
 ** code; a parameter is a variable of file scope, a list of arrays, a texture or part of a struct
 ** that is spread; it has assertions that a device shall survive (fl_ktext_stops); or NVRTC would
-** evaluate the text in another order (fl_kfunc.reordered). */
+** evaluate the text in another order (fl_kfunc.reordered). What NVRTC refuses all the same is
+** printed when a device has found that (fl_kfunction_printed). */
 fl_kfunction *fl_kfunction_given(fl_kunit *u, fl_kfunc *f) {
   fl_text t;
   const int stops = f && fl_ktext_stops(f, 0);
+  const int printed = f && f->has_body &&
+    (other_parameters(f) || f->reordered || stops || u->source->host || u->source->included ||
+     needs_tree(u));
   fl_text_init(&t, u->mem);
-  if (f && f->has_body &&
-      (other_parameters(f) || f->reordered || stops || u->source->host || u->source->included ||
-                           needs_tree(u))) {
-    put_tree(u, &t, f, NULL, 0, stops);
-  } else {
-    put_given(u, &t);
-  }
+  if (printed) put_tree(u, &t, f, (fl_ktext_form){ .stops = (uint8_t)stops });
+  else put_given(u, &t);
   fl_kfunction *k = of_text(u, f, &t);
   if (k) k->stops = (uint8_t)stops;
+  if (k) k->as_written = f && f->has_body && !printed;
   return k;
+}
+
+/* Does the source leave something to NVRTC that the tree does not have? That is a static_assert,
+** and words that may be pasted to the name of a file. */
+static int leaves_more(const fl_kunit *u) {
+  fl_karena arena;
+  asked a = { { NULL, 0, 0 } };
+  fl_karena_init(&arena, u->mem);
+  const int lexed = fl_klex(&arena, u->source->text, strlen(u->source->text), 1, &a.t);
+  const int more = !lexed || has_name(&a, "static_assert") || has_name(&a, "_Static_assert") ||
+    fl_kincludes_pasted(u->source->text, (const char *const *)u->option, u->noption);
+  FL_DROP(u->mem, &a.t);
+  fl_karena_close(&arena);
+  return more;
+}
+
+int fl_kfunction_printed(const fl_kfunction *k, fl_text *t) {
+  if (!k->as_written || leaves_more(k->unit)) return 0;
+  put_tree(k->unit, t, k->f, (fl_ktext_form){ 0 });
+  return 1;
 }
 
 fl_kfunction *fl_kfunction_derived(fl_kunit *u, fl_kad *ad, int exact) {
@@ -502,7 +461,8 @@ fl_kfunction *fl_kfunction_derived(fl_kunit *u, fl_kad *ad, int exact) {
                    ? fl_ktext_sums(ad->func, slot, sole) : 0;
   const int stops = fl_ktext_stops(ad->func, 1);
   fl_text_init(&t, u->mem);
-  put_tree(u, &t, ad->func, sums ? slot : NULL, 0, stops);
+  put_tree(u, &t, ad->func, (fl_ktext_form){ .slot = sums ? slot : NULL,
+                                              .stops = (uint8_t)stops });
   fl_kfunction *k = of_text(u, ad->func, &t);
   if (!k) return NULL;
   k->ad = ad;
@@ -529,7 +489,7 @@ void fl_kfunction_save(const fl_kfunction *k, fl_text *t) {
   } else if (k->ad) {
     fl_text_add(t, k->text, k->text_bytes);
   } else if (is_formed(k->f) || (k->f->has_body && k->unit->source->included)) {
-    put_tree(k->unit, t, k->f, NULL, 0, 0);
+    put_tree(k->unit, t, k->f, (fl_ktext_form){ 0 });
   } else {
     fl_text_puts(t, k->unit->source->text);
   }
@@ -570,9 +530,22 @@ int fl_kfunction_batch(fl_kfunction *k) {
   fl_text t;
   if (k->batched || k->binary || !k->f->has_body || k->f->uses_grid) return 1;
   fl_text_init(&t, k->mem);
-  put_tree(k->unit, &t, k->f, k->sums ? k->slot : NULL, 1, k->stops);
+  fl_ktext_form form = form_of(k);
+  form.batch = 1;
+  put_tree(k->unit, &t, k->f, form);
   k->batched = of_text(k->unit, k->f, &t);
   return k->batched != NULL;
+}
+
+int fl_kfunction_bound(fl_kfunction *k) {
+  fl_text t;
+  if (k->bounded || k->binary || !k->f->has_body || k->f->max_threads) return 1;
+  fl_ktext_form form = form_of(k);
+  form.bounded = 1;
+  fl_text_init(&t, k->mem);
+  put_tree(k->unit, &t, k->f, form);
+  k->bounded = of_text(k->unit, k->f, &t);
+  return k->bounded != NULL;
 }
 
 fl_kfunction *fl_kfunction_binary(fl_mem *m, const char *image, size_t bytes, fl_kfunc *signature,

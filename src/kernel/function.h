@@ -43,6 +43,7 @@ typedef struct fl_kfunction {
   char *text;            /* complete CUDA source, or the image of a binary */
   size_t text_bytes;     /* without the zero */
   uint8_t binary;        /* PTX or cubin given by the user */
+  uint8_t as_written;    /* text is the source's own, and f has a body */
   uint8_t digest[32];    /* hash of its name, its text and the unit's options */
   uint8_t reads_files;   /* a device's compiler reads files in folders that the user named for it:
                          ** what is in them is not in the digest, so each such kernel has another
@@ -55,6 +56,9 @@ typedef struct fl_kfunction {
                          ** kernels/check.cu before it */
   struct fl_kfunction *batched;  /* owned: this function for a whole batch in one launch, on CUDA
                                  ** (fl_kbatch); NULL: it is not made, or could not be */
+  struct fl_kfunction *bounded;  /* owned: this function with __launch_bounds__(1024) in its text,
+                                 ** for blocks whose threads are too many for its registers; NULL:
+                                 ** it is not made, or could not be */
   fl_kcover *cover;      /* proofs of which outputs its launches write completely; NULL: none */
   uint32_t ready;        /* bit d: device d has compiled it with 'ready_for' */
   unsigned ready_for;    /* the FL_LANE_* checks with which devices have compiled it */
@@ -82,6 +86,10 @@ void fl_kunit_release(fl_kunit *u);
 /* A kernel of the source. Its text is the source's own, or is printed from the tree if a device
 ** could not compile that. NULL: no memory. */
 fl_kfunction *fl_kfunction_given(fl_kunit *u, fl_kfunc *f);
+/* Prints the text of a kernel that is as written from its tree: for a device whose compiler refuses
+** what the front end reads. 0: there is none, or it would leave out what the compiler may have
+** refused (a static_assert). */
+int fl_kfunction_printed(const fl_kfunction *k, fl_text *t);
 /* Makes a function of the kernel that AD derived, and prints its text. exact: those sums that
 ** fl_ktext_sums finds do not depend on their order. NULL: no memory. */
 fl_kfunction *fl_kfunction_derived(fl_kunit *u, fl_kad *ad, int exact);
@@ -99,6 +107,14 @@ int fl_kfunction_check(fl_kfunction *k, unsigned checks);
 typedef struct fl_kbatch { uint32_t blocks, first; int64_t step[FL_KP_MAX_ARGS]; } fl_kbatch;
 /* Makes k->batched if k has a tree and no barrier of the grid. 0: no memory. */
 int fl_kfunction_batch(fl_kfunction *k);
+/* Makes k->bounded if k has a tree and no bounds. 0: no memory. */
+int fl_kfunction_bound(fl_kfunction *k);
+/* Does a block of c have more registers than a GPU gives it, by those that k was compiled with? */
+static inline int fl_kfunction_is_wide(const fl_kfunction *k, const fl_call *c) {
+  enum { REGISTERS = 65536 };
+  const int64_t *block = &c->p[FL_KP_BLOCK];
+  return block[0] * block[1] * block[2] * ((k->registers + 7) / 8 * 8) > REGISTERS;
+}
 /* Is this call of k one launch of k->batched on a GPU? Else k is launched once for each launch of
 ** the batch. */
 static inline int fl_kfunction_is_batched(const fl_kfunction *k, const fl_call *c) {

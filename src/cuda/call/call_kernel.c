@@ -22,13 +22,20 @@ int64_t fl_cuda_scratch_kernel(fl_cuda *s, const fl_call *c) {
   return fl_ordered_scratch(k, &part);
 }
 
+/* What a launch without checks takes for k. */
+static const fl_kfunction *launched(const fl_kfunction *k, const fl_call *c) {
+  if (fl_kfunction_is_batched(k, c)) return k->batched;
+  return k->bounded && fl_kfunction_is_wide(k, c) ? k->bounded : k;
+}
+
 void fl_cuda_modules_kernel(fl_cuda *s, const fl_call *c) {
   const fl_kfunction *k = function_of(c);
   if (c->p[FL_KP_CHECKS] && k->checked) {
     fl_cuda_want_user(s, k->checked);
     return;
   }
-  if (fl_cuda_want_user(s, fl_kfunction_is_batched(k, c) ? k->batched : k)) fl_ordered_want(s, k);
+  if (fl_kfunction_is_wide(k, c)) fl_kfunction_bound((fl_kfunction *)(void *)c->callee);
+  if (fl_cuda_want_user(s, launched(k, c))) fl_ordered_want(s, k);
 }
 
 typedef struct shape { unsigned grid[3], block[3], shared; } shape;
@@ -81,6 +88,16 @@ static flame_status check_shared(fl_cuda *s, const fl_kfunction *k, unsigned byt
                  bytes, s->shared);
 }
 
+/* Fails if a block needs more registers than this device gives one. */
+static flame_status check_registers(fl_cuda *s, const fl_kfunction *k, const fl_call *c) {
+  if (launched(k, c) != k || !fl_kfunction_is_wide(k, c)) return FLAME_OK;
+  return FL_FAIL(s->ctx, FLAME_NOT_SUPPORTED, "kernel", "%s: a block of %lld threads with %d "
+                 "registers each needs more than this device gives it" FL_DO ": launch smaller "
+                 "blocks, or compile it with __launch_bounds__", k->f->name,
+                 (long long)(c->p[FL_KP_BLOCK] * c->p[FL_KP_BLOCK + 1] * c->p[FL_KP_BLOCK + 2]),
+                 k->registers);
+}
+
 /* Runs a call that is no batch (also one element of a batch), or a whole batch by k->batched, the
 ** kernel made for batches. */
 static flame_status run_one(fl_cuda *s, const fl_call_run *r) {
@@ -96,11 +113,12 @@ static flame_status run_one(fl_cuda *s, const fl_call_run *r) {
   flame_status e = check_shared(s, k, x.shared);
   if (e != FLAME_OK) return e;
   if (c->p[FL_KP_CHECKS] && k->checked) return fl_cuda_call_checked(s, k, r);
+  if ((e = check_registers(s, k, c)) != FLAME_OK) return e;
   for (int i = 0; i < 3; i++) {
     x.grid[i] = (unsigned)c->p[FL_KP_GRID + i];
     x.block[i] = (unsigned)c->p[FL_KP_BLOCK + i];
   }
-  e = fl_cuda_user_entry(s, batched ? k->batched : k, &f);
+  e = fl_cuda_user_entry(s, launched(k, c), &f);
   if (e == FLAME_OK && k->sums) e = fl_ordered_begin(s, k, r);
   if (e == FLAME_OK) e = fl_cuda_fill(s, k, r);
   for (int pass = 0; pass <= (k->sums > 0) && e == FLAME_OK; pass++) {

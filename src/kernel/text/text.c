@@ -527,7 +527,7 @@ static void put_kernel(fl_text *t, const fl_kfunc *f, fl_kwriter w) {
   if (uses_dynamic(f))
     fl_text_puts(t, "extern __shared__ __align__(16) unsigned char fl_dynamic[];\n");
   fl_text_puts(t, "extern \"C\" __global__ void ");
-  if (check) fl_text_puts(t, "__launch_bounds__(1024) ");
+  if (check || w.bounded) fl_text_puts(t, "__launch_bounds__(1024) ");
   else if (f->max_threads) fl_text_printf(t, "__launch_bounds__(%d) ", (int)f->max_threads);
   fl_text_printf(t, "%s(", f->name);
   put_params(&w);
@@ -557,7 +557,8 @@ void fl_ktext_as(fl_text *t, const fl_kfunc *f, const fl_ktext_form *form) {
   if (form->stops) fl_ktext_stop(t);
   const size_t from = t->n;
   put_kernel(t, f, (fl_kwriter){ .slot = form->slot, .batch = form->batch, .file = form->file,
-                                 .first = form->line, .stops = form->stops });
+                                 .first = form->line, .stops = form->stops,
+                                 .bounded = form->bounded });
   if (t->failed || form->slot || form->batch || !fl_kpass_is_told()) return;
   char what[40];
   snprintf(what, sizeof what, "text %016" PRIx64, fl_hash64(t->at + from, t->n - from, 0));

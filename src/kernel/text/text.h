@@ -26,11 +26,12 @@ enum { FL_KTEXT_PARTS = 128 };          /* most parameters in fl_kbatch (kernel/
 ** order), and the kernel has two more parameters: int fl_pass, const fl_fixed *fl_fix (one for each
 ** sum); NULL: sums depend on the order. batch: the kernel's last parameter is an fl_kbatch
 ** (kernel/function.h), and one launch does all launches of a batch. stops: text_stop.h; the
-** parameters are after those of the sums. file, line: where the source
-** begins; before each statement a #line tells where it is (file NULL: there is no #line). */
+** parameters are after those of the sums. bounded: it has __launch_bounds__(1024). file, line:
+** where the source begins; before each statement a #line tells where it is (file NULL: there is no
+** #line). */
 typedef struct fl_ktext_form {
   const uint8_t *slot;
-  uint8_t batch, stops;
+  uint8_t batch, stops, bounded;
   const char *file;
   int line;
 } fl_ktext_form;

@@ -23,6 +23,7 @@ typedef struct fl_kwriter {
                                  ** fl_ordered_add */
   int line, asserts, calls;      /* line of the statement; number of asserts, and of calls of
                                  ** fl_warp_adds, so far */
+  uint8_t bounded;               /* as in fl_ktext_form */
   uint8_t stops;                 /* a failed assertion ends a thread (text_stop.h); 2: and those
                                  ** that meet it */
   uint8_t warps;                 /* fl_kput_warps: where the statement is written */
