@@ -3,7 +3,6 @@
 if require "spec.support.bare"(describe, it, "spec/memory/oom_families_spec.lua") then return end
 
 local flame = require "flame"
-local nn, optim, data = require "flame.nn", require "flame.optim", require "flame.data"
 local oom = dofile("spec/support/oom.lua")
 local family, ramp = oom.families(it, 5), oom.ramp
 
@@ -74,6 +73,7 @@ describe("a failing allocation #oom", function()
   end, function() return ramp(1, 2, 4, 6) end)
   family("recurrent modules", function(x)
     flame.seed(5)
+    local nn = require "flame.nn"
     local lstm, gru = nn.LSTM(3, 2), nn.GRU(3, 2)
     local y, z = lstm(x), gru(x)
     local loss = y:sum() + z:sum()
@@ -82,7 +82,7 @@ describe("a failing allocation #oom", function()
   end, function() return ramp(1, 2, 3) end)
   family("attention", function(x)
     flame.seed(5)
-    local block = nn.MultiheadAttention(4, 2)
+    local block = require "flame.nn".MultiheadAttention(4, 2)
     return with_gradients(function(t)
       return flame.scaled_dot_product_attention(t, t, t, { is_causal = true }), (block(t, t, t))
     end, x)
@@ -119,7 +119,8 @@ describe("a failing allocation #oom", function()
   end, function() return ramp(4, 6), ramp(6) end)
   family("mixed precision", function(x)
     flame.seed(5)
-    local net = nn.Linear(6, 2)
+    local net = require "flame.nn".Linear(6, 2)
+    local optim = require "flame.optim"
     local scaler, opt = optim.GradScaler(), optim.SGD(net:parameters(), { lr = 0.1 })
     local loss = flame.autocast("bf16", function() return net(x):float():square():mean() end)
     scaler:scale(loss):backward()
@@ -163,6 +164,7 @@ describe("a failing allocation #oom", function()
     local f = assert(io.open(file, "w"))
     f:write("a,b\n1,2\n3,4\n")
     f:close()
+    local data = require "flame.data"
     local csv = data.csv(file)
     local text = data.text(file)
     local sum = flame.zeros(3)
@@ -209,8 +211,8 @@ describe("a failing allocation #oom", function()
     local out = {}
     for _, name in ipairs { "SGD", "Adam", "RMSprop", "Adagrad", "Lion" } do
       flame.seed(3)
-      local net = nn.Linear(6, 2)
-      local opt = optim[name](net:parameters(), { lr = 0.1 })
+      local net = require "flame.nn".Linear(6, 2)
+      local opt = require "flame.optim"[name](net:parameters(), { lr = 0.1 })
       net(x):square():mean():backward()
       opt:step()
       out[#out + 1] = net.weight
@@ -219,7 +221,8 @@ describe("a failing allocation #oom", function()
   end, function() return ramp(4, 6) end)
   family("a rehearsal of a step", function(x)
     flame.seed(3)
-    local net = nn.Linear(6, 2)
+    local net = require "flame.nn".Linear(6, 2)
+    local optim = require "flame.optim"
     local opt = optim.Adam(net:parameters(), { lr = 0.1 })
     local rates = optim.schedule.exponential(opt, 0.5)
     local state = flame.rng_state()

@@ -3,7 +3,6 @@
 if require "spec.support.bare"(describe, it, "spec/memory/oom_spec.lua") then return end
 
 local flame = require "flame"
-local nn, optim = require "flame.nn", require "flame.optim"
 local internal = flame.internal
 local oom = dofile("spec/support/oom.lua")
 local family, ramp, STRIDE, MOST = oom.families(it, 1), oom.ramp, oom.STRIDE, oom.MOST
@@ -74,6 +73,7 @@ describe("a failing allocation #oom", function()
   end)
   family("backward through three layers", function(x)
     flame.seed(3)
+    local nn = require "flame.nn"
     local net = nn.Sequential { nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 4), nn.ReLU(),
       nn.Linear(4, 2) }
     local loss = net(x):square():mean()
@@ -86,7 +86,8 @@ describe("a failing allocation #oom", function()
   end, function() return ramp(4, 6) end)
   family("an optimiser's step", function(x)
     flame.seed(3)
-    local net = nn.Linear(6, 2)
+    local optim = require "flame.optim"
+    local net = require "flame.nn".Linear(6, 2)
     local opt = optim.AdamW(net:parameters(), { lr = 0.1 })
     for _ = 1, 2 do
       opt:zero_grad()

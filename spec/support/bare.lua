@@ -1,10 +1,10 @@
---- Runs the tests of a spec file in a process without busted. Specs of failing allocations make
---- whole collections by the thousand, which look at the whole heap, and of that busted is the
---- larger part. At the top of a file,
+--- Runs the tests of a spec file without busted, each in a separate process. Specs of failing
+-- allocations make whole collections by the thousand, which look at the whole heap, and of that
+-- busted is the larger part, and what other tests have loaded the next. At the top of a file,
 --
 --   if require "spec.support.bare"(describe, it, "spec/memory/oom_spec.lua") then return end
 --
--- makes a test of busted for each test that the child process has run, and returns true. In the
+-- makes a test of busted for each test that the child processes have run, and returns true. In a
 -- child it returns false, 'assert' is Lua's own, and describe, it and teardown are those below.
 local MARK <const> = "spec/support/bare.lua: "
 
@@ -15,7 +15,8 @@ local function say(state, name, why)
   io.flush()
 end
 
-local function run_file(file)
+--- Reads a file: its tests, a list of {name, f}, and the function to call after them.
+local function tests_of(file)
   local tests, last = {}, {}
   package.loaded["spec.support.bare"] = function() return false end
   require("flame").internal.collector_waits(0)               -- as spec/support/helper.lua
@@ -27,19 +28,42 @@ local function run_file(file)
   rawset(_G, "it", function(name, f) tests[#tests + 1] = { table.concat(last) .. name, f } end)
   rawset(_G, "teardown", function(f) tests.teardown = f end)
   dofile(file)
+  return tests
+end
+
+--- Runs the test of that name.
+local function run_test(file, name)
+  local tests = tests_of(file)
+  for _, test in ipairs(tests) do
+    if test[1] == name then
+      local ok, why = xpcall(test[2], debug.traceback)
+      say(ok and "passed" or "failed", name, not ok and tostring(why))
+    end
+  end
+  if tests.teardown then tests.teardown() end
+end
+
+local function quoted(text) return "'" .. text:gsub("'", "'\\''") .. "'" end
+
+local function run_file(file)
+  local tests = tests_of(file)
   local part, parts = (os.getenv("SPEC_PART") or ""):match("^(%d+)/(%d+)$")
+  local command = quoted(dofile("spec/support/interpreter.lua")) .. " spec/support/bare.lua " .. file
   for n, test in ipairs(tests) do
     if part and n % parts ~= part % parts then say("left", test[1])
     else
-      local ok, why = xpcall(test[2], debug.traceback)
-      say(ok and "passed" or "failed", test[1], not ok and tostring(why))
+      local _, how, status = os.execute(command .. " " .. quoted(test[1]) .. " 2>&1")
+      if status ~= 0 then say("failed", test[1], ("%s %d"):format(how, status)) end
     end
   end
   if tests.teardown then tests.teardown() end
   say("end", tostring(#tests))
 end
 
-if arg and arg[0] and arg[0]:find("bare.lua", 1, true) then return run_file(arg[1]) end
+if arg and arg[0] and arg[0]:find("bare.lua", 1, true) then
+  if arg[2] then return run_test(arg[1], arg[2]) end
+  return run_file(arg[1])
+end
 
 -- ---- in busted ----------------------------------------------------------------------------------
 
