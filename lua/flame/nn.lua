@@ -450,7 +450,7 @@ end)
 
 --- Sets .grad of every parameter to nil; set_to_none = false fills them with 0 instead.
 put(Module, "Module:zero_grad(set_to_none = true)", function(self, set_to_none)
-  func.zero_grad("zero_grad", self:parameters(), set_to_none)
+  func.zero_grad(self:parameters(), set_to_none)
 end)
 
 --- Makes every parameter tracked, or untracked.

@@ -220,7 +220,7 @@ end)
 --- Sets the gradient of every parameter to nil; set_to_none = false fills them with 0 instead.
 put(Optimizer, "Optimizer:zero_grad(set_to_none = true)", function(self, set_to_none)
   for _, group in ipairs(self.groups) do
-    func.zero_grad("zero_grad", group.params, set_to_none)
+    func.zero_grad(group.params, set_to_none)
   end
 end)
 

@@ -144,20 +144,15 @@ function func.opaque(op, y, ...)
   }(y, ...)
 end
 
---- Removes the gradients of tensors; with set_to_none = false (also in a table) sets existing ones
---- to zero.
-function func.zero_grad(op, list, set_to_none)
-  if type(set_to_none) == "table" then
-    set_to_none = arguments.options(op, set_to_none, { set_to_none = true }).set_to_none
-  end
-  if set_to_none ~= nil then arguments.need_flag(op, "set_to_none", set_to_none) end
-  if set_to_none ~= false then
+--- Removes the gradients of tensors; with set_to_none = false sets existing ones to zero.
+function func.zero_grad(list, set_to_none)
+  if set_to_none then
     local bad = internal.clear_grads(list)
     if bad then list[bad].grad = nil end                        -- raises
   end
-  if set_to_none ~= false and next(parts.of) == nil then return end
+  if set_to_none and next(parts.of) == nil then return end
   for _, p in ipairs(list) do
-    if set_to_none == false and p.grad then p.grad:zero_() end
+    if not set_to_none and p.grad then p.grad:zero_() end
     parts.clear(p, set_to_none)
   end
 end

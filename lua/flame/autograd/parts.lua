@@ -47,7 +47,7 @@ end
 function parts.clear(p, set_to_none)
   local part = of[p]
   if not part or not part.grad then return end
-  if set_to_none ~= false then set(part, "grad") else part.grad:zero_() end
+  if set_to_none then set(part, "grad") else part.grad:zero_() end
 end
 
 --- p and its gradient or, if p is divided and has one, this process's parts, and parts.of[p].

@@ -52,11 +52,6 @@ function arguments.need_shape(op, shape)
   return shape
 end
 
-function arguments.need_flag(op, name, v)
-  if type(v) ~= "boolean" then fail(op, "%s must be true or false, got %s", name, word(v)) end
-  return v
-end
-
 local function is_float(x) return x:is_floating_point() end
 
 --- The in-place function name_: writes f(x, …) into x; raises if x's dtype can not hold the result.
@@ -97,50 +92,8 @@ local function def(text, f, ...)
 end
 arguments.def = def
 
-local FLAGS = {}           -- options that must be booleans, besides all whose default is true
-for name in ([[keepdim hermitian training ceil_mode return_indices equal_nan accumulate
-  zero_infinity with_replacement upper transpose unitriangular swap right log_target invert
-  increasing include_last_offset hard get_infos full density check_errors adjoint is_causal
-  descending return_inverse return_counts]]):gmatch("%S+") do FLAGS[name] = true end
-
---- Raises unless option v has the type of its default: for a number, a number or a list of numbers.
---- Only 'padding' may be a string in place of a number.
-local function fits_default(op, name, default, v)
-  if (default == true or default == false and FLAGS[name]) and type(v) ~= "boolean" then
-    fail(op, "%s must be true or false, got %s", name, word(v))
-  end
-  local wrong = type(v) == "boolean" or type(v) == "function"
-    or type(v) == "string" and name ~= "padding"
-  if wrong and type(default) == "number" then
-    fail(op, "%s must be a number, got %s", name, type(v))
-  end
-  return v
-end
-
---- A copy of 'known' (name -> default) with the values of the table 'given'; other names raise.
-local function options(op, given, known)
-  local o = {}
-  for k, v in pairs(known) do o[k] = v end
-  if given == nil then return o end
-  if type(given) ~= "table" then fail(op, "options must be a table, got %s", word(given)) end
-  for k, v in pairs(given) do
-    if known[k] == nil then require("flame.base.objects").no_option(op, k, known) end
-    o[k] = fits_default(op, k, known[k], v)
-  end
-  return o
-end
-arguments.options = options
-
---- v, or if v is a table whose only field is 'name', the value of that field.
-local function named(v, name)
-  if type(v) == "table" and v[name] and not next(v, (next(v))) then return v[name] end
-  return v
-end
-arguments.named = named
-
 --- Position of an axis, 1 to rank.
 local function axis_of(op, x, d)
-  d = named(d, "dim")
   local n = math.max(x.ndim, 1)
   d = need_int(op, "axis", d)
   if d == 0 or d > n or d < -n then
