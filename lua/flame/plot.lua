@@ -229,8 +229,12 @@ end
 
 -- The smallest distance between two different numbers of the list, 1 if there is only one.
 local function least_distance(list)
-  local sorted, least = table.move(list, 1, #list, 1, {}), huge
-  table.sort(sorted, function(a, b) return a < b or (b ~= b and a == a) end)
+  local sorted, least, i = list, huge, 2
+  while i <= #list and list[i] > list[i - 1] do i = i + 1 end
+  if i <= #list then
+    sorted = table.move(list, 1, #list, 1, {})
+    table.sort(sorted, function(a, b) return a < b or (b ~= b and a == a) end)
+  end
   for i = 2, #sorted do
     local d = sorted[i] - sorted[i - 1]
     if d > 0 and d < least then least = d end

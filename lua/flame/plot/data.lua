@@ -153,7 +153,8 @@ function data.thin_marks(px, py)
   local function through(cell)
     local seen, out = {}, {}
     for i = 1, #px do
-      local key = floor(px[i] / cell) * 65536 + floor(py[i] / cell)
+      -- (with 65536 here all cells of a diagonal would have one place in a table of that size)
+      local key = floor(px[i] / cell) * 1000003 + floor(py[i] / cell)
       if not seen[key] then
         seen[key] = true
         out[#out + 1], out[#out + 2] = px[i], py[i]
