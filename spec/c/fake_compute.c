@@ -167,6 +167,15 @@ static char *fake_preprocess(fake_source *s, int n, const char *const *options, 
   return made;
 }
 
+/* Whether fmaf() can be an instruction: a call takes longer, and has the same result. */
+static int fake_has_fma(void) {
+#if defined __x86_64__
+  return __builtin_cpu_supports("fma") != 0;
+#else
+  return 0;
+#endif
+}
+
 /* Makes the image, if the text compiles; options[0] is the level. Returns 1 if it is made and can
 ** be kept. It is linked with neither libc nor libm, which a process that opens it has and ld would
 ** read for long. */
@@ -184,7 +193,7 @@ static int fake_make_image(fake_source *s, int n, const char *const *options) {
     "-ftree-sra", "-shared", "-fPIC", "-w", "-fpermissive", "-ffp-contract=off", "-fwrapv",
     "-fno-strict-aliasing", "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics",
     "-fno-asynchronous-unwind-tables", "-fno-math-errno", "-fno-trapping-math", "-Wl,-Bsymbolic",
-    "-nodefaultlibs", "-o", out, in, "-lgcc", NULL };
+    "-nodefaultlibs", "-o", out, in, "-lgcc", fake_has_fma() ? "-mfma" : NULL, NULL };
   if (fake_gxx(s, second)) s->image = fake_read_file(s->folder, "text.so", &s->bytes);
   return s->image && own;
 }

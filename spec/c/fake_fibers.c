@@ -105,7 +105,7 @@ static struct {
 
 static unsigned fake_random(unsigned below) {
   gpu.seed = gpu.seed * 6364136223846793005u + 1442695040888963407u;
-  return (unsigned)((gpu.seed >> 33) % below);
+  return (unsigned)(gpu.seed >> 33) % below;
 }
 
 static void fake_shuffle(unsigned *a, unsigned n) {
