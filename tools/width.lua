@@ -1,8 +1,8 @@
 --- width: checks that no line of C, CUDA or Lua has more than 100 columns; that C code has i++
--- where the value of an increment is not used; that no function of C or CUDA has more than 40
--- lines, and no file of src/, lua/flame/, kernels/ or spec/ more than 600, except tables of cases
--- ('tables'). Prints what is wrong; exit code 1 then. Before that it must find faults planted here,
--- and accept correct lines.
+-- where the value of an increment is not used, and one style of braces (brace_fault); that no
+-- function of C or CUDA has more than 40 lines, and no file of src/, lua/flame/, kernels/ or spec/
+-- more than 600, except tables of cases ('tables'). Prints what is wrong; exit code 1 then. Before
+-- that it must find faults planted here, and accept correct lines.
 --
 -- A function begins with the last line in column 1 before its brace, and ends with a brace in
 -- column 1. Lines of the preprocessor are not counted, such as those that include a table (*.def).
@@ -95,6 +95,28 @@ local function is_prefix(line)
     or code:find("[;{})]%s+%-%-[%a_*][^=(]*;") ~= nil
 end
 
+--- What is wrong with the braces of a line of C, or nil; before: the line above. A brace that opens
+--- a body ends the line of its head (a line with the brace alone begins a block), 'else' is on the
+--- line of the brace before it, and a word of control, its brackets and its brace have blanks
+--- between them.
+local function brace_fault(line, before)
+  local code = line:gsub("\\.", ""):gsub("([\"']).-%1", '""'):gsub("/%*.*", "")
+  if code:find("^%*%*") or code:find("^%s*#") then return nil end
+  local above = before:gsub("/%*.-%*/%s*$", "")
+  if code:find("^%s*{%s*$") and above:find("[^;{}:,(=%s]%s*$") then
+    return "the brace belongs to the line above"
+  end
+  if code:find("^%s*else%f[^%w_]") and above:find("^" .. code:match "^%s*" .. "}%s*$") then
+    return "write } else"
+  end
+  if code:find("}else%f[^%w_]") or code:find("%f[%w_]else{") or code:find("%f[%w_]do{")
+      or code:find("%f[%w_]if%(") or code:find("%f[%w_]for%(") or code:find("%f[%w_]while%(")
+      or code:find("%f[%w_]switch%(") or code:find("^%s*%f[%w_][wfis][hofw]%l* %b(){") then
+    return "a blank is missing beside a brace or a word"
+  end
+  return nil
+end
+
 --- Appends { line, what } to 'found' for each function of C or CUDA that is too long.
 local function long_functions(text, found)
   local number, head, lines, inside, macro = 0, 1, 0, nil, nil
@@ -129,7 +151,7 @@ end
 
 --- What is wrong in a text: list of { line, what }.
 local function faults_of(name, text)
-  local found, number, first = {}, 0, 1
+  local found, number, first, before = {}, 0, 1, ""
   local is_lua, is_c = name:find("%.lua$"), name:find("%.[ch]$")
   local long = is_lua and long_strings(text) or {}
   for line in (text .. "\n"):gmatch("(.-)\n") do
@@ -140,7 +162,9 @@ local function faults_of(name, text)
     if is_c and is_prefix(line) then
       found[#found + 1] = { number, "write i++ where no value is used" }
     end
-    first = first + #line + 1
+    local braces = is_c and brace_fault(line, before)
+    if braces then found[#found + 1] = { number, braces } end
+    before, first = line, first + #line + 1
   end
   if is_c or name:find("%.cu$") then long_functions(text, found) end
   local lines = select(2, text:gsub("\n", ""))
@@ -160,7 +184,9 @@ local wrong_ones = {
     "f(" .. x60 .. ', "' .. x60 .. '");', 'f("' .. x90 .. '", ' .. x60 .. ");",
     "for (int i = 0; i < n; ++i) f();", "  ++n;", "if (x) --p->n;", "for (;; i++, ++j) f(a, b);",
     "} else ++*count;",
-    "/* it's " .. ("word "):rep(20) .. "don't */" },
+    "/* it's " .. ("word "):rep(20) .. "don't */",
+    "int f(void)\n{\n}", "  if (x)\n  {", "}\nelse f();",
+    "}else f();", "else{", "if(x) f();", "while (f(x)){", "for (;;){", "do{" },
   ["a.lua"] = { "local a = [[x]] .. " .. x60 .. " .. " .. x60, "-- " .. ("word "):rep(20),
     "it([[\n]], " .. x60 .. ", " .. x60 .. ")",
     "x = a" .. ("\u{e9}"):rep(90) .. " or b or c or d" },
@@ -175,6 +201,7 @@ local right_ones = {
     "int f(void) {\n" .. ("#define A\n"):rep(BODY) .. "}\n" },
   ["a.c"] = { 'f("' .. x90 .. '", x);', "  f(L, -2, ++n);", "if (++n > 3) f();", "x = ++y->n;",
     "for (i = ++j; i < n; i++) a[++k] = i;", "while (*++p) f();", "#define F(i) ++i;",
+    "f();\n{\n}", "case 1:\n  {", "} else {", "x = (T){ 1 };", "f('\"', x, \"if(x){\");",
     "** for (;; ++i) of a comment", "for (i = 0; i < n; i += f(++j)) g();", "/* http://" .. x90 },
   ["a.lua"] = { 'it("' .. x90 .. '", function()', "x = [[" .. x60 .. " " .. x60 .. "\n]]",
     "---@param a any " .. x90, "--[[ " .. x60 .. " " .. x60 .. " ]]", "-- http://" .. x90,

@@ -48,7 +48,8 @@ local function quoted(text) return "'" .. text:gsub("'", "'\\''") .. "'" end
 local function run_file(file)
   local tests = tests_of(file)
   local part, parts = (os.getenv("SPEC_PART") or ""):match("^(%d+)/(%d+)$")
-  local command = quoted(dofile("spec/support/interpreter.lua")) .. " spec/support/bare.lua " .. file
+  local command = quoted(dofile("spec/support/interpreter.lua")) .. " spec/support/bare.lua "
+    .. file
   for n, test in ipairs(tests) do
     if part and n % parts ~= part % parts then say("left", test[1])
     else

@@ -292,8 +292,7 @@ static void settle_run(run *r, int32_t done, const char *why, uint32_t site, int
     else if (have || (is_out && !wait && r->plan->out[k].home >= 0)) {
       n->refused |= !have;
       store_out(r, k);
-    }
-    else if (is_out && !wait && why) fl_node_fail(n, why, site);
+    } else if (is_out && !wait && why) fl_node_fail(n, why, site);
     k += is_out;
   }
 }

@@ -280,8 +280,7 @@ static int eval_list(lua_State *L) {
     fl_node *n = x && x->t ? x->t->node : NULL;
     if (e != FLAME_OK) {
       if (n && n->state == FL_PENDING) evaluate_too(b->c, n);
-    }
-    else if (!x || !node_of(b, x)) e = b->c->err.code;
+    } else if (!x || !node_of(b, x)) e = b->c->err.code;
     else if (n && n->state != FL_STORED && !b->c->trace) e = fl_evaluate_later(b->c, n);
     lua_settop(L, 1);
   }

@@ -57,8 +57,11 @@ static int arena_give(arena *a, int64_t at, int64_t bytes) {
       bytes += h->bytes;
       *h = a->holes.at[--a->holes.n];
       i = -1;
+    } else if (at + bytes == h->at) {
+      bytes += h->bytes;
+      *h = a->holes.at[--a->holes.n];
+      i = -1;
     }
-    else if (at + bytes == h->at) { bytes += h->bytes; *h = a->holes.at[--a->holes.n]; i = -1; }
   }
   if (at + bytes == a->end) { a->end = at; return 1; }
   hole *h = FL_PUSH(a->mem, &a->holes);
