@@ -1,6 +1,6 @@
 /*
 ** Kernels with checks compiled in (kernel/text/text_check.h). The CUDA text of every kernel that
-** the front end is tested with, and of those in spec/kernel/gradient/kernel_plants_spec.lua, must
+** the front end is tested with, and of those in spec/kernel/races/kernel_plants_spec.lua, must
 ** compile after kernels/check.cu. Also tested: the layout of shared memory and the list of asserts.
 ** That the checks find errors needs a GPU: kernel_plants_spec.lua with FLAME_DEVICE=cuda.
 */

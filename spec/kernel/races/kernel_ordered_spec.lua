@@ -1,4 +1,4 @@
---- Sums of gradients that do not depend on the order of the threads (spec/kernel/ordered_sums.lua):
+--- Sums of gradients that do not depend on the order of the threads (spec/kernel/races/ordered_sums.lua):
 -- the bits are the same whatever unit was guessed, in each way to run, and faults that are planted
 -- into the kernels show. On the fake GPU, which orders threads at random, and on a GPU.
 local flame = require "flame"
@@ -15,7 +15,7 @@ describe("sums in a fixed unit", function()
   --- What the parts say on the fake GPU: lines of verdict, hash and replays.
   local function run(names, environment)
     return machine.run(folder, ([[
-local sums = dofile("spec/kernel/ordered_sums.lua")
+local sums = dofile("spec/kernel/races/ordered_sums.lua")
 for name in ("%s"):gmatch "%%a+" do print(name, sums(name)) end]]):format(table.concat(names, " ")),
       ("FLAME_CACHE_DIR=%s/cache TMPDIR=%s %s"):format(folder, folder, environment))
   end
@@ -110,7 +110,7 @@ end]==], "FAKE_CUDA=\"computes=1\" TMPDIR=" .. folder
 
   it("have the same bits on this GPU each time", function()
     if flame.default_device() == "cpu" then return end
-    local sums = dofile "spec/kernel/ordered_sums.lua"
+    local sums = dofile "spec/kernel/races/ordered_sums.lua"
     for _, name in ipairs(parts) do
       local what, hash = sums(name)
       assert.equal("good", what, name)

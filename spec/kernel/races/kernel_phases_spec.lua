@@ -1,9 +1,9 @@
 --- Gradients of random kernels whose threads pass numbers to neighbours through shared memory
--- (spec/kernel/phases_run.lua): on the CPU, also under the race check, and on the fake GPU, where
+-- (spec/kernel/races/phases_run.lua): on the CPU, also under the race check, and on the fake GPU, where
 -- "+=" of shared memory lets other threads run. In their adjoints sums are made by += between
 -- barriers (src/kernel/ad/ad_phases.c). Other programs: PHASES_SEED=1000 PHASES_COUNT=500.
 local flame = require "flame"
-local programs = dofile "spec/kernel/phases_run.lua"
+local programs = dofile "spec/kernel/races/phases_run.lua"
 local machine = dofile "spec/support/machine.lua"
 local proof = dofile "spec/kernel/kernel_proof.lua"
 local interpreter = dofile "spec/support/interpreter.lua"
@@ -38,7 +38,7 @@ __global__ void k(const double *x, double *y) {
   end)
 
   it("has an adjoint without races", function()
-    proof.checked("spec/kernel/gradient/kernel_phases_spec.lua", "race")
+    proof.checked("spec/kernel/races/kernel_phases_spec.lua", "race")
   end)
   if os.getenv "FLAME_PROOF_CHILD" then return end
 
@@ -46,7 +46,7 @@ __global__ void k(const double *x, double *y) {
   local function run(seed, few)
     return machine.run(folder, ([[
 local flame = require "flame"
-print(pcall(dofile("spec/kernel/phases_run.lua").run, flame, %d, %d))]]):format(first, few),
+print(pcall(dofile("spec/kernel/races/phases_run.lua").run, flame, %d, %d))]]):format(first, few),
       ("FAKE_CUDA=\"computes=1 seed=%d\" FLAME_CACHE_DIR=%s/cache TMPDIR=%s"):format(seed, folder,
         folder))
   end

@@ -179,7 +179,7 @@ describe("the gradient of a kernel with", function()
   end
 
   it("each of these stores and reads adds without a race", function()
-    proof.checked("spec/kernel/gradient/kernel_sound_spec.lua", "race")
+    proof.checked("spec/kernel/races/kernel_sound_spec.lua", "race")
   end)
 end)
 

@@ -248,7 +248,7 @@ describe("the gradient of random kernels whose threads meet", function()
   it("in shared memory", function() for _ = 1, runs do check(in_shared()) end end)
   it("has no races", function()
     if flame.default_device() ~= "cpu" then return end
-    proof.checked("spec/kernel/gradient/kernel_owner_spec.lua", "race")
+    proof.checked("spec/kernel/races/kernel_owner_spec.lua", "race")
   end)
 end)
 
