@@ -235,8 +235,8 @@ local function least_distance(list)
     sorted = table.move(list, 1, #list, 1, {})
     table.sort(sorted, function(a, b) return a < b or (b ~= b and a == a) end)
   end
-  for i = 2, #sorted do
-    local d = sorted[i] - sorted[i - 1]
+  for k = 2, #sorted do
+    local d = sorted[k] - sorted[k - 1]
     if d > 0 and d < least then least = d end
   end
   return least == huge and 1 or least
