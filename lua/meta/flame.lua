@@ -6061,6 +6061,8 @@ function flame.gradients_table(net, options) end
 ---@field format? "text"|"dot"  "text"
 
 --- The recorded work on which x depends, one op per line, inputs first; {format = "dot"}: Graphviz.
+--- On a GPU a last line says how often the evaluation that x is a part of has run, how many of
+--- these runs were CUDA graphs and, where they are not, why.
 ---@param x flame.Tensor
 ---@param format? "text"|"dot"|flame.options.graph  "text"
 ---@return string
@@ -13658,9 +13660,10 @@ Tensor.prod = flame.prod
 --- the rates of a large copy and of large products, which are measured when first asked for),
 --- launches, replayed (launches that are made as graphs when no profile is on), device, site,
 --- sites, shapes}), and ms, device_ms, plan_ms, compile_ms, upload_ms, download_ms, wait_ms,
---- recorded, plans, compiles, launches, bytes_moved, copies, syncs; then f's results. It prints as
---- a table. profile(path, f, …) writes a Chrome trace too. Without f a guard that profiles until it
---- is closed: local p <close> = flame.profile("trace.json"); p:close() completes its table.
+--- recorded, plans, compiles, launches, bytes_moved, copies, syncs, not_replayed (a list: launches
+--- on a GPU that are no graphs without a profile either, and in text why); then f's results. It
+--- prints as a table. profile(path, f, …) writes a Chrome trace too. Without f a guard that profiles
+--- until it is closed: local p <close> = flame.profile("trace.json"); p:close() completes its table.
 ---@param f function
 ---@param ... any
 ---@return flame.Profile
@@ -15147,7 +15150,7 @@ function flame.stack(tensors, dim) end
 ---@class flame.options.stats
 ---@field what? "reset"
 
---- counters of the session; "reset" zeroes them
+--- counters of the session; "reset" zeroes them. replays: runs on a GPU that were CUDA graphs; not_replayed: those that were not, by reason
 ---@param what? "reset"|flame.options.stats
 ---@overload fun(options: flame.options.stats): table
 ---@return table

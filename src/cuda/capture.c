@@ -196,6 +196,7 @@ static int32_t capture(fl_cuda *s, fl_recording *w, const fl_plan *p, int32_t fr
 void fl_span_ready(fl_recording *w, fl_span *x) {
   if (w->s->cu->GraphInstantiate(&x->exec, x->graph, 0) == FL_CU_OK) return;
   x->exec = NULL;
+  w->failed = 1;
   fl_span_free(w, x, 1);
 }
 

@@ -316,5 +316,6 @@ int fl_cuda_count(char *reason, size_t size) {
 static const fl_device_table cuda_table = {
   "cuda", cuda_alloc, cuda_alloc_at, cuda_free, cuda_trim, cuda_memory,
   cuda_reset_peak, cuda_upload, cuda_download, cuda_copy, fl_cuda_prepare, fl_cuda_ready,
-  fl_cuda_run, fl_cuda_checked, cuda_sync, cuda_close, fl_cuda_resident
+  fl_cuda_run, fl_cuda_checked, cuda_sync, cuda_close, fl_cuda_resident,
+  fl_replay_freezes
 };

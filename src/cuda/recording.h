@@ -60,9 +60,18 @@ struct fl_recording {
   struct { fl_table *at; int64_t n, cap; } tables;
   int64_t next;                   /* span that is queued next */
   uint8_t making;                 /* spans or graphs are still missing */
+  uint8_t instead;                /* a recording for other addresses was freed for it */
+  uint8_t failed;                 /* a graph could not be instantiated */
   int32_t left;                   /* while it is made: of FL_MADE_STEPS, in this run */
   const fl_binding *b;            /* while it is made: the binding of this run */
 };
+
+/* Memory to which an input is copied before each run (stand_in.c). */
+typedef struct fl_stand_in {
+  int32_t ext;                    /* the input's index */
+  int64_t low, bytes;             /* its bytes; the first, counted from its first element */
+  void *at;
+} fl_stand_in;
 
 struct fl_replay {                /* fl_plan.replay */
   fl_replay *next, *prev;         /* all of the device */
@@ -76,10 +85,28 @@ struct fl_replay {                /* fl_plan.replay */
                                                        ** ~index */
   int64_t clock, counted;         /* counted: host bytes of this and its recordings that
                                   ** p->total_bytes includes */
+  struct {                        /* of the last run: what is frozen */
+    void **address;               /* NULL: there was no run */
+    void *arena;
+    uint64_t epoch, scalars;      /* scalars: a hash */
+  } was;
+  struct { fl_stand_in *at; int64_t n, cap; } stand_ins;
+  int64_t stood;                  /* bytes of all stand-ins */
+  void **ext;                     /* addresses of inputs, with stand-ins; NULL: there are none */
+  int fresh;                      /* how many runs in a row had addresses that were not in 'seen' */
   uint64_t seen[FL_REPLAY_SEEN];  /* hashes of frozen addresses and scalars of the last runs */
   uint8_t times[FL_REPLAY_SEEN];  /* how often each hash in 'seen' occurred */
   fl_recording *recording[FL_RECORDINGS];
 };
+
+/* ---- stand_in.c ---- */
+/* Before a run: copies inputs to their stand-ins, which *b names from then on. */
+flame_status fl_stand_ins_use(fl_cuda *s, fl_replay *r, const fl_plan *p, fl_binding *b);
+/* Notes that a run had frozen addresses that were seen before (known) or not. After several of the
+** latter, inputs that have moved since the last run get stand-ins, for the next. */
+void fl_stand_ins_learn(fl_cuda *s, fl_replay *r, const fl_plan *p, const fl_binding *b,
+                        int known);
+void fl_stand_ins_free(fl_replay *r, int driver);
 
 /* ---- capture.c ---- */
 /* Makes the span (sequence of steps) from step 'from' on, captured if it can be, and adds it to the

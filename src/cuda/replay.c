@@ -49,6 +49,7 @@ void fl_replay_free(fl_plan *p) {
     const int ours = r->s->pid == getpid();
     const int pushed = ours && r->s->cu->CtxPush(r->s->context) == FL_CU_OK;
     drop_recordings(r, ours);
+    fl_stand_ins_free(r, ours);
     if (pushed) fl_cuda_leave(r->s);
     fl_soon_freed(r->s, p);
     if (r->prev) r->prev->next = r->next;
@@ -56,6 +57,9 @@ void fl_replay_free(fl_plan *p) {
     if (r->next) r->next->prev = r->prev;
   }
   fl_free(r->mem, r->plain, (size_t)r->nstep + 1);
+  fl_free(r->mem, r->was.address, (size_t)(r->frozen.n + 1) * sizeof *r->was.address);
+  if (r->ext) fl_free(r->mem, r->ext, (size_t)p->next * sizeof *r->ext);
+  FL_DROP(r->mem, &r->stand_ins);
   FL_DROP(r->mem, &r->frozen);
   fl_free(r->mem, r, sizeof *r);
 }
@@ -64,6 +68,7 @@ void fl_replay_let_go(fl_cuda *s, int driver) {
   for (fl_replay *r = s->replays, *next; r; r = next) {
     next = r->next;
     drop_recordings(r, driver);
+    fl_stand_ins_free(r, driver);
     r->s = NULL;
     r->next = r->prev = NULL;
   }
@@ -90,6 +95,8 @@ static size_t bytes_of(const fl_recording *w) {
 static void count_bytes(fl_plan *p) {
   fl_replay *r = p->replay;
   size_t bytes = sizeof *r + (size_t)r->nstep + 1 + (size_t)r->frozen.cap * sizeof *r->frozen.at;
+  if (r->was.address) bytes += (size_t)(r->frozen.n + 1) * sizeof *r->was.address;
+  if (r->ext) bytes += (size_t)p->next * sizeof *r->ext;
   for (int i = 0; i < FL_RECORDINGS; i++) if (r->recording[i]) bytes += bytes_of(r->recording[i]);
   p->total_bytes += (int64_t)bytes - r->counted;
   r->counted = (int64_t)bytes;
@@ -97,29 +104,63 @@ static void count_bytes(fl_plan *p) {
 
 /* ---- frozen addresses: those that graphs hold as constants (replay.h) ---- */
 
+/* The places that a step passes to anything but generated kernels, at most FL_CALL_INPUTS + 1. */
+static int frozen_of(const fl_step *t, const fl_place **at) {
+  int n = 0;
+  if (fl_step_collects(t)) return 0;                    /* it is in no graph */
+  if (t->kind == FL_S_COPY) {
+    at[n++] = &t->from;
+    at[n++] = &t->to;
+  } else if (t->kind == FL_S_MATMUL) {
+    at[n++] = &t->matmul->at;
+    at[n++] = &t->matmul->bt;
+    at[n++] = &t->matmul->ct;
+    if (t->matmul->biased) at[n++] = &t->matmul->bias;
+  } else if (t->kind == FL_S_SCATTER) {
+    at[n++] = &t->scatter->dst.place;
+    at[n++] = &t->scatter->idx.place;
+    at[n++] = &t->scatter->src.place;
+  } else if (t->kind == FL_S_CALL) {
+    for (int i = 0; i < t->call->call.nin; i++) at[n++] = &t->call->in[i];
+    at[n++] = &t->call->out;
+  }
+  return n;
+}
+
+/* The index of an input, ~ that of a result. */
+static int32_t which_of(const fl_place *p) { return p->where == FL_AT_EXT ? p->index : ~p->index; }
+
 static int freeze(fl_replay *r, const fl_place *p) {
   if (p->where == FL_AT_ARENA) return 1;
-  const int32_t which = p->where == FL_AT_EXT ? p->index : ~p->index;
+  const int32_t which = which_of(p);
   for (int64_t i = 0; i < r->frozen.n; i++) if (r->frozen.at[i] == which) return 1;
   int32_t *at = FL_PUSH(r->mem, &r->frozen);
   if (at) *at = which;
   return at != NULL;
 }
 
-/* Notes the addresses that a step passes to anything but generated kernels. */
 static int freeze_step(fl_replay *r, const fl_step *t) {
+  const fl_place *at[FL_CALL_INPUTS + 1];
+  const int n = frozen_of(t, at);
   int fine = 1;
-  if (fl_step_collects(t)) return 1;                    /* it is in no graph */
-  if (t->kind == FL_S_COPY) return freeze(r, &t->from) && freeze(r, &t->to);
-  if (t->kind == FL_S_MATMUL)
-    return freeze(r, &t->matmul->at) && freeze(r, &t->matmul->bt) && freeze(r, &t->matmul->ct) &&
-           (!t->matmul->biased || freeze(r, &t->matmul->bias));
-  if (t->kind == FL_S_SCATTER)
-    return freeze(r, &t->scatter->dst.place) && freeze(r, &t->scatter->idx.place) &&
-           freeze(r, &t->scatter->src.place);
-  for (int i = 0; t->kind == FL_S_CALL && i < t->call->call.nin; i++)
-    fine &= freeze(r, &t->call->in[i]);
-  return fine && (t->kind != FL_S_CALL || freeze(r, &t->call->out));
+  for (int i = 0; i < n; i++) fine &= freeze(r, at[i]);
+  return fine;
+}
+
+/* Does a graph of the step hold the address of this input or result? */
+static int freezes(const fl_step *t, int32_t which) {
+  const fl_place *at[FL_CALL_INPUTS + 1];
+  const int n = frozen_of(t, at);
+  for (int i = 0; i < n; i++)
+    if (at[i]->where != FL_AT_ARENA && which_of(at[i]) == which) return 1;
+  return 0;
+}
+
+int fl_replay_freezes(const fl_plan *p, int32_t which) {
+  const fl_replay *r = p->replay;
+  if (!r || r->how == REPLAY_NEVER || p->nstep < FL_SPAN_LEAST) return 0;
+  for (int64_t i = 0; i < r->frozen.n; i++) if (r->frozen.at[i] == which) return 1;
+  return 0;
 }
 
 flame_status fl_replay_open(fl_cuda *s, fl_plan *p) {
@@ -164,12 +205,12 @@ static int frozen_scalars_same(const fl_plan *p, const fl_scalar *x, const fl_sc
 }
 
 static uint64_t hash_of(const fl_cuda *s, const fl_replay *r, const fl_plan *p,
-                        const fl_binding *b) {
+                        const fl_binding *b, uint64_t scalars) {
   uint64_t h = fl_mix64(s->epoch, (uint64_t)p->nread * 2 + (s->ctx->group != NULL));
   h = fl_mix64(h, (uint64_t)(uintptr_t)b->arena);
   for (int64_t i = 0; i < r->frozen.n; i++)
     h = fl_mix64(h, (uint64_t)(uintptr_t)frozen_address(b, r->frozen.at[i]));
-  return frozen_scalars(p, b->scalar, h);
+  return fl_mix64(h, scalars);
 }
 
 static int serves(const fl_cuda *s, const fl_replay *r, const fl_recording *w, const fl_plan *p,
@@ -180,6 +221,71 @@ static int serves(const fl_cuda *s, const fl_replay *r, const fl_recording *w, c
   for (int64_t i = 0; i < r->frozen.n; i++)
     if (w->frozen[i] != frozen_address(b, r->frozen.at[i])) return 0;
   return frozen_scalars_same(p, b->scalar, w->scalar);
+}
+
+/* ---- why there is none ---- */
+
+/* What keeps every run of the plan from being recorded; NONE: nothing does. */
+static int never(const fl_cuda *s, const fl_replay *r, const fl_plan *p) {
+  if (r->how == REPLAY_NEVER) return FL_WHY_turned_off;
+  if (p->nstep < FL_SPAN_LEAST) return FL_WHY_short;
+  if (!s->cu->GraphLaunch) return FL_WHY_no_graphs;
+  if (s->ctx->sync_each) return FL_WHY_debug;
+  return fl_kfunction_checks(s->ctx) ? FL_WHY_checks : FL_WHY_NONE;
+}
+
+static void say(fl_plan *p, int reason, int32_t step) {
+  p->why.reason = (uint8_t)reason;
+  p->why.step = step;
+  p->why.site = 0;               /* the engine, which knows the lines, sets it */
+}
+
+/* Says what of the frozen addresses and scalars is not as it was in the last run. */
+static void say_changed(const fl_cuda *s, const fl_replay *r, fl_plan *p, const fl_binding *b,
+                        uint64_t scalars) {
+  int32_t i = 0;
+  if (!r->was.address) {
+    if (p->why.runs || p->why.reason != FL_WHY_other_program) say(p, FL_WHY_first_runs, -1);
+    return;
+  }
+  for (int64_t k = 0; k < r->frozen.n; k++) {
+    const int32_t which = r->frozen.at[k];
+    if (r->was.address[k] == frozen_address(b, which)) continue;
+    while (i < p->nstep - 1 && !freezes(&p->step[i], which)) i++;
+    say(p, which < 0 ? FL_WHY_result_moved : FL_WHY_input_moved, i);
+    return;
+  }
+  while (i < p->nstep - 1 &&
+         !(p->step[i].kind == FL_S_CALL && p->step[i].call->call.nscalar > 0)) i++;
+  if (r->was.scalars != scalars) say(p, FL_WHY_number_changed, i);
+  else say(p, r->was.arena != b->arena ? FL_WHY_arena_moved :
+           r->was.epoch != s->epoch ? FL_WHY_scratch_moved :
+           r->made >= MOST_MADE ? FL_WHY_too_many : FL_WHY_first_runs, -1);
+}
+
+static void keep_was(const fl_cuda *s, fl_replay *r, const fl_binding *b, uint64_t scalars) {
+  if (!r->was.address)
+    r->was.address = fl_alloc(r->mem, (size_t)(r->frozen.n + 1) * sizeof *r->was.address);
+  for (int64_t k = 0; r->was.address && k < r->frozen.n; k++)
+    r->was.address[k] = frozen_address(b, r->frozen.at[k]);
+  r->was.arena = b->arena;
+  r->was.epoch = s->epoch;
+  r->was.scalars = scalars;
+}
+
+/* Says which steps were outside of the graphs, and, if all were, why. */
+static void say_outside(fl_plan *p, const fl_replay *r, const fl_recording *w) {
+  int32_t first = -1, plain = -1;
+  p->why.outside = 0;
+  for (int64_t i = 0; i < w->spans.n; i++) {
+    const fl_span *x = &w->spans.at[i];
+    if (x->exec) continue;
+    if (first < 0) first = x->from;
+    if (plain < 0 && r->plain[x->from]) plain = x->from;
+    p->why.outside += x->to - x->from;
+  }
+  say(p, p->why.outside < p->nstep ? FL_WHY_NONE : w->failed ? FL_WHY_instantiate :
+      plain >= 0 ? FL_WHY_call : FL_WHY_waits, plain >= 0 ? plain : first);
 }
 
 /* How often have frozen addresses and scalars (replay.h) with this hash occurred before? */
@@ -207,7 +313,7 @@ static fl_recording **room_for(fl_replay *r) {
 /* Is an operand of the kernel at another address than in the graphs? */
 static int has_moved(const fl_recording *w, const fl_plan *p, const fl_kernel *k,
                      const fl_binding *b) {
-  const fl_binding was = { w->bound, w->bound + p->next, w->arena, w->scalar };
+  const fl_binding was = { w->bound, w->bound + p->next, w->arena, w->scalar, NULL };
   for (int i = 0; i < k->noperand; i++)
     if (fl_place_address(b, &k->operand[i].place) != fl_place_address(&was, &k->operand[i].place))
       return 1;
@@ -365,25 +471,35 @@ static fl_recording *find(fl_cuda *s, fl_replay *r, const fl_plan *p, const fl_b
   return NULL;
 }
 
-flame_status fl_replay_begin(fl_cuda *s, const fl_plan *p, const fl_binding *b,
-                             fl_recording **w) {
+flame_status fl_replay_begin(fl_cuda *s, fl_plan *p, fl_binding *b, fl_recording **w) {
   fl_replay *r = p->replay;
   *w = NULL;
-  if (r->how == REPLAY_NEVER || p->nstep < FL_SPAN_LEAST || !s->cu->GraphLaunch ||
-      s->ctx->sync_each || fl_kfunction_checks(s->ctx)) return FLAME_OK;
-  const uint64_t hash = hash_of(s, r, p, b);
+  const int never_is = never(s, r, p);
+  if (never_is) {
+    say(p, never_is, -1);
+    return FLAME_OK;
+  }
+  const flame_status e = fl_stand_ins_use(s, r, p, b);
+  if (e != FLAME_OK) return e;
+  const uint64_t scalars = frozen_scalars(p, b->scalar, 0), hash = hash_of(s, r, p, b, scalars);
   *w = find(s, r, p, b, hash);
   if (*w && (*w)->making) go_on_making(r, *w, b);
+  if (!*w) say_changed(s, r, p, b, scalars);
+  const int times = *w || r->how == REPLAY_ALWAYS ? 2 : times_seen(r, hash);
+  fl_stand_ins_learn(s, r, p, b, times > 0);
+  keep_was(s, r, b, scalars);
   if (*w) return bind(s, *w, p, b);
-  if (r->how != REPLAY_ALWAYS && (times_seen(r, hash) < 2 || r->made >= MOST_MADE)) return FLAME_OK;
+  if (times < 2 || (r->how != REPLAY_ALWAYS && r->made >= MOST_MADE)) return FLAME_OK;
   r->made++;
   fl_recording **room = room_for(r);
-  if (*room) free_recording(r->mem, *room, 1);
+  const int instead = *room != NULL;
+  if (instead) free_recording(r->mem, *room, 1);
   *w = *room = new_recording(s, r, p, b, hash);
   if (*w) {
+    (*w)->instead = (uint8_t)instead;
     (*w)->used = ++r->clock;
     go_on_making(r, *w, b);
-  }
+  } else say(p, FL_WHY_no_memory, -1);
   return s->dead ? fl_cuda_lost(s) : FLAME_OK;
 }
 
@@ -394,12 +510,22 @@ static int has_graph(const fl_recording *w) {
 
 int fl_replay_repeats(const fl_recording *w) { return w && !w->making && has_graph(w); }
 
+/* Counts the run, with what keeps it from being one of graphs. */
+static void count_run(fl_cuda *s, fl_plan *p, const fl_recording *w, int whole) {
+  p->why.runs++;
+  if (w && w->making) say(p, w->instead ? FL_WHY_more_than_four : FL_WHY_being_made, -1);
+  else if (w) say_outside(p, p->replay, w);
+  if (w && !w->making && whole && has_graph(w)) {
+    s->ctx->stats.replays++;
+    p->why.replays++;
+  } else s->ctx->stats.not_replayed[p->why.reason]++;
+}
+
 void fl_replay_end(fl_cuda *s, fl_plan *p, fl_recording *w, int whole) {
   fl_replay *r = p->replay;
-  if (!w || !w->making) {
-    if (w && whole && has_graph(w)) s->ctx->stats.replays++;
-    return;
-  }
+  const int made = w && w->making;
+  count_run(s, p, w, whole);
+  if (!made) return;
   w->making = !is_made(w, p);
   w->b = NULL;
   if (w->epoch == UINT64_MAX) {

@@ -30,13 +30,15 @@ typedef struct fl_recording fl_recording;
 flame_status fl_replay_open(fl_cuda *s, fl_plan *p);
 void fl_replay_free(fl_plan *p);
 int fl_replay_has(const fl_plan *p);             /* is there a recording of it? */
+/* Would a graph of the plan hold the address of this input (its index) or result (~ its index)? */
+int fl_replay_freezes(const fl_plan *p, int32_t which);
 int fl_replay_repeats(const fl_recording *w);    /* was it made in an earlier run? w may be NULL */
 /* Called when the device is closed. driver: graphs and device memory are freed too;
 ** otherwise only host memory. */
 void fl_replay_let_go(fl_cuda *s, int driver);
-/* Called before the first step. *w: the recording for this run, or one that the run makes or goes
-** on to make; NULL: step by step. */
-flame_status fl_replay_begin(fl_cuda *s, const fl_plan *p, const fl_binding *b, fl_recording **w);
+/* Called before the first step. *b names the stand-ins of inputs then. *w: the recording for this
+** run, or one that the run makes or goes on to make; NULL: step by step, and p->why says why. */
+flame_status fl_replay_begin(fl_cuda *s, fl_plan *p, fl_binding *b, fl_recording **w);
 /* Goes on to the span (sequence of steps) from step 'from' on: *to is its end (the next step, if
 ** the recording has no such span yet). *ran: it was queued as a graph; otherwise the caller queues
 ** its steps. *sent: the graph sends the record of checks to the host (one that begins with step 0

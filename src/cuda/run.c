@@ -223,9 +223,10 @@ flame_status fl_cuda_prepare(fl_device *d, fl_plan *p) {
   return e;
 }
 
-flame_status fl_cuda_run(fl_device *d, fl_plan *p, const fl_binding *b, fl_fault *fault,
+flame_status fl_cuda_run(fl_device *d, fl_plan *p, const fl_binding *bound, fl_fault *fault,
                          int32_t *done) {
   fl_cuda *s = d->state;
+  fl_binding mine = *bound, *const b = &mine;
   *done = 0;
   *fault = (fl_fault){ .site = -1 };
   flame_status e = fl_cuda_enter(s);
@@ -246,7 +247,8 @@ flame_status fl_cuda_run(fl_device *d, fl_plan *p, const fl_binding *b, fl_fault
   if (well) fl_nccl_spend(s);
   else if (!s->dead && s->ctx->group && !s->ctx->group->broken[0] && !fl_nccl_unproven(s))
     fl_nccl_join(s, NULL);       /* the memory that collectives read is freed next */
-  fl_replay_end(s, p, w, *done == p->nstep);
+  if (d->trace) s->ctx->stats.not_replayed[FL_WHY_profile]++;
+  else fl_replay_end(s, p, w, *done == p->nstep);
   if (fault->site >= 0) fl_soon_forget_all(s);
   fl_soon_ran(s, p, b);
   fl_marks_tell(d, marks, p, *done);

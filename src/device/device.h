@@ -29,6 +29,7 @@ typedef struct fl_binding {
   void *const *out;
   void *arena;
   const fl_scalar *scalar;
+  const fl_program *program;    /* which is run; NULL: unknown */
 } fl_binding;
 
 static inline void *fl_place_address(const fl_binding *b, const fl_place *p) {
@@ -91,6 +92,9 @@ typedef struct fl_device_table {
   ** function is NULL if the device has no multiprocessors. */
   flame_status (*resident)(fl_device *d, struct fl_kfunction *k, int n, const int64_t *threads,
                            const int64_t *shared, int64_t *resident);
+  /* Do graphs of the plan, which is prepared, hold the address of an input (which: its index) or
+  ** result (~ its index)? The function is NULL if addresses do not matter. */
+  int (*freezes)(const fl_plan *p, int32_t which);
 } fl_device_table;
 
 /* Each fills *d (table, state) or leaves the error in c. */

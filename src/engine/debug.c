@@ -39,6 +39,15 @@ void fl_debug_window(flame_context *c, const fl_program *g) {
   fl_text_free(&t);
 }
 
+void fl_debug_plan(flame_context *c, const fl_plan *p) {
+  fl_text t;
+  fl_text_init(&t, &c->mem);
+  fl_plan_print(p, &t);
+  const char *s = fl_text_str(&t);
+  if (s) fputs(s, stderr);
+  fl_text_free(&t);
+}
+
 void fl_debug_run(flame_context *c, int64_t ops, const fl_plan *p, double ms) {
   const fl_engine *e = c->engine;
   char device[16], name[72];

@@ -8,9 +8,9 @@
 #include "engine/flight.h"
 #include "engine/profile.h"
 #include "engine/scan.h"
+#include "engine/stay.h"
 #include "group/group.h"
 #include "base/hooks.h"
-#include "base/text.h"
 #include "tensor/entry.h"
 #include "base/num.h"
 #include <stdio.h>
@@ -84,17 +84,6 @@ static flame_status no_host(flame_context *c) {
 
 /* ---- plans ----------------------------------------------------------------------------------- */
 
-static void debug_plan(flame_context *c, const fl_plan *p) {
-  const fl_engine *e = c->engine;
-  if (e->debug < 1) return;
-  fl_text t;
-  fl_text_init(&t, &c->mem);
-  fl_plan_print(p, &t);
-  const char *s = fl_text_str(&t);
-  if (s) fputs(s, stderr);       /* asked for by FLAME_DEBUG */
-  fl_text_free(&t);
-}
-
 static flame_status find_plan(flame_context *c, run *r) {
   fl_engine *e = c->engine;
   r->plan = fl_plans_find(&e->plans, &r->program);
@@ -105,8 +94,9 @@ static flame_status find_plan(flame_context *c, run *r) {
   fl_plan *p = fl_plan_make(c, &r->program);
   if (!p) return c->err.code;
   p->serial = ++e->plan_serial;
+  p->why = fl_plans_differ(&e->plans, &r->program);
   c->stats.plans++;
-  debug_plan(c, p);
+  if (e->debug >= 1) fl_debug_plan(c, p);
   if (p->device == 0) fl_engine_texts(c, p);
   fl_plans_put(&e->plans, p);
   r->plan = p;
@@ -185,8 +175,9 @@ static flame_status reserve_out(flame_context *c, run *r, int32_t i, int back) {
     return FLAME_OK;
   }
   r->made[i] = b;
+  const flame_status s = back ? FLAME_OK : fl_stay(c, p, r->plan, i, b);
   r->out[i] = o->last = b->ptr;
-  return FLAME_OK;
+  return s;
 }
 
 /* Memory for the results. On devices with graphs, which hold addresses, the results that can return
@@ -349,6 +340,9 @@ static flame_status tell(flame_context *c, const run *r, const fl_fault *fault) 
 static flame_status run_plan(flame_context *c, run *r, fl_device *d, const fl_binding *b, int whole,
                              fl_fault *fault, int32_t *done) {
   const flame_status s = d->table->run(d, r->plan, b, fault, done);
+  fl_unreplayed *why = &r->plan->why;
+  if (d->index && why->step >= 0)
+    why->site = fl_step_value(&r->program, r->plan, why->step)->site;
   if (s != FLAME_OK || !fault->later ||
       (whole && fl_flight_begin(c, &r->program, r->plan, r->made))) return s;
   return d->table->checked(d, r->plan, fault, done);
@@ -363,7 +357,8 @@ static flame_status execute(flame_context *c, run *r, fl_device *d, int whole) {
   if (s == FLAME_OK && c->scan && !e->tracing) s = fl_scan_keep(c, &r->program, d, r->old);
   if (s != FLAME_OK) return s;
   const fl_binding b = { .ext = (void *const *)r->ext, .out = (void *const *)r->out,
-                         .arena = e->arena[d->index], .scalar = r->program.scalars.at };
+                         .arena = e->arena[d->index], .scalar = r->program.scalars.at,
+                         .program = &r->program };
   if (e->profile) e->profile->program = &r->program;
   fl_group_begin(c, r->plan);
   e->now_plan = d->index ? r->plan : NULL;

@@ -3,6 +3,7 @@
 ** (plan/kernel.h).
 */
 #include "engine/profile.h"
+#include "engine/stay.h"
 #include "tensor/build_util.h"
 #include "tensor/call_conv.h"
 #include <stdio.h>
@@ -99,6 +100,18 @@ static fl_profile_event *new_event(fl_profile *f) {
   return e;
 }
 
+/* Notes why the plan is not replayed, and one launch of it. */
+static void note_why(fl_profile *f, const fl_plan *p) {
+  fl_profile_why *y = f->whys.n ? &f->whys.at[f->whys.n - 1] : NULL;
+  for (int64_t i = 0; i < f->whys.n; i++) if (f->whys.at[i].serial == p->serial) y = &f->whys.at[i];
+  if (!y || y->serial != p->serial) {
+    if (!(y = FL_PUSH(&f->ctx->mem, &f->whys))) return;
+    *y = (fl_profile_why){ .serial = p->serial, .site = p->why.site };
+    fl_why_text(&p->why, p, y->text, sizeof y->text);
+  }
+  y->launches++;
+}
+
 static void note_step(fl_trace *t, struct fl_device *d, const struct fl_plan *p, int32_t i,
                       const fl_timing *w) {
   fl_profile *f = (fl_profile *)t;
@@ -117,6 +130,7 @@ static void note_step(fl_trace *t, struct fl_device *d, const struct fl_plan *p,
   e->at = *w;
   e->at.start -= f->origin;
   e->at.host -= f->origin;
+  if (d->index) note_why(f, p);
 }
 
 void fl_profile_region(fl_profile *f, const char *name, double start) {
@@ -164,6 +178,7 @@ void fl_profile_free(flame_context *c) {
   if (e->profile == NULL) return;
   fl_profile_stop(c);
   FL_DROP(&c->mem, &e->profile->events);
+  FL_DROP(&c->mem, &e->profile->whys);
   fl_free(&c->mem, e->profile, sizeof *e->profile);
   e->profile = NULL;
 }

@@ -24,6 +24,13 @@ typedef struct fl_profile_event {
   fl_timing at;                  /* start in milliseconds since the profile began */
 } fl_profile_event;
 
+/* A plan whose runs are not all graphs: what is said of it (plan.h), and its launches. */
+typedef struct fl_profile_why {
+  int64_t serial, launches;
+  uint32_t site;
+  char text[160];                /* "": its runs are graphs when no profile is on */
+} fl_profile_why;
+
 typedef struct fl_profile {
   fl_trace trace;                /* must be first: a device knows this part */
   flame_context *ctx;
@@ -33,6 +40,7 @@ typedef struct fl_profile {
   double origin;
   int64_t lost;                  /* events for which there was no memory */
   struct { fl_profile_event *at; int64_t n, cap; } events;
+  struct { fl_profile_why *at; int64_t n, cap; } whys;
 } fl_profile;
 
 /* Writes the name of a step: the ops in it. */
@@ -45,6 +53,7 @@ void fl_step_blame(flame_context *c, const fl_program *g, const fl_plan *p, int3
 
 /* ---- FLAME_DEBUG: output to stderr that the user asked for ---- */
 void fl_debug_window(flame_context *c, const fl_program *g);                  /* from level 5 on */
+void fl_debug_plan(flame_context *c, const fl_plan *p);                       /* from 1 on */
 void fl_debug_run(flame_context *c, int64_t ops, const fl_plan *p, double ms);  /* from 2 on */
 
 /* For a device that is opened while the profile is on: its calls are recorded too. (spans.c) */

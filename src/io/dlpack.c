@@ -211,6 +211,7 @@ static dl_managed *over(flame_context *c, flame_tensor *x) {
   export *e = new_export(c, n, 0);
   if (!e) return NULL;
   e->held = x;
+  n->buffer->pinned = 1;
   e->m.t.data = (char *)n->buffer->ptr + n->offset * fl_dtype_size(n->dtype);
   memcpy(e->stride, n->layout->stride, sizeof e->stride);
   for (int i = 0; i < n->shape->rank; i++) if (n->shape->size[i] == 1) e->stride[i] = 1;

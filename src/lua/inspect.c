@@ -11,6 +11,20 @@
 #include <stdio.h>
 #include <time.h>
 
+/* Sets the field not_replayed: runs on a GPU that were not graphs, by reason. */
+static void set_not_replayed(lua_State *L, const fl_stats *s) {
+  static const char *const names[] = {
+    "",
+#define WHY(name, text) #name,
+#include "tensor/why.def"
+#undef WHY
+  };
+  lua_newtable(L);
+  for (int i = 1; i < FL_WHY_COUNT; i++)
+    if (s->not_replayed[i]) set_int(L, names[i], s->not_replayed[i]);
+  lua_setfield(L, -2, "not_replayed");
+}
+
 static int x_stats(lua_State *L) {
   flame_context *c = context_of(L);
   fl_args(L);
@@ -24,6 +38,7 @@ static int x_stats(lua_State *L) {
   set_int(L, "plans", s->plans);
   set_int(L, "hits", s->hits);
   set_int(L, "replays", s->replays);
+  set_not_replayed(L, s);
   set_int(L, "launches", s->launches);
   set_int(L, "compiles", s->compiles);
   set_int(L, "texts", s->texts);
@@ -453,7 +468,8 @@ static int x_timer(lua_State *L) {
 
 const fl_lua_reg fl_reg_inspect[] = {
   { ".stats(what?: \"reset\") -> table\n"
-    "--- counters of the session; \"reset\" zeroes them",
+    "--- counters of the session; \"reset\" zeroes them. replays: runs on a GPU that were CUDA "
+    "graphs; not_replayed: those that were not, by reason",
     x_stats, 0 },
   { ".info() -> str\n"
     "--- versions, devices, memory",

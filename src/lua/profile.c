@@ -6,6 +6,7 @@
 #include "base/nvtx.h"
 #include "engine/dry.h"
 #include "engine/profile.h"
+#include "engine/stay.h"
 #include "group/group.h"
 
 static int profile_start(lua_State *L) {
@@ -37,8 +38,58 @@ static void push_event(lua_State *L, const fl_lua *b, const fl_profile_event *e)
   lua_setfield(L, -2, "region");
 }
 
-/* internal.profile_stop(): the list of what ran, steps of devices and spans of the host; and how
-** many events were lost for lack of memory. */
+/* Pushes the text, with the line of the script that it is about. */
+static void push_why(lua_State *L, const fl_lua *b, const char *text, uint32_t site) {
+  char place[96];
+  fl_site_text(b, site, place);
+  lua_pushfstring(L, text[0] && place[0] ? "%s at %s" : "%s", text, place);
+}
+
+/* Pushes the list {text =, launches =} of why launches are no graphs. */
+static void push_whys(lua_State *L, const fl_lua *b, const fl_profile *p) {
+  lua_newtable(L);
+  for (int64_t i = 0, n = 0; i < p->whys.n; i++) {
+    const fl_profile_why *y = &p->whys.at[i];
+    if (!y->text[0]) continue;
+    lua_createtable(L, 0, 2);
+    push_why(L, b, y->text, y->site);
+    lua_setfield(L, -2, "text");
+    set_int(L, "launches", y->launches);
+    lua_rawseti(L, -2, (lua_Integer)++n);
+  }
+}
+
+/* internal.replay(x): of the evaluation that would compute x, how many runs it had, how many of
+** them were graphs, and why the others were not; nothing if x has a value or is not on a GPU. */
+static int replay(lua_State *L) {
+  fl_lua *b = self_of(L);
+  const fl_box *box = fl_arg_tensor(L, 1, "graph", "x");
+  fl_unreplayed y = { 0 };
+  fl_program p = { 0 };
+  char text[160] = "";
+  const int64_t m = fl_lua_enter(L, b);
+  flame_context *c = b->c;
+  const fl_node *x = node_of(b, box);
+  const int asked = x && x->state == FL_PENDING && x->device && !c->trace;
+  c->evaluating = 1;
+  if (asked && fl_program_make(c, x->device, NULL, 0, &p) == FLAME_OK) {
+    fl_plans *plans = &((fl_engine *)c->engine)->plans;
+    const fl_plan *of = fl_plans_like(plans, &p);
+    y = of ? of->why : fl_plans_differ(plans, &p);
+    fl_why_text(&y, of, text, sizeof text);
+    fl_program_free(&p);
+  }
+  c->evaluating = 0;
+  fl_lua_leave_status(L, b, m, c->err.code);
+  if (!asked) return 0;
+  lua_pushinteger(L, y.runs);
+  lua_pushinteger(L, y.replays);
+  push_why(L, b, text, y.site);
+  return 3;
+}
+
+/* internal.profile_stop(): the list of what ran, steps of devices and spans of the host; how many
+** events were lost for lack of memory; and why launches are no graphs. */
 static int profile_stop(lua_State *L) {
   fl_lua *b = self_of(L);
   flame_context *c = context_of(L);
@@ -51,8 +102,9 @@ static int profile_stop(lua_State *L) {
     lua_rawseti(L, -2, (lua_Integer)i + 1);
   }
   lua_pushinteger(L, p->lost);
+  push_whys(L, b, p);
   fl_profile_free(c);
-  return 2;
+  return 3;
 }
 
 /* internal.region_begin(name) -> the argument of region_end. */
@@ -125,7 +177,7 @@ static int rehearse(lua_State *L) {
 }
 
 const fl_lua_reg fl_reg_profile[] = {
-  { "whole", whole, 0 }, { "rehearse", rehearse, 0 },
+  { "whole", whole, 0 }, { "replay", replay, 0 }, { "rehearse", rehearse, 0 },
   { "profile_start", profile_start, 0 }, { "profile_stop", profile_stop, 0 },
   { "region_begin", region_begin, 0 }, { "region_end", region_end, 0 }, { NULL, NULL, 0 }
 };

@@ -5,7 +5,7 @@
 #include "plan/plan.h"
 #include <string.h>
 
-enum { BINS = 1024, VARIANTS = 4, MOST_CALLS = 32 };
+enum { BINS = 1024, VARIANTS = 4, MOST_CALLS = 32, LATEST = 16 };
 
 int fl_plans_init(fl_plans *t, fl_mem *m) {
   memset(t, 0, sizeof *t);
@@ -75,6 +75,44 @@ fl_plan *fl_plans_find(fl_plans *t, fl_program *p) {
       for (int64_t i = 0; i < p->live.n; i++) p->live.at[i] |= q->live[i];
     }
   return best;
+}
+
+const fl_plan *fl_plans_like(const fl_plans *t, const fl_program *p) {
+  const fl_plan *q = t->bin[p->hash % BINS];
+  while (q && !same_key(q, p)) q = q->chain;
+  return q;
+}
+
+/* How many bytes the two keys have in common from their beginning. */
+static int64_t in_common(const fl_plan *q, const fl_program *p) {
+  const int64_t most = (int64_t)q->key_bytes < p->key.n ? (int64_t)q->key_bytes : p->key.n;
+  int64_t i = 0;
+  while (i < most && q->key[i] == p->key.at[i]) i++;
+  return i;
+}
+
+fl_unreplayed fl_plans_differ(const fl_plans *t, const fl_program *p) {
+  fl_unreplayed y = { .op = -1, .was = -1, .step = -1 };
+  const fl_plan *best = NULL;
+  int64_t same = -1, from = 0;
+  int32_t i = 0;
+  const fl_plan *q = t->newest;
+  for (int k = 0; q && k < LATEST; q = q->older, k++) {
+    const int64_t n = q->device == p->device ? in_common(q, p) : -1;
+    if (n > same) best = q, same = n;
+  }
+  if (!best) return y;
+  y.reason = FL_WHY_other_program;
+  for (; i < p->ends.n && p->ends.at[i] <= same; i++) from = p->ends.at[i];
+  if (i == p->ends.n) return y;
+  y.op = (int16_t)p->nodes.at[i]->op;
+  y.site = p->nodes.at[i]->site;
+  uint16_t op;
+  if (i < best->nnode) {
+    memcpy(&op, best->key + from, sizeof op);
+    y.was = (int16_t)op;
+  }
+  return y;
 }
 
 /* Adds 'by' (1 or -1) to the counts of cached plans of the callees (user kernels) that plan p

@@ -102,12 +102,25 @@ typedef struct fl_out {
   int32_t node; uint8_t dtype; int32_t home; int64_t bytes;
   int32_t first, step;           /* first and last step that write it; -1: none (no elements) */
   void *last;                    /* its address in the last run, used again if that is free */
+  void *before;                  /* and one that it had before (engine/stay.c) */
+  uint8_t moves;                 /* in how many runs neither was free */
 } fl_out;
 
 /* What a fault names: the program's node whose check of an index failed, or the call that reported
 ** it. Faults are numbered in the order of the steps that report them: of several in a run, the
 ** lowest counts. */
 typedef struct fl_fault_site { int32_t node; } fl_fault_site;
+
+/* Why the last run was not launched as graphs (tensor/why.def), and what that concerns. */
+typedef struct fl_unreplayed {
+  uint8_t reason;                /* FL_WHY_*; NONE: it was, or there was no run yet */
+  int16_t op, was;               /* other_program: the first op that differs, and the one that the
+                                 ** most similar earlier plan has there; -1: none */
+  int32_t step;                  /* -1: none. Of a run that was: its first step outside of graphs */
+  int32_t outside;               /* how many steps were outside of graphs */
+  uint32_t site;                 /* line of the op, or of what the step computes; 0: unknown */
+  int64_t runs, replays;         /* of the plan */
+} fl_unreplayed;
 
 enum { FL_PLAN_READS = 4 };
 typedef struct fl_plan {
@@ -128,6 +141,7 @@ typedef struct fl_plan {
                                           ** use */
   void (*unprepare)(struct fl_plan *p);   /* set by the device that prepared it */
   void *replay;                  /* the device's data: what it keeps of runs, for repeating them */
+  fl_unreplayed why;             /* of the last run on a GPU without a profile */
   int32_t nread, read[FL_PLAN_READS];     /* small results that were read after earlier runs */
   int32_t nscan, *scan;          /* FLAME_CHECK=nan (scan.c): for each array of floats that steps
                                  ** write, its step */
@@ -157,6 +171,7 @@ typedef struct fl_program {
   struct { fl_scalar *at; int64_t n, cap; } scalars;
   struct { uint8_t *at; int64_t n, cap; } live;        /* one per node */
   struct { uint8_t *at; int64_t n, cap; } key;         /* signature, compared bytewise */
+  struct { int32_t *at; int64_t n, cap; } ends;      /* per node: the end of its part of the key */
   uint64_t hash;
 } fl_program;
 
@@ -192,6 +207,12 @@ void fl_plans_close(fl_plans *t);
 ** If there is none and four variants are cached, p->live becomes the union of their values and its
 ** own. */
 fl_plan *fl_plans_find(fl_plans *t, fl_program *p);
+/* A cached plan of this program, whatever values it keeps; NULL: none. */
+const fl_plan *fl_plans_like(const fl_plans *t, const fl_program *p);
+/* For a program without a plan: what distinguishes it from the most similar one of the latest
+** plans of its device, that whose key agrees longest with its own. The reason is NONE if there is
+** none. */
+fl_unreplayed fl_plans_differ(const fl_plans *t, const fl_program *p);
 /* p, which is in the cache and had 'before' bytes, has grown: it was prepared, or runs were
 ** recorded. May drop old plans. */
 void fl_plans_resized(fl_plans *t, const fl_plan *p, int64_t before);

@@ -201,6 +201,7 @@ static int put_node(const flame_context *c, fl_program *p, fl_node *n) {
     if (n->attr && !FL_PLANTED(c, FL_PLANT_STALE)) at = put_attr(at, n);
   }
   p->key.n = at - p->key.at;
+  p->ends.at[p->ends.n++] = (int32_t)p->key.n;
   memcpy(p->scalars.at + p->scalars.n, n->scal, sizeof n->scal);
   p->scalars.n += 4;
   return 1;
@@ -232,7 +233,7 @@ static int put_homes(fl_program *p) {
 static int collect(flame_context *c, fl_program *p, int64_t count) {
   int calls = 0;
   if (!FL_RESERVE(p->mem, &p->nodes, count) || !FL_RESERVE(p->mem, &p->live, count) ||
-      !FL_RESERVE(p->mem, &p->scalars, 4 * count))
+      !FL_RESERVE(p->mem, &p->scalars, 4 * count) || !FL_RESERVE(p->mem, &p->ends, count))
     return 0;
   for (int64_t i = 0; p->nodes.n < count; i++) {
     fl_node *n = c->win.nodes.at[i];
@@ -273,6 +274,7 @@ flame_status fl_program_make(flame_context *c, int device, fl_node *const *roots
 
 void fl_program_empty(fl_program *p) {
   p->nodes.n = p->ext.n = p->homes.n = p->scalars.n = p->live.n = p->key.n = 0;
+  p->ends.n = 0;
   p->same.n = p->uses.n = p->bin.n = 0;
 }
 
@@ -287,4 +289,5 @@ void fl_program_free(fl_program *p) {
   FL_DROP(p->mem, &p->scalars);
   FL_DROP(p->mem, &p->live);
   FL_DROP(p->mem, &p->key);
+  FL_DROP(p->mem, &p->ends);
 }

@@ -11,10 +11,20 @@
 #include "tensor/node.h"
 #include <stdatomic.h>
 
+/* Why runs on a GPU were not launched as graphs (why.def); 0: they were. */
+enum {
+  FL_WHY_NONE,
+#define WHY(name, text) FL_WHY_##name,
+#include "tensor/why.def"
+#undef WHY
+  FL_WHY_COUNT
+};
+
 /* texts: kernel texts generated, on either device; cache_*: cubins found or compiled */
 typedef struct fl_stats {
   int64_t recorded, plans, hits, replays, launches, compiles, texts, bytes_moved, copies,
           collections, syncs, cache_hits, cache_misses;
+  int64_t not_replayed[FL_WHY_COUNT];     /* runs on a GPU by reason */
 } fl_stats;
 
 enum { FL_MAX_DEVICES = 17 };    /* cpu and cuda:0 … cuda:15 */

@@ -40,7 +40,8 @@ typedef struct fl_buffer {
   uint8_t device;          /* index in the context's devices: 0 is the CPU */
   uint8_t foreign;         /* memory of the host: never written, released by calling release() */
   uint8_t homed;           /* a pending write will end here: there is at most one */
-  uint8_t refused;         /* 'refused' may be set in one of its nodes; 0: in none */
+  uint8_t pinned : 1;      /* its address is known outside of the library (DLPack) */
+  uint8_t refused : 1;     /* 'refused' may be set in one of its nodes; 0: in none */
   int32_t slot; /* scratch: its number among the last program's homes (fl_program_home) */
   uint32_t site;           /* script line of the first value in it; 0: none yet */
   int64_t bytes;

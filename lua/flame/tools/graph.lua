@@ -5,6 +5,8 @@ local arguments = require "flame.base.arguments"
 local def = arguments.def
 
 --- The recorded work on which x depends, one op per line, inputs first; {format = "dot"}: Graphviz.
+--- On a GPU a last line says how often the evaluation that x is a part of has run, how many of
+--- these runs were CUDA graphs and, where they are not, why.
 def('.graph(x: T, format: "text"|"dot" = "text") -> str', function(x, format)
   local lines = {}
   for i, n in ipairs(internal.graph(x)) do
@@ -22,5 +24,10 @@ def('.graph(x: T, format: "text"|"dot" = "text") -> str', function(x, format)
     end
   end
   if format == "dot" then return "digraph flame {\n" .. table.concat(lines, "\n") .. "\n}\n" end
+  local runs, replays, why = internal.replay(x)
+  if runs then
+    lines[#lines + 1] = ("runs %d, as graphs %d%s%s"):format(runs, replays,
+      why ~= "" and "; " or "", why)
+  end
   return table.concat(lines, "\n")
 end)

@@ -151,6 +151,9 @@ function Profile:__tostring()
     sum("of it " .. name, self[name .. "_ms"])
   end
   for _, name in ipairs(counted) do lines[#lines + 1] = ("%-32s %8d"):format(name, self[name]) end
+  for _, y in ipairs(self.not_replayed) do
+    lines[#lines + 1] = ("%-32s %8d  %s"):format("launches that are no graphs", y.launches, y.text)
+  end
   return table.concat(lines, "\n")
 end
 
@@ -222,8 +225,8 @@ local function finish(self)
   local done, why = pcall(flame.synchronize)
   local after = flame.stats()
   self.ms = self.clock() * 1000
-  local events, lost
-  events, lost, self.on = internal.profile_stop()        -- two values: it is off now
+  local events, lost, whys
+  events, lost, whys, self.on = internal.profile_stop()  -- three values: it is off now
   for _, name in ipairs(counted) do self[name] = after[name] - self.before[name] end
   for i, row in ipairs(rows_of(events)) do
     self[i] = row
@@ -235,7 +238,7 @@ local function finish(self)
       if e.span and e.op == name then self[name .. "_ms"] = self[name .. "_ms"] + e.ms end
     end
   end
-  self.lost = lost
+  self.lost, self.not_replayed = lost, whys
   if self.path then write(self.path, trace_of(events)) end
   if not done then error(why, 0) end
 end
@@ -265,9 +268,10 @@ end
 --- the rates of a large copy and of large products, which are measured when first asked for),
 --- launches, replayed (launches that are made as graphs when no profile is on), device, site,
 --- sites, shapes}), and ms, device_ms, plan_ms, compile_ms, upload_ms, download_ms, wait_ms,
---- recorded, plans, compiles, launches, bytes_moved, copies, syncs; then f's results. It prints as
---- a table. profile(path, f, …) writes a Chrome trace too. Without f a guard that profiles until it
---- is closed: local p <close> = flame.profile("trace.json"); p:close() completes its table.
+--- recorded, plans, compiles, launches, bytes_moved, copies, syncs, not_replayed (a list: launches
+--- on a GPU that are no graphs without a profile either, and in text why); then f's results. It
+--- prints as a table. profile(path, f, …) writes a Chrome trace too. Without f a guard that profiles
+--- until it is closed: local p <close> = flame.profile("trace.json"); p:close() completes its table.
 arguments.def(".profile(f: fn, ...) -> Profile, ...",
   function(...) return profiled(nil, ...) end,
   ".profile(path?: str, f: fn, ...) -> Profile, ...", profiled,
