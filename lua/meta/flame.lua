@@ -13662,8 +13662,9 @@ Tensor.prod = flame.prod
 --- sites, shapes}), and ms, device_ms, plan_ms, compile_ms, upload_ms, download_ms, wait_ms,
 --- recorded, plans, compiles, launches, bytes_moved, copies, syncs, not_replayed (a list: launches
 --- on a GPU that are no graphs without a profile either, and in text why); then f's results. It
---- prints as a table. profile(path, f, …) writes a Chrome trace too. Without f a guard that profiles
---- until it is closed: local p <close> = flame.profile("trace.json"); p:close() completes its table.
+--- prints as a table. profile(path, f, …) writes a Chrome trace too. Without f a guard that
+--- profiles until it is closed: local p <close> = flame.profile("trace.json"); p:close() completes
+--- its table.
 ---@param f function
 ---@param ... any
 ---@return flame.Profile
@@ -15431,6 +15432,18 @@ Tensor.tensor_split = flame.tensor_split
 ---@return flame.Tensor
 function flame.tensordot(x, y, dims) end
 Tensor.tensordot = flame.tensordot
+
+---@class flame.options.tf32
+---@field on? boolean
+
+--- May products of f32 on a GPU, but small ones, round their operands to TF32 (10 bits of fraction)
+--- and sum in f32? No, unless it is set here or by FLAME_TF32=1. A product has the setting of the
+--- moment at which it is recorded, a gradient's that of backward. tf32(on, f, …): f's results, with
+--- this setting inside.
+---@param on? boolean|flame.options.tf32
+---@overload fun(options: flame.options.tf32): boolean
+---@return boolean
+function flame.tf32(on) end
 
 ---@class flame.options.threshold
 ---@field threshold? flame.Tensor|number

@@ -245,6 +245,9 @@ static void fake_by_tiles(const struct fake_product *p, int64_t q, int64_t kk) {
   free(x);
   free(y);
 }
+static double fake_rounded(const struct fake_product *p, double x) {
+  return p->d.compute == FL_LT_COMPUTE_TF32 ? fake_near(x, 11, -125) : x;
+}
 /* The same sums, one element after the other. */
 static void fake_one_by_one(const struct fake_product *p, int64_t q, int64_t kk) {
   const fake_layout *a = &p->a, *b = &p->b;
@@ -252,10 +255,10 @@ static void fake_one_by_one(const struct fake_product *p, int64_t q, int64_t kk)
     for (int64_t i = 0; i < p->o.rows; i++) {
       double sum = 0;
       for (int64_t k = 0; k < kk; k++)
-        sum += fake_get(p->pa, a->type,
-                        q * a->stride + (p->d.ta ? i * a->ld + k : k * a->ld + i)) *
-               fake_get(p->pb, b->type,
-                        q * b->stride + (p->d.tb ? k * b->ld + j : j * b->ld + k));
+        sum += fake_rounded(p, fake_get(p->pa, a->type,
+                            q * a->stride + (p->d.ta ? i * a->ld + k : k * a->ld + i))) *
+               fake_rounded(p, fake_get(p->pb, b->type,
+                            q * b->stride + (p->d.tb ? k * b->ld + j : j * b->ld + k)));
       fake_element(p, q, i, j, sum);
     }
 }
@@ -271,7 +274,7 @@ static int fake_meets(const void *p, const fake_layout *l, const void *out, cons
 }
 static void fake_multiply(const struct fake_product *p) {
   const int64_t kk = p->d.ta ? p->a.rows : p->a.cols;
-  const int meets = fake_meets(p->pa, &p->a, p->po, &p->o) ||
+  const int meets = p->d.compute == FL_LT_COMPUTE_TF32 || fake_meets(p->pa, &p->a, p->po, &p->o) ||
                     fake_meets(p->pb, &p->b, p->po, &p->o);
   for (int64_t q = 0; q < p->o.batch; q++)
     if (meets) fake_one_by_one(p, q, kk);

@@ -283,16 +283,14 @@ static void only_f32_products_take_tf32_and_only_where_asked(void) {
     fl_device d;
     fake_reset();
     fake.arch = 75;
-    setenv("FLAME_TF32", on ? "1" : "0", 1);
     CHECK(open_fake(&c, &d) == FLAME_OK);
     for (int i = 0; i < 2; i++) {
       product(&d, dtypes[i], &(fl_matmul){ .m = 3, .n = 5, .k = 4, .as = { 4, 1 },
-                                           .bs = { 5, 1 } }, 12, 20, 15);
+                                           .bs = { 5, 1 }, .tf32 = on && i == 0 }, 12, 20, 15);
       CHECK(fake.products == i + 1 && fake.tf32 == on);
     }
     close_fake(&c, &d);
   }
-  unsetenv("FLAME_TF32");
 }
 
 /* Runs a product twice in a new context; runs[i]: how often algorithm i of cuBLASLt ran. */

@@ -30,8 +30,8 @@ flame.stats "reset"
 
 --- What the script prints on the fake driver, whose kernels write nothing.
 local function run(script, environment)
-  return (machine.run(folder, begin .. script, ("FAKE_CUDA=\"idle=1\" %s"):format(environment or ""))
-    :gsub("%[CUDA[^\n]*\n", ""):gsub("%s+$", ""))
+  return (machine.run(folder, begin .. script,
+    "FAKE_CUDA=\"idle=1\" " .. (environment or "")):gsub("%[CUDA[^\n]*\n", ""):gsub("%s+$", ""))
 end
 --- The reasons of eight steps: code with the number i.
 local function eight(step, environment)
@@ -45,10 +45,14 @@ describe("flame.stats().not_replayed counts", function()
     ["runs that make a part of the graphs"] = { "flame.eval(chain(x, 40))",
       "being_made=2 first_runs=1 graphs=4 other_program=1" },
     ["runs of few steps"] = { "flame.eval(x:matmul(w))", "graphs=0 short=8" },
-    ["replay that is off"] = { "flame.eval(chain(x, 3))", "graphs=0 turned_off=8", "FLAME_REPLAY=0" },
-    ["the switch of CUDA"] = { "flame.eval(chain(x, 3))", "debug=8 graphs=0", "DEBUG_CUDA=1" },
-    ["checks of kernels"] = { "flame.eval(chain(x, 3))", "checks=8 graphs=0", "FLAME_CHECK=bounds" },
-    ["profiles"] = { "flame.profile(function() flame.eval(chain(x, 3)) end)", "graphs=0 profile=8" },
+    ["replay that is off"] = { "flame.eval(chain(x, 3))", "graphs=0 turned_off=8",
+      "FLAME_REPLAY=0" },
+    ["the switch of CUDA"] = { "flame.eval(chain(x, 3))", "debug=8 graphs=0",
+      "DEBUG_CUDA=1" },
+    ["checks of kernels"] = { "flame.eval(chain(x, 3))", "checks=8 graphs=0",
+      "FLAME_CHECK=bounds" },
+    ["profiles"] = { "flame.profile(function() flame.eval(chain(x, 3)) end)",
+      "graphs=0 profile=8" },
     ["inputs that move, and are too large to copy"] = {
       "kept[i] = flame.randn(15000, 300) flame.eval(kept[i]) flame.eval(chain(kept[i], 2))",
       "graphs=0 input_moved=7 other_program=1 short=8" },
@@ -71,7 +75,8 @@ describe("flame.stats().not_replayed counts", function()
         .. "flame.eval(table_, table_:tanh())",
       "being_made=1 first_runs=1 graphs=0 other_program=1 waits=5" },
     ["graphs that cannot be instantiated"] = { "flame.eval(chain(x, 3))",
-      "being_made=1 first_runs=1 graphs=0 instantiate=5 other_program=1", "FAKE_CUDA=\"idle=1 fail=GraphInstantiate:1:1\"" },
+      "being_made=1 first_runs=1 graphs=0 instantiate=5 other_program=1",
+      "FAKE_CUDA=\"idle=1 fail=GraphInstantiate:1:1\"" },
   } do
     it(name, function() assert.equal(case[2], eight(case[1], case[3])) end)
   end
@@ -130,7 +135,9 @@ end)
 it("each reason has a row in the page on profiling", function()
   local list, page = io.open "src/tensor/why.def":read "a", io.open "docs/profiling.md":read "a"
   local rows = page:match "| reason |.-\n\n"
-  for name in list:gmatch "\nWHY%(([%l_]+)," do assert.truthy(rows:find("`" .. name .. "`", 1, true), name) end
+  for name in list:gmatch "\nWHY%(([%l_]+)," do
+    assert.truthy(rows:find("`" .. name .. "`", 1, true), name)
+  end
 end)
 
 describe("runs are graphs", function()
@@ -143,14 +150,16 @@ for i = 1, 16 do
 end
 local graphs = flame.stats().replays
 local hash = {}
-for i, y in ipairs(kept) do hash[i] = string.format("%%.9g", y:double():sum():item()) end
+for i, y in ipairs(kept) do
+  hash[i] = string.format("%%.9g", y:double():sum():item())
+end
 print(graphs)
 print(table.concat(hash, " "))]]):format(step)
-    local replayed = machine.run(folder, begin:gsub("300", "40") .. script,
-      ("FAKE_CUDA=\"computes=2\" FLAME_SEED=1 FLAME_CACHE_DIR=%s/cache TMPDIR=%s"):format(folder, folder))
-    local plain = machine.run(folder, begin:gsub("300", "40") .. script,
-      ("FAKE_CUDA=\"computes=2\" FLAME_SEED=1 FLAME_REPLAY=0 FLAME_CACHE_DIR=%s/cache TMPDIR=%s")
-        :format(folder, folder))
+    local function on(environment)
+      return machine.run(folder, begin:gsub("300", "40") .. script, ("FAKE_CUDA=\"computes=2\" "
+        .. "FLAME_CACHE_DIR=%s/cache TMPDIR=%s %s"):format(folder, folder, environment))
+    end
+    local replayed, plain = on "", on "FLAME_REPLAY=0"
     assert.equal(plain:match "\n.*", replayed:match "\n.*")
     assert.equal("0", plain:match "%d+")
     return replayed:match "%d+"

@@ -236,6 +236,7 @@ static flame_status configure(flame_context *c, const flame_options *given) {
   fl_engine_debug(c, fl_env_int(FL_ENV_FLAME_DEBUG));
   c->grad_mode = 1;
   c->deterministic = 1;
+  c->tf32 = fl_env_int(FL_ENV_FLAME_TF32) != 0;
   c->rng.seed = 0;
   if (!strcmp(device, "auto")) device = fl_cuda_count(NULL, 0) > 0 ? "cuda" : "cpu";
   const int index = named_device(c, device);

@@ -69,7 +69,8 @@ void fl_why_text(const fl_unreplayed *w, const fl_plan *p, char *out, size_t siz
              w->was >= 0 && w->was != w->op ? fl_ops[w->was].name : "");
   else if (w->reason) snprintf(out, size, "%s%s%s", reasons[w->reason], name[0] ? " " : "", name);
   else if (w->replays == 0) snprintf(out, size, "%s", reasons[FL_WHY_first_runs]);
-  else if (w->outside && p) snprintf(out, size, "%d of %d steps are not in its graphs, the first is %s",
-                                (int)w->outside, (int)p->nstep, name);
+  else if (w->outside && p)
+    snprintf(out, size, "%d of %d steps are not in its graphs, the first is %s", (int)w->outside,
+             (int)p->nstep, name);
   else out[0] = 0;
 }

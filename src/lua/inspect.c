@@ -209,6 +209,14 @@ static int x_deterministic(lua_State *L) {
   return 1;
 }
 
+/* internal.tf32(on): may products round to TF32? before; on, if it is given, is set. */
+static int tf32(lua_State *L) {
+  flame_context *c = context_of(L);
+  lua_pushboolean(L, c->tf32);
+  if (!lua_isnoneornil(L, 1)) c->tf32 = (uint8_t)lua_toboolean(L, 1);
+  return 1;
+}
+
 /* flame.debug(level) -> the previous level; flame.debug(true | false), which turns waiting after
 ** each launch on a GPU on or off -> the previous setting. */
 static int x_debug(lua_State *L) {
@@ -529,7 +537,8 @@ const fl_lua_reg fl_reg_inspect[] = {
     "--- forgets all that is recorded for gradients: only leaves are tracked; grad mode "
     "on, anomaly mode off",
     x_autograd_reset, 0 },
-  { "fail", fail, 0 }, { "hint", hint, 0 }, { "load", load_core, 0 }, { "pin", pin, 0 },
+  { "fail", fail, 0 }, { "hint", hint, 0 }, { "load", load_core, 0 },
+  { "tf32", tf32, 0 }, { "pin", pin, 0 },
   { "unpin", unpin, 0 }, { "callable", callable, 0 }, { "is_view", is_view, 0 },
   { "facts", facts, 0 }, { "settings", settings, 0 }, { "graph", recorded, 0 },
   { "metamethod", metamethod, 0 }, { NULL, NULL, 0 }

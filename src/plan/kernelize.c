@@ -355,6 +355,7 @@ void fl_plan_matmul_step(fl_planner *P, int32_t g, fl_matmul *m) {
   const int r = n->shape->rank;
   memset(m, 0, sizeof *m);
   m->dtype = n->dtype;
+  m->tf32 = n->axes;
   m->m = a.size[a.rank - 2]; m->k = a.size[a.rank - 1]; m->n = b.size[b.rank - 1];
   m->at = a.place; m->aoff = a.offset; m->bt = b.place; m->boff = b.offset;
   m->ct = P->cell.at[G->cell].place;

@@ -28,6 +28,7 @@ typedef struct fl_matmul {
   uint8_t dtype;                   /* of all three */
   uint8_t nbatch, general, biased;      /* biased: FL_BIAS_* or 0 */
   uint8_t padded;                  /* bits FL_PADDED_* (pitch.c) */
+  uint8_t tf32;                    /* f32: operands may be rounded to TF32 */
   int64_t m, n, k;
   int64_t batch[FL_MAX_AXES - 2];
   fl_place at, bt, ct, bias;

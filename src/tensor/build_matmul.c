@@ -30,6 +30,12 @@ static int rows_merge(const fl_node *a) {
   return l->contiguous || fl_view_strides(r, l->size, l->stride, 2, two, stride);
 }
 
+/* May a product of a, recorded now, round its operands to TF32? Its node has this as 'axes', which
+** is a part of the plan's key. */
+static uint8_t rounds(const fl_node *a) {
+  return a->ctx->tf32 && a->device > 0 && a->dtype == FLAME_F32;
+}
+
 /* Records the product of a and b, which are checked, have at least 2 axes and one dtype; bias:
 ** in[2] or NULL. */
 static fl_node *product(fl_node *a, fl_node *b, fl_node *bias) {
@@ -42,7 +48,9 @@ static fl_node *product(fl_node *a, fl_node *b, fl_node *bias) {
   fl_layout *shape = fl_shape_of(a->ctx, rank, size, "matmul");
   if (!shape) return NULL;
   fl_node *in[3] = { a, b, bias };
-  return fl_record(a->ctx, FL_OP_matmul, a->dtype, a->device, shape, bias ? 3 : 2, in);
+  fl_node *y = fl_record(a->ctx, FL_OP_matmul, a->dtype, a->device, shape, bias ? 3 : 2, in);
+  if (y) y->axes = rounds(a);
+  return y;
 }
 
 /* a (…, m, k) times one matrix b (k, n), as one product of matrices: all rows of a times b. */
@@ -122,8 +130,8 @@ static fl_node *product_in(fl_node *p) {
   const int sole = p->held <= 1 && p->uses == 0 && p->grefs == 0 &&
                    (y == p || (y->held == 0 && y->uses == 1 && y->grefs == 0));
   return sole && y->op == FL_OP_matmul && y->state == FL_PENDING && y->nin == 2 && y->device > 0 &&
-         y->dtype == FLAME_F32 && y->shape->numel >= SUM_LEAST && p->layout == p->shape &&
-         p->shape->numel == y->shape->numel ? y : NULL;
+         y->dtype == FLAME_F32 && y->axes == rounds(y) && y->shape->numel >= SUM_LEAST &&
+         p->layout == p->shape && p->shape->numel == y->shape->numel ? y : NULL;
 }
 
 /* p + x as a product of three operands, if p is a product that can be; else NULL. */

@@ -155,6 +155,7 @@ typedef struct flame_context {
   fl_spare spare[FL_WALK_LISTS];
   fl_walked walked;              /* facts for explanations (autograd/why.c) */
   uint8_t anomaly, deterministic;  /* anomaly: FL_ANOMALY_*, 0: off */
+  uint8_t tf32;                    /* products of f32 on a GPU may round their operands to TF32 */
   uint8_t scan;                  /* FLAME_CHECK=nan: plans look for NaN as they run (plan/scan.c) */
   uint8_t back;              /* the op whose backward is being recorded, as fl_node.back; 0: none */
   uint8_t watched;               /* steps of backward walks are reported to up->walked */

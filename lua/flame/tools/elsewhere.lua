@@ -23,6 +23,7 @@ local names = {
     range = "write flame.arange(first, last): the last is included",
     set_num_threads = "set FLAME_THREADS in the environment",
     get_num_threads = "set FLAME_THREADS in the environment",
+    set_float32_matmul_precision = "write flame.tf32(true)",
     use_deterministic_algorithms = "write flame.deterministic(true)",
   },
   nn = {

@@ -270,8 +270,9 @@ end
 --- sites, shapes}), and ms, device_ms, plan_ms, compile_ms, upload_ms, download_ms, wait_ms,
 --- recorded, plans, compiles, launches, bytes_moved, copies, syncs, not_replayed (a list: launches
 --- on a GPU that are no graphs without a profile either, and in text why); then f's results. It
---- prints as a table. profile(path, f, …) writes a Chrome trace too. Without f a guard that profiles
---- until it is closed: local p <close> = flame.profile("trace.json"); p:close() completes its table.
+--- prints as a table. profile(path, f, …) writes a Chrome trace too. Without f a guard that
+--- profiles until it is closed: local p <close> = flame.profile("trace.json"); p:close() completes
+--- its table.
 arguments.def(".profile(f: fn, ...) -> Profile, ...",
   function(...) return profiled(nil, ...) end,
   ".profile(path?: str, f: fn, ...) -> Profile, ...", profiled,

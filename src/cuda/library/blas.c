@@ -1,5 +1,5 @@
 /*
-** Matrix products by cuBLASLt: f32 (with TF32 where FLAME_TF32 asks for it), f64, and half types
+** Matrix products by cuBLASLt: f32 (with TF32 where the script asks for it), f64, and half types
 ** with sums in f32 that are rounded once. Our matrices are row-major, the library's column-major: C
 ** = A B is computed as C' = B' A' (the transposes cost nothing), so its first operand is our B.
 ** Descriptors and algorithms are cached by shape, strides and alignment. The algorithm is the
@@ -95,7 +95,7 @@ static int describe(const fl_matmul *m, const batches *q, fl_blas_call *x) {
   if (type_of(m->dtype) < 0 || m->general) return 0;
   if (m->m > INT32_MAX || m->n > INT32_MAX || m->k > INT32_MAX) return 0;
   if (l >= 0 && q->size[l] > INT32_MAX) return 0;
-  *x = (fl_blas_call){ .dtype = m->dtype, .batch = l < 0 ? 1 : (int32_t)q->size[l],
+  *x = (fl_blas_call){ .dtype = m->dtype, .tf32 = m->tf32, .batch = l < 0 ? 1 : (int32_t)q->size[l],
                .m = m->n, .n = m->m, .k = m->k, .ldc = m->n + m->cpad,
                .bias = m->biased == FL_BIAS_ROW ? FL_BLAS_ADDED : FL_BLAS_PLAIN,
                .sa = l < 0 ? 0 : q->b[l], .sb = l < 0 ? 0 : q->a[l], .sc = l < 0 ? 0 : q->c[l] };
@@ -147,7 +147,7 @@ static fl_lt_status make_descriptors(const fl_blas *q, fl_gemm *g) {
   const fl_blaslt *lt = q->lt;
   const fl_blas_call *x = &g->key;
   const int type = type_of(x->dtype), wide = x->dtype == FLAME_F64;
-  const int single = q->tf32 && x->dtype == FLAME_F32 ? FL_LT_COMPUTE_TF32 : FL_LT_COMPUTE_32F;
+  const int single = x->tf32 ? FL_LT_COMPUTE_TF32 : FL_LT_COMPUTE_32F;
   fl_lt_status r = lt->cublasLtMatmulDescCreate(&g->desc, wide ? FL_LT_COMPUTE_64F : single,
                                                 wide ? FL_LT_R_64F : FL_LT_R_32F);
   if (r != FL_LT_OK) g->desc = NULL;
@@ -215,7 +215,6 @@ static flame_status open_library(fl_cuda *s) {
   fl_blas *q = &s->blas;
   if (q->tried) return FLAME_OK;
   q->lt = s->lib->blaslt(NULL);
-  q->tf32 = fl_env_int(FL_ENV_FLAME_TF32) != 0;
   q->tune = fl_env_int(FL_ENV_FLAME_TUNE) != 0;
   if (q->lt) {
     const flame_status e = fl_blas_failed(s, q->lt->cublasLtCreate(&q->handle), "cublasLtCreate");

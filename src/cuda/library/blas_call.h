@@ -14,6 +14,7 @@ typedef struct fl_blas_call {
   int32_t dtype, ta, tb, batch;
   int64_t m, n, k, lda, ldb, ldc, sa, sb, sc;
   int32_t aligna, alignb, alignc, bias;
+  int64_t tf32;
 } fl_blas_call;
 
 struct fl_gemm {

@@ -72,7 +72,7 @@ static void digest_of(const fl_cuda *s, const fl_blas_call *x, int all, uint8_t 
   struct {
     char what[16], device[sizeof s->name];
     uint64_t library;
-    int64_t arch, tf32;
+    int64_t arch;
     fl_blas_call key;
   } k;
   memset(&k, 0, sizeof k);
@@ -80,7 +80,6 @@ static void digest_of(const fl_cuda *s, const fl_blas_call *x, int all, uint8_t 
   if (!all) memcpy(k.device, s->name, sizeof s->name);
   k.library = s->blas.lt->cublasLtGetVersion();
   k.arch = all ? 0 : s->arch;
-  k.tf32 = s->blas.tf32;
   k.key = *x;
   fl_sha256(&k, sizeof k, digest);
 }
