@@ -515,33 +515,33 @@ local function list_of(params) return flame.is_tensor(params) and { params } or 
 -- The sum of |g|^p over g's elements, for p = inf their largest magnitude; half types in f32.
 local function power_sum(g, p)
   if dtypes.half[g.dtype] then g = g:to("f32") end
-  if p == 2 then return (g * g):sum() end
-  if p < math.huge then return (g:abs() ^ p):sum() end
-  if g:numel() == 0 then return flame.zeros({}, { dtype = g.dtype, device = g.device }) end
-  return g:abs():max()
+  if p < math.huge then return (p == 2 and g * g or g:abs() ^ p):sum() end
+  return g:numel() == 0 and flame.zeros({}, { dtype = g.dtype, device = g.device }) or g:abs():max()
 end
 
-local function joined(total, one, p)
-  if not total or not one then return total or one end
-  return p == math.huge and total:maximum(one) or total + one
+-- The sum of these 0-d tensors, for p = inf the largest; nil: there are none.
+local function joined(list, p)
+  if #list < 2 then return list[1] end
+  local all = flame.stack(list, 1)
+  return p == math.huge and all:max() or all:sum()
 end
 
 -- The p-norm of all gradients together, for p = inf the largest magnitude; nil if there are none.
 local function joint_norm(params, p)
-  local of_parts, of_all
-  local squares = p == 2 and next(parts.of) == nil and internal.square_sum(params)
-  if squares then return squares:sqrt() end
+  local of_parts, of_all = {}, {}
+  local what <const> = p == 2 and 0 or p == 1 and 1 or p == math.huge and 2
+  local norm = what and next(parts.of) == nil and internal.power_sum(params, what)
+  if norm then return norm end
   for _, x in ipairs(params) do
     local g = parts.gradient("clip_grad_norm", x)
-    if g and parts.of[x] then of_parts = joined(of_parts, power_sum(g, p), p)
-    elseif g then of_all = joined(of_all, power_sum(g, p), p) end
+    local list = parts.of[x] and of_parts or of_all
+    if g then list[#list + 1] = power_sum(g, p) end
   end
-  if of_parts then
-    of_parts = parts.total("clip_grad_norm", params, of_parts, p == math.huge and "max" or "sum")
-  end
-  local total = joined(of_parts, of_all, p)
-  if not total or p == math.huge then return total end
-  return p == 2 and total:sqrt() or total ^ (1 / p)
+  local own = joined(of_parts, p)
+  own = own and parts.total("clip_grad_norm", params, own, p == math.huge and "max" or "sum")
+  if own then table.insert(of_all, 1, own) end
+  local total = joined(of_all, p)
+  return total and (p == 2 and total:sqrt() or p < math.huge and total ^ (1 / p)) or total
 end
 
 -- Writes y into g, in such a way that g still counts as a new gradient for the next step.

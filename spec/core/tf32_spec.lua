@@ -35,8 +35,8 @@ local x = flame.full({ 300, 300 }, 1 + 2^-12):to "cuda"
 local w = flame.ones(300, 20, { device = "cuda" }):requires_grad_()
 flame.eval(x, w)
 local function bits(y) return y[1][1]:item() == 300 and 11 or 24 end
-]] .. script, ("FAKE_CUDA=\"computes=2\" FLAME_CACHE_DIR=%s/cache TMPDIR=%s %s"):format(folder, folder,
-        environment or "")):gsub("%s+$", ""))
+]] .. script, ("FAKE_CUDA=\"computes=2\" FLAME_CACHE_DIR=%s/cache TMPDIR=%s %s"):format(folder,
+        folder, environment or "")):gsub("%s+$", ""))
     end
     local function case(name, script, expected, environment)
       it(name, has_gxx and function() assert.equal(expected, run(script, environment)) end
@@ -63,6 +63,7 @@ print(w.grad[1][1]:item() == 300 and 11 or 24)]], "24 11")
 flame.tf32(true)
 print(bits(x:double():matmul(w:double())), bits(x[{{}, {1, 200}}]:matmul(w[{{1, 200}}]) * 1.5))]],
       "24\t24")
-    case("is on by FLAME_TF32=1", "print(flame.tf32(), bits(x:matmul(w)))", "true\t11", "FLAME_TF32=1")
+    case("is on by FLAME_TF32=1", "print(flame.tf32(), bits(x:matmul(w)))", "true\t11",
+      "FLAME_TF32=1")
   end)
 end)

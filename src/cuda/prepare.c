@@ -248,7 +248,8 @@ static flame_status ready(fl_cuda *s, const fl_plan *p, const fl_step *t) {
   if (t->kind == FL_S_CALL) {
     int64_t scratch;
     e = fl_cuda_call_prepare(s, &t->call->call, &scratch);
-    return e == FLAME_OK && scratch > 0 ? share(s, scratch, 0) : e;
+    const int counts = t->call->call.kind == FL_CALL_power_sum;
+    return e == FLAME_OK && scratch > 0 ? share(s, scratch, counts ? 4 : 0) : e;
   }
   if (!r) return FLAME_OK;
   for (int32_t i = 0; i < r->ngroup && e == FLAME_OK; i++) e = ready_group(s, p, t, &r->group[i]);

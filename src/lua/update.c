@@ -7,6 +7,7 @@
 #include "engine/flight.h"
 #include "tensor/build.h"
 #include "tensor/build_util.h"
+#include "tensor/call.h"
 #include "tensor/update.h"
 #include <assert.h>
 #include <string.h>
@@ -212,25 +213,61 @@ static flame_tensor *gradient_at(lua_State *L, lua_Integer i, int *more, int *fi
   return g;
 }
 
-/* internal.square_sum(list) -> the sum of the squares of all gradients, 0-d; half floats are summed
-** in f32, against overflow. nil: there are no gradients, or something in the list is unusable. */
-static int square_sum(lua_State *L) {
+typedef struct fl_sums { fl_node **at; int64_t n, cap; } fl_sums;
+
+/* A GPU makes one launch for as many arrays as a call may have; each call adds the result of the
+** one before it. */
+static fl_node *sum_by_calls(flame_context *c, const fl_sums *g, int64_t what) {
+  fl_node *in[FL_CALL_INPUTS], *total = NULL;
+  for (int64_t i = 0; i < g->n;) {
+    int n = 0, dtype = FLAME_F32;
+    if (total) in[n++] = total;
+    while (n < FL_CALL_INPUTS && i < g->n) in[n++] = g->at[i++];
+    for (int k = 0; k < n; k++) if (in[k]->dtype == FLAME_F64) dtype = FLAME_F64;
+    const int64_t p[3] = { what, total != NULL, what == 0 && i == g->n };
+    total = n_call(c, FL_CALL_power_sum, "clip_grad_norm", n, in, in[0]->device, dtype, 0, NULL, 3,
+                   p, NULL, 0, NULL);
+    if (!total) return NULL;
+  }
+  return total;
+}
+
+/* The root of the sum of the squares, in the widest dtype; half floats are summed in f32, against
+** overflow. The sums of the arrays are summed as one array, so that there is no chain. */
+static fl_node *sum_by_ops(flame_context *c, fl_sums *g) {
+  int dtype = FLAME_F32;
+  for (int64_t i = 0; i < g->n; i++) if (g->at[i]->dtype == FLAME_F64) dtype = FLAME_F64;
+  for (int64_t i = 0; i < g->n; i++) {
+    fl_node *x = fl_is_half(g->at[i]->dtype) ? n_cast(g->at[i], FLAME_F32) : g->at[i];
+    g->at[i] = n_cast(n_sum(n_mul(x, x), ~0u, 0), dtype);
+    if (!g->at[i]) return NULL;
+  }
+  return n_sqrt(g->n == 1 ? g->at[0] : n_sum(n_stack(c, (int)g->n, g->at, 0), ~0u, 0));
+}
+
+/* internal.power_sum(list, what) -> the root of the sum of all gradients' squares (what = 0), the
+** sum of their magnitudes (1) or the largest magnitude (2), 0-d. nil: there are no gradients,
+** something in the list is unusable, or what is not 0 on a CPU. */
+static int power_sum(lua_State *L) {
   fl_lua *b = self_of(L);
+  const lua_Integer what = luaL_checkinteger(L, 2);
   luaL_checktype(L, 1, LUA_TTABLE);
   lua_settop(L, 1);
   fl_box *out = fl_box_new(L);
   const int64_t m = enter(L, b);
-  fl_node *total = NULL;
-  int more = 1, fine = 1, any = 0;
-  for (lua_Integer i = 1; more && fine && (total || !any); i++) {
-    flame_tensor *g = gradient_at(L, i, &more, &fine);
-    if (!g || !fine) continue;
-    fl_node *x = fl_is_half(g->node->dtype) ? n_cast(g->node, FLAME_F32) : g->node;
-    fl_node *one = n_sum(n_mul(x, x), ~0u, 0);
-    total = any ? n_add(total, one) : one;
-    any = 1;
+  fl_sums g = { 0 };
+  int more = 1, fine = 1, real = 1;
+  for (lua_Integer i = 1; more && fine; i++) {
+    const flame_tensor *t = gradient_at(L, i, &more, &fine);
+    fl_node **at = t && fine ? FL_PUSH(&b->c->mem, &g) : NULL;
+    if (at) *at = t->node;
+    else if (t) fine = 0;
+    if (at) real &= fl_is_float((*at)->dtype) && (*at)->device > 0;
   }
-  if (fine && any) return fl_lua_leave(L, b, m, out, total);
+  const int calls = fine && g.n && real, any = calls || (fine && g.n && what == 0);
+  fl_node *total = !any ? NULL : calls ? sum_by_calls(b->c, &g, what) : sum_by_ops(b->c, &g);
+  FL_DROP(&b->c->mem, &g);
+  if (any) return fl_lua_leave(L, b, m, out, total);
   fl_scope_end(b->c, m);
   return 0;
 }
@@ -387,7 +424,7 @@ static int checked(lua_State *L) {
 
 const fl_lua_reg fl_reg_update[] = {
   { "adam", adam, 0 }, { "adam_run", adam_run, 0 }, { "sgd_run", sgd_run, 0 },
-  { "square_sum", square_sum, 0 }, { "scale_grads", scale_grads, 0 },
+  { "power_sum", power_sum, 0 }, { "scale_grads", scale_grads, 0 },
   { "room", room, 0 }, { "clear_grads", clear_grads, 0 }, { "eval_list", eval_list, 0 },
   { "was_refused", was_refused, 0 }, { "forget_refused", forget_refused, 0 },
   { "watch_flights", watch_flights, 0 }, { "flown", flown, 0 }, { "flew_badly", flew_badly, 0 },

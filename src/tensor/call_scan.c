@@ -1,5 +1,6 @@
 /*
-** Sizes and dtypes of the scans. All treat in[0] as (outer, n, inner) and scan along n.
+** Sizes and dtypes of the scans, and of sums over several arrays. The scans treat in[0] as (outer,
+** n, inner) and scan along n.
 */
 #include "tensor/call.h"
 #include "tensor/dtype.h"
@@ -26,6 +27,17 @@ int fl_call_fits_extreme(const fl_call *call) {
   const int placed = call->nin == 2 && call->p[4] == 1 && call->in_dtype[1] == FLAME_I64;
   return sizes_fit(call, placed ? 2 : 1) && flag(call->p[3]) && flag(call->p[4]) &&
          call->dtype == (call->p[4] ? call->in_dtype[0] : FLAME_I64);
+}
+
+/* [what joined root]; what: 0: squares, 1: magnitudes, 2: the largest magnitude */
+int fl_call_fits_power_sum(const fl_call *call) {
+  int fits = call->nin > 0 && call->numel == 1 && call->p[0] >= 0 && call->p[0] <= 2 &&
+             flag(call->p[1]) && flag(call->p[2]), wide = 0;
+  for (int i = 0; fits && i < call->nin; i++) {
+    fits = fl_is_float(call->in_dtype[i]);
+    wide |= call->in_dtype[i] == FLAME_F64;
+  }
+  return fits && call->dtype == (wide ? FLAME_F64 : FLAME_F32);
 }
 
 /* [outer n inner reverse] */
