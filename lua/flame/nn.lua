@@ -459,8 +459,21 @@ put(Module, "Module:requires_grad_(requires_grad = true) -> self", function(self
   return self
 end)
 
---- Moves every parameter and buffer to a device, or converts the floating ones to a dtype, or both;
---- or to the device and dtype of a tensor. The handles stay the same.
+-- Moves what k:constant has set, of v if it is a kernel, or of the kernels in it if it is a plain
+-- table.
+local function move_constants(v, where)
+  if type(v) == "table" and getmetatable(v) == nil and not is_module(v) then
+    for _, k in next, v do if type(k) == "userdata" then move_constants(k, where) end end
+  elseif type(v) == "userdata" and flame.internal.is_kernel(v) then
+    for name, x in next, flame.internal.kernel_info(v).config.memory or {} do
+      v:constant(name, x:to(where))
+    end
+  end
+end
+
+--- Moves every parameter and buffer, and the constants of kernels among the fields, to a device, or
+--- converts the floating parameters and buffers to a dtype, or both; or to the device and dtype of
+--- a tensor. The handles stay the same.
 put(Module, "Module:to(target...: dtype|device|T) -> self", function(self, ...)
   local given = table.pack(...)
   -- optimisers compare this counter, and move their state after the parameters
@@ -476,6 +489,9 @@ put(Module, "Module:to(target...: dtype|device|T) -> self", function(self, ...)
     for _, entry in ipairs(collect(self)) do
       local x = entry[2]
       if not dtypes.float[where] or dtypes.float[x.dtype] then x:to_(where) end
+    end
+    for _, module in ipairs(dtypes.float[where] and {} or self:modules()) do
+      for _, v in next, module do move_constants(v, where) end
     end
   end
   return self

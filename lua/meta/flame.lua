@@ -1234,8 +1234,8 @@ function Module:buffers() end
 ---@return flame.Module[]
 function Module:children() end
 
---- A deep copy: new modules, parameters and buffers with the same values; what is shared
---- stays so; hooks run with the copy. Gradients are not copied; functions are shared.
+--- A deep copy: new modules, parameters, buffers and kernels with the same values; what is
+--- shared stays so; hooks run with the copy. Gradients are not copied; functions are shared.
 ---@return flame.Module
 function Module:clone() end
 
@@ -1455,8 +1455,9 @@ function Module:state_dict(options) end
 ---@class flame.options.Module:to
 ---@field target? (string|string|flame.Tensor)[]
 
---- Moves every parameter and buffer to a device, or converts the floating ones to a dtype, or both;
---- or to the device and dtype of a tensor. The handles stay the same.
+--- Moves every parameter and buffer, and the constants of kernels among the fields, to a device, or
+--- converts the floating parameters and buffers to a dtype, or both; or to the device and dtype of a
+--- tensor. The handles stay the same.
 ---@param ... string|string|flame.Tensor|(string|string|flame.Tensor)[]|flame.options.Module:to
 ---@overload fun(options: flame.options.Module:to): any
 ---@return any

@@ -516,7 +516,7 @@ static int kernel_methods(lua_State *L) {
 const fl_lua_reg fl_reg_kernel[] = {
   { "kernel_new", kernel_new, 0 }, { "kernel_header", kernel_header, 0 },
   { "kernel_with", kernel_with, 0 },
-  { "kernel_info", fl_kernel_info, 0 },
+  { "kernel_info", fl_kernel_info, 0 }, { "kernel_arguments", fl_kernel_arguments, 0 },
   { "checks_gradients", checks_gradients, 0 },
   { "kernel_call", kernel_call_by, 0 }, { "kernel_lines", fl_kernel_lines, 0 },
   { "kernel_image", fl_kernel_image, 0 },

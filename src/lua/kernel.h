@@ -54,6 +54,11 @@ static inline const char *fl_kparam_title(const fl_kparam *q) {
 static inline const char *fl_kparam_argument(const fl_kparam *q) {
   return q->part_of ? q->part_of : fl_kparam_title(q);
 }
+int fl_kernel_arguments(lua_State *L);             /* internal.kernel_arguments */
+/* Of a call whose first argument, at 2, is a table: if that is a module of flame.nn, and the call
+** one as its method, changes the arguments to those without it (kernel/method.lua). Returns how
+** many there are then. */
+int fl_kernel_drop_module(lua_State *L);
 /* Has q a separate result? All arrays of a list have one together. */
 static inline int fl_kparam_counts(const fl_kparam *q) { return q->list <= 1; }
 /* Parameter i is the first of those that one argument, a list or a struct, gives. Returns the

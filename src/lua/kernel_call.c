@@ -355,7 +355,7 @@ static fl_kernel_box *with_equal(lua_State *L, plan *p, fl_kernel_box *k, fl_ker
 static int call(lua_State *L, int64_t batch, uint64_t each) {
   fl_lua *b = self_of(L);
   fl_kernel_box *k = fl_arg_kernel(L, 1, "kernel"), own;
-  const int given = lua_gettop(L) - 1;
+  const int given = lua_istable(L, 2) ? fl_kernel_drop_module(L) : lua_gettop(L) - 1;
   fl_sizes first;
   plan p;
   if (k->formed) k = fl_kernel_formed(L, k, 2);

@@ -9,6 +9,7 @@
 ** one is that of parameter 2. The kernel for it has the same parameters, and what is proven of its
 ** indices holds for the calls in which the lengths are equal.
 */
+#include "lua/declare.h"
 #include "lua/kernel.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,6 +27,42 @@ int fl_kernel_argument_of_parts(const fl_kernel_box *k, int i, int *taken) {
     *taken |= counted && !k->p->hidden[j] && (k->p->role[j] != FL_KROLE_OUT || waits);
   } while (++j < k->p->nparam && (of ? all[j].part_of == of : all[j].list > 1));
   return j;
+}
+
+/* kernel -> list of its arguments' names, which is also a set of those that are arrays (name ->
+** "tensor"); may the last one be left out?; is the first one a list? */
+int fl_kernel_arguments(lua_State *L) {
+  const fl_kernel_box *k = fl_arg_kernel(L, 1, "kernel");
+  const fl_kparam *first = NULL;
+  lua_newtable(L);
+  for (int i = 0, n = 0, taken, end; i < k->p->nparam; i = end) {
+    const fl_kparam *q = &k->k->f->params[i];
+    end = fl_kernel_argument(k, i, &taken);
+    if (!taken) continue;
+    if (!first) first = q;
+    lua_pushstring(L, fl_kparam_argument(q));
+    lua_pushvalue(L, -1);
+    lua_rawseti(L, -3, ++n);
+    if (q->is_pointer) lua_pushliteral(L, "tensor");
+    else lua_pushboolean(L, 0);
+    lua_rawset(L, -3);
+  }
+  lua_pushboolean(L, k->p->omit >= 0);
+  lua_pushboolean(L, first && first->list_of && !first->part_of);
+  return 3;
+}
+
+static int without_module(lua_State *L) { return fl_core_call(L, "kernel_method"); }
+
+int fl_kernel_drop_module(lua_State *L) {
+  const int n = lua_gettop(L);
+  if (!fl_declare_is_of_class(L, (fl_decl_span){ "Module", 6 }, 2)) return n - 1;
+  luaL_checkstack(L, n + 2, "arguments");
+  lua_pushcfunction(L, without_module);
+  for (int i = 1; i <= n; i++) lua_pushvalue(L, i);
+  lua_call(L, n, LUA_MULTRET);
+  for (int i = n; i > 1; i--) lua_remove(L, i);
+  return lua_gettop(L) - 1;
 }
 
 int fl_kernel_push_part(lua_State *L, const char *op, const fl_kparam *q, int at, int list) {

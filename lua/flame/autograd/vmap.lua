@@ -4,6 +4,7 @@
 local flame = require "flame"
 local internal = flame.internal
 local arguments = require "flame.base.arguments"
+local method = require "flame.kernel.method"
 local fail, def, is_tensor = arguments.fail, arguments.def, flame.is_tensor
 
 -- x, one example of a batch (x = whole[i]) -> { whole =, at = i }; weak, so x can be collected.
@@ -222,7 +223,9 @@ local function waits(launch, grad, cast, scopes)
   return function(...)
     local g, c, s = modes()
     if examples[coroutine.running()] == launch and coroutine.isyieldable() and g == grad
-        and c == cast and s == scopes then return answer(coroutine.yield(CALL, ...)) end
+        and c == cast and s == scopes then
+      return answer(coroutine.yield(CALL, (...), method.plain(...)))
+    end
     return launch(...)
   end
 end

@@ -4,6 +4,7 @@ local flame = require "flame"
 local internal = flame.internal
 local arguments = require "flame.base.arguments"
 local objects = require "flame.base.objects"
+local method = require "flame.kernel.method"
 -- int64_t is long
 local C_TYPES = setmetatable({ i64 = "long" }, { __index = require("flame.base.dtypes").kernel })
 local fail = arguments.fail
@@ -64,14 +65,20 @@ local function instance(state, types)
   return k
 end
 
+-- The instance of floats; nil if it can not be read.
+local function of_floats(state)
+  local types = {}
+  for _, p in ipairs(state.template.parameters) do types[p.name] = p.is_type and "float" or nil end
+  local read, k = pcall(instance, state, types)
+  return read and k or nil
+end
+
 -- state.places. Only a text that is read says which accessors it writes: that of the instance of
 -- floats; where that can not be read, all count as inputs.
 local function places_of(state)
   if state.places then return state.places end
-  local types, written = {}, {}
-  for _, p in ipairs(state.template.parameters) do types[p.name] = p.is_type and "float" or nil end
-  local read, k = pcall(instance, state, types)
-  for _, q in ipairs(read and internal.kernel_info(k).params or {}) do
+  local k, written = of_floats(state), {}
+  for _, q in ipairs(k and internal.kernel_info(k).params or {}) do
     written[q.name] = q.role == "out"
   end
   state.places = places(state.template, state.inout, written)
@@ -102,7 +109,11 @@ local function chosen(self, where, first, ...)
   return instance(state, types)
 end
 
-KernelTemplate.__call = function(self, ...) return chosen(self, "given", 1, ...)(...) end
+KernelTemplate.__call = function(self, ...)
+  if not method.is_module((...)) then return chosen(self, "given", 1, ...)(...) end
+  local args = table.pack(method.plain(of_floats(state_of(self)), ...))
+  return chosen(self, "given", 1, table.unpack(args, 1, args.n))(table.unpack(args, 1, args.n))
+end
 KernelTemplate.__tostring = function(self)
   local names = {}
   for i, p in ipairs(state_of(self).template.parameters) do names[i] = p.name end

@@ -41,12 +41,24 @@ return function(nn, shared)
       end } }
     end
   end
-  -- A deep copy of v: modules, plain tables and tensors are copied, each once; functions and
-  -- objects of other classes are shared. seen: value -> its copy.
+  -- A kernel with separate constants (k:constant), those of the copy.
+  local function copy_of_kernel(k, seen, copy)
+    local own = k:with {}
+    for name, x in pairs(flame.internal.kernel_info(k).config.memory or {}) do
+      own:constant(name, copy(x, seen))
+    end
+    return own
+  end
+  -- A deep copy of v: modules, plain tables, kernels and tensors are copied, each once; functions
+  -- and objects of other classes are shared. seen: value -> its copy.
   local function copy(v, seen)
     if seen[v] ~= nil then return seen[v] end
     if flame.is_tensor(v) then
       seen[v] = copy_of_tensor(v)
+      return seen[v]
+    end
+    if flame.internal.is_kernel(v) then
+      seen[v] = copy_of_kernel(v, seen, copy)
       return seen[v]
     end
     local module = shared.is_module(v)
@@ -68,8 +80,8 @@ return function(nn, shared)
     return own
   end
 
-  --- A deep copy: new modules, parameters and buffers with the same values; what is shared
-  --- stays so; hooks run with the copy. Gradients are not copied; functions are shared.
+  --- A deep copy: new modules, parameters, buffers and kernels with the same values; what is
+  --- shared stays so; hooks run with the copy. Gradients are not copied; functions are shared.
   put(Module, "Module:clone() -> Module", function(self) return copy(self, {}) end)
 
   -- ---- calls with other values ------------------------------------------------------------------
