@@ -462,12 +462,12 @@ end)
 -- Moves what k:constant has set, of v if it is a kernel, or of the kernels in it if it is a plain
 -- table.
 local function move_constants(v, where)
-  if type(v) == "table" and getmetatable(v) == nil and not is_module(v) then
+  local meta = type(v) == "table" and getmetatable(v)
+  if meta == nil or meta and meta.__name == "flame.kernels" then
     for _, k in next, v do if type(k) == "userdata" then move_constants(k, where) end end
   elseif type(v) == "userdata" and flame.internal.is_kernel(v) then
-    for name, x in next, flame.internal.kernel_info(v).config.memory or {} do
-      v:constant(name, x:to(where))
-    end
+    local memory = flame.internal.kernel_info(v).config.memory or {}
+    for name, x in next, memory do memory[name] = x:to(where) end
   end
 end
 

@@ -1456,8 +1456,8 @@ function Module:state_dict(options) end
 ---@field target? (string|string|flame.Tensor)[]
 
 --- Moves every parameter and buffer, and the constants of kernels among the fields, to a device, or
---- converts the floating parameters and buffers to a dtype, or both; or to the device and dtype of a
---- tensor. The handles stay the same.
+--- converts the floating parameters and buffers to a dtype, or both; or to the device and dtype of
+--- a tensor. The handles stay the same.
 ---@param ... string|string|flame.Tensor|(string|string|flame.Tensor)[]|flame.options.Module:to
 ---@overload fun(options: flame.options.Module:to): any
 ---@return any
@@ -6247,7 +6247,8 @@ Tensor.heaviside = flame.heaviside
 Tensor.heaviside_ = flame.heaviside
 flame.heaviside_ = flame.heaviside
 --- Prints the signature of a function and what it does: help(flame.topk), help("topk"),
---- help(x.topk). It takes a class or a name too; without an argument it says how to use it.
+--- help(x.topk). It takes a class, a kernel or a name too; without an argument it says how to use
+--- it.
 ---@param what? table|any
 function flame.help(what) end
 
@@ -7104,24 +7105,8 @@ function flame.kaiser_window(n, periodic, beta, options) end
 ---@return any
 function flame.keep(name, init) end
 
---- A kernel from CUDA C text. It runs as given on CUDA. If it keeps to the language of
---- docs/kernels.md, it also runs on the CPU and is differentiable.
----@param source string
----@return flame.Kernel
-function flame.kernel(source) end
-
----@class flame.options.kernel_cache
----@field what? "clear"
-
---- The cache of compiled kernels on disk: entries, bytes, and this context's hits and misses.
---- "clear" empties it.
----@param what? "clear"|flame.options.kernel_cache
----@overload fun(options: flame.options.kernel_cache): table
----@return table
-function flame.kernel_cache(what) end
-
----@class flame.options.kernel_file
----@field entry? string
+---@class flame.options.kernel
+---@field entry? string|table
 ---@field block? any
 ---@field grid? any
 ---@field threads? any
@@ -7134,11 +7119,43 @@ function flame.kernel_cache(what) end
 ---@field include? any
 ---@field constants? table
 
---- A kernel from a file of CUDA C, as by flame.kernel; messages name the file and its
+--- A kernel from CUDA C text. It runs as given on CUDA. If it keeps to the language of
+--- docs/kernels.md, it also runs on the CPU and is differentiable. For entry = {"a", "b"}: a table
+--- of kernels by name.
+---@param source string
+---@param options? flame.options.kernel
+---@return flame.Kernel|table
+function flame.kernel(source, options) end
+
+---@class flame.options.kernel_cache
+---@field what? "clear"
+
+--- The cache of compiled kernels on disk: entries, bytes, and this context's hits and misses.
+--- "clear" empties it.
+---@param what? "clear"|flame.options.kernel_cache
+---@overload fun(options: flame.options.kernel_cache): table
+---@return table
+function flame.kernel_cache(what) end
+
+---@class flame.options.kernel_file
+---@field entry? string|table
+---@field block? any
+---@field grid? any
+---@field threads? any
+---@field shared? any
+---@field shape? any
+---@field inout? any
+---@field vjp? string|function
+---@field nodiff? any
+---@field options? any
+---@field include? any
+---@field constants? table
+
+--- A kernel, or several, from a file of CUDA C, as by flame.kernel; messages name the file and its
 --- lines.
 ---@param path string
 ---@param options? flame.options.kernel_file
----@return flame.Kernel
+---@return flame.Kernel|table
 function flame.kernel_file(path, options) end
 
 ---@class flame.options.kl_div

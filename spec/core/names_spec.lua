@@ -266,6 +266,16 @@ describe("help", function()
     assert.matches("^nn%.Linear%(", said(nn.Linear))
     assert.matches("^optim%.SGD%(", said("SGD"))
   end)
+  it("says the arguments and results of a kernel", function()
+    local k = flame.kernel([[
+      __global__ void twice(const float *x, const float *const *l, float2 u, float *y, int n) { y[0] = l[0][0]; }
+      template <typename T> __global__ void thrice(const T *x, T *y, int n) { y[0] = 3 * x[0]; }
+    ]], { entry = { "twice", "thrice" } })
+    assert.matches("^twice%(x: float %*, l: list of float %*, u: float2, n%?: int%) %-> y\n",
+      said(k.twice))
+    assert.equal('kernel thrice<T>: help(k:of("f32"))', said(k.thrice))
+    assert.equal("thrice: " .. said(k.thrice) .. "\ntwice: " .. said(k.twice), said(k))
+  end)
   it("says what is not there", function()
     assert.matches("help: nothing is named 'zzz'", said("zzz"))
     assert.matches("help: there is no text on this function", said(function() end))

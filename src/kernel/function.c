@@ -40,8 +40,9 @@ static int reads_files(const fl_kfunction *k) {
   return 0;
 }
 
-/* Computes the digest of everything that a device's compilation depends on. If that is files, the
-** time makes it another one than that of any kernel before, which may have had this address. */
+/* Computes the digest of everything that a device's compilation depends on: kernels of one text are
+** compiled together. If that is files, the time makes it another one than that of any kernel
+** before, which may have had this address. */
 static int set_digest(fl_kfunction *k) {
   fl_text t;
   struct timespec now = { 0 };
@@ -51,7 +52,6 @@ static int set_digest(fl_kfunction *k) {
     fl_text_printf(&t, "%p of %lld.%ld\n", (void *)k, (long long)now.tv_sec, now.tv_nsec);
   for (int32_t i = 0; k->unit && i < k->unit->noption; i++)
     fl_text_printf(&t, "%s\n", k->unit->option[i]);
-  fl_text_printf(&t, "entry %s\n", k->f ? k->f->name : "");
   fl_text_add(&t, k->text, k->text_bytes);
   const char *all = fl_text_str(&t);
   if (all) fl_sha256(all, t.n, k->digest);

@@ -44,7 +44,7 @@ typedef struct fl_kfunction {
   size_t text_bytes;     /* without the zero */
   uint8_t binary;        /* PTX or cubin given by the user */
   uint8_t as_written;    /* text is the source's own, and f has a body */
-  uint8_t digest[32];    /* hash of its name, its text and the unit's options */
+  uint8_t digest[32];    /* hash of its text and the unit's options */
   uint8_t reads_files;   /* a device's compiler reads files in folders that the user named for it:
                          ** what is in them is not in the digest, so each such kernel has another
                          ** one, and its cubin is not kept on disk */

@@ -65,25 +65,22 @@ static int is_listed(lua_State *L, int at, const char *text) {
   return found;
 }
 
-/* A variable of file scope that other kernels use too is set by the script if it is only read, and
-** is an argument if it is named in inout; otherwise only a GPU can run the kernel. */
-static void settle_memory(lua_State *L, fl_ksource *s, int inout) {
-  for (int i = 0; i < s->n_kernels; i++) {
-    fl_kfunc *f = s->kernels[i];
-    int own = f->n_params;
-    while (own > 0 && f->params[own - 1].of_file) own--;
-    for (int k = own; k < f->n_params && f->has_body; k++) {
-      fl_kparam *q = &f->params[k];
-      if (!q->shared || is_listed(L, inout, q->name)) continue;
-      if (q->is_const) { q->of_file = 1; continue; }       /* only read here: the script sets it to
+/* A variable of file scope that other kernels use too is set by the script if f only reads it, and
+** is an argument if it is named in inout; otherwise only a GPU can run f. Once for each f. */
+static void settle_memory(lua_State *L, fl_ksource *s, fl_kfunc *f, int inout) {
+  int own = f->n_params;
+  while (own > 0 && f->params[own - 1].of_file) own--;
+  for (int k = own; k < f->n_params && f->has_body; k++) {
+    fl_kparam *q = &f->params[k];
+    if (!q->shared || is_listed(L, inout, q->name)) continue;
+    if (q->is_const) { q->of_file = 1; continue; }         /* only read here: the script sets it to
                                                            ** what other kernels have written */
-      f->refusal = fl_karena_printf(&s->arena, "'%s' is used by another kernel, too" FL_DO
-                                    ": name it in inout, or make it a parameter", q->name);
-      f->refusal_line = q->line;
-      f->has_body = 0;
-    }
-    if (!f->has_body) f->n_params = own;
+    f->refusal = fl_karena_printf(&s->arena, "'%s' is used by another kernel, too" FL_DO
+                                  ": name it in inout, or make it a parameter", q->name);
+    f->refusal_line = q->line;
+    f->has_body = 0;
   }
+  if (!f->has_body) f->n_params = own;
 }
 
 void fl_kernel_take(fl_kernel_box *k, fl_kprogram *p) {
@@ -154,8 +151,8 @@ static fl_kfunc *choose(lua_State *L, const fl_ksource *s, const char *entry) {
   if (entry)
     fl_lua_fail(L, "kernel", "there is no entry '%s', the source has: %s", entry,
                 lua_tostring(L, -1));
-  fl_lua_fail(L, "kernel", "the source has several kernels (%s)" FL_DO ": name one with entry =",
-              lua_tostring(L, -1));
+  fl_lua_fail(L, "kernel", "the source has several kernels (%s)" FL_DO ": name one with entry =, "
+              "or several in a list", lua_tostring(L, -1));
   return NULL;
 }
 
@@ -181,15 +178,6 @@ static void add_reason(flame_context *c, fl_ksource *s, const fl_kfunc *f) {
   while (meant && n > 0 && text[n - 1] == '\n') n--;
   if (meant) snprintf(text + n, sizeof text - n, FL_DO "\n%s", meant);
   fl_error_change(&c->err, text);
-}
-
-/* Replaces the box's first function with f. 0: no memory. */
-static int change_function(fl_kernel_box *k, fl_kfunc *f) {
-  fl_kfunction *other = fl_kfunction_given(k->k->unit, f);
-  if (!other) return 0;
-  fl_kfunction_release(k->k);
-  k->k = other;
-  return 1;
 }
 
 /* Has f lists of arrays; open: of a length that is not known yet? */
@@ -290,40 +278,61 @@ static int kernel_header(lua_State *L) {
   return 1;
 }
 
-/* (source, name of the __global__ function or nil, options, inout, file or nil[, forms, kernel of
-** the same text, files that it may include]) -> a kernel. forms: "bias=0," if the argument bias
-** will be nil (kernel_form.c) */
-static int kernel_new(lua_State *L) {
-  fl_lua *b = self_of(L);
+/* The text at 1 as a unit, to which the caller gets a reference: parsed, or that of the kernel at
+** 9, which has the same text and options. Raises if the text is refused as a whole. */
+static fl_kunit *unit_of(lua_State *L, fl_lua *b, const char *forms) {
   size_t n;
-  const char *text = luaL_checklstring(L, 1, &n), *entry = luaL_optstring(L, 2, NULL);
-  const char *option[MOST_OPTIONS], *forms = luaL_optstring(L, 6, NULL);
+  const char *text = luaL_checklstring(L, 1, &n), *option[MOST_OPTIONS];
+  const fl_kernel_box *of = fl_kernel_at(L, 9);
   char label[LUA_IDSIZE];
-  luaL_checktype(L, 3, LUA_TTABLE);
-  if (b->c == NULL || !fl_may(b->c, FLAME_KERNELS, "kernel")) return fl_lua_raise(L, b);
-  const int first = place_of(L, text, label);
-  const int noption = read_options(L, option);
-  fl_kernel_box *k = fl_kernel_push(L);
+  if (of) {
+    of->k->unit->refs++;
+    return of->k->unit;
+  }
+  const int top = lua_gettop(L), first = place_of(L, text, label),
+            noption = read_options(L, option);
   const int64_t m = fl_lua_enter(L, b);
   fl_ksource *s = parse(L, b, text, n, option, noption, forms);
   if (!s && b->c->err.code == FLAME_INTERRUPTED) tell_interrupt(b->c);
   fl_kunit *u = s ? fl_kunit_new(&b->c->mem, s, label, first, option, noption) : NULL;
-  if (u) settle_memory(L, s, 4);
-  /* functions own the unit (parsed text): makes one even if there is no such entry */
-  fl_kfunc *f = u && entry ? fl_ksource_kernel(s, entry) : NULL;
-  if (u && s->n_kernels > 0) k->k = fl_kfunction_given(u, f ? f : s->kernels[0]);
-  const int parsed = u && (k->k || s->n_kernels == 0);
-  if (!parsed && b->c->err.code == FLAME_OK)
+  if (!u && b->c->err.code == FLAME_OK)
     FL_FAIL(b->c, FLAME_NO_MEMORY, "kernel", "no host memory");
   fl_scope_end(b->c, m);
-  if (!parsed) { fl_kunit_release(u); return fl_lua_raise(L, b); }
+  lua_settop(L, top);
+  if (!u) fl_lua_raise(L, b);
+  return u;
+}
+
+/* (source, name of the __global__ function or nil, options, inout, file or nil[, forms, kernel of
+** the same text, files that it may include, kernel of the same text that need not be parsed again])
+** -> a kernel. forms: "bias=0," if the argument bias will be nil (kernel_form.c). Of a text that is
+** not parsed again another entry must be named each time. */
+static int kernel_new(lua_State *L) {
+  fl_lua *b = self_of(L);
+  const char *entry = luaL_optstring(L, 2, NULL), *forms = luaL_optstring(L, 6, NULL);
+  luaL_checktype(L, 3, LUA_TTABLE);
+  if (b->c == NULL || !fl_may(b->c, FLAME_KERNELS, "kernel")) return fl_lua_raise(L, b);
+  lua_settop(L, 9);
+  fl_kernel_box *k = fl_kernel_push(L);
+  fl_kunit *u = unit_of(L, b, forms);
+  fl_ksource *const s = u->source;
+  const int64_t m = fl_lua_enter(L, b);
+  /* functions own the unit (parsed text): makes one even if there is no such entry */
+  fl_kfunc *f = entry ? fl_ksource_kernel(s, entry) : NULL;
+  if (!f && s->n_kernels > 0) f = s->kernels[0];
+  if (f) settle_memory(L, s, f, 4);
+  if (f) k->k = fl_kfunction_given(u, f);
+  const int made = k->k || !f;
+  if (!made && b->c->err.code == FLAME_OK)
+    FL_FAIL(b->c, FLAME_NO_MEMORY, "kernel", "no host memory");
+  fl_scope_end(b->c, m);
+  if (!made) { fl_kunit_release(u); return fl_lua_raise(L, b); }
   need_understood_of(L, b, u, k->k);
   if (s->too_large) return source_error(L, u, s->too_large_line, s->too_large);
   if (s->error) return source_error(L, u, s->error_line, s->error);
-  if (!k->k) return source_error(L, u, 0, "there is no __global__ function in the source");
+  if (!f) return source_error(L, u, 0, "there is no __global__ function in the source");
   fl_kunit_release(u);                        /* the function holds it */
-  f = choose(L, s, entry);
-  if (f != k->k->f && !change_function(k, f)) return fl_lua_fail(L, "kernel", "no host memory");
+  choose(L, s, entry);
   take_function(L, b, k, 4);
   find_unread(b, k);
   if (forms) k->formed = 0;

@@ -139,7 +139,7 @@ function internal.kernel_auto(k, device, sized)
     threads[i] = volume(block)
     bytes[i] = bytes_of(info, threads[i])
   end
-  local key = table.concat({ "block 1", info.digest, table.concat(bytes, " ") }, "\0")
+  local key = table.concat({ "block 2", info.name, info.digest, table.concat(bytes, " ") }, "\0")
   local resident, kept = internal.kernel_resident(k, device, threads, bytes),
     internal.kernel_choice(key)
   for i in ipairs(list) do
@@ -219,7 +219,8 @@ end
 -- The key under which tune stores its choice: the kernel's text and entry, the list of choices,
 -- types and shapes of the arguments. Second result: the device of the arguments.
 local function key_of(k, texts, ...)
-  local parts, device = { "tune 1", internal.kernel_info(k).digest, texts }, flame.default_device()
+  local info, device = internal.kernel_info(k), flame.default_device()
+  local parts = { "tune 2", info.name, info.digest, texts }
   for i = 1, select("#", ...) do
     local x = select(i, ...)
     if flame.is_tensor(x) then

@@ -8,7 +8,9 @@ local function is_module(x)
   return type(x) == "table" and getmetatable(x) ~= nil and flame.nn.is(x, flame.nn.Module)
 end
 
-local function numbers(taken, open) return open and taken - 1 .. " or " .. taken or tostring(taken) end
+local function numbers(taken, open)
+  return open and taken - 1 .. " or " .. taken or tostring(taken)
+end
 
 -- Raises: there are as many arguments as neither the kernel needs nor what the module leaves open.
 local function mismatch(k, names, open, own, given)

@@ -118,6 +118,34 @@ function Kernel:report()
   return r
 end
 
+--- What help says of a kernel, a template of kernels or kernels of one text; nil: k is something
+--- else.
+local function help(k)
+  local meta = type(k) == "table" and getmetatable(k) or {}
+  if meta == objects.classes.KernelTemplate then return tostring(k) .. ": help(k:of(\"f32\"))" end
+  if meta.__name == "flame.kernels" then
+    local list = {}
+    for name, one in pairs(k) do list[#list + 1] = name .. ": " .. help(one) end
+    table.sort(list)
+    return table.concat(list, "\n")
+  end
+  if not internal.is_kernel(k) then return nil end
+  local args, open = internal.kernel_arguments(k)
+  local info, types, results = internal.kernel_info(k), {}, {}
+  for _, q in ipairs(info.params) do
+    types[q.name] = (q.list and "list of " or "") .. q.type .. (q.pointer and " *" or "")
+    if (q.role == "out" or q.role == "inout") and not q.hidden then
+      results[#results + 1] = q.name
+    end
+  end
+  for i, name in ipairs(args) do
+    args[i] = (open and i == #args and "%s?: %s" or "%s: %s"):format(name, types[name] or "table")
+  end
+  local text = "%s(%s) -> %s\n  k:report() tells what it costs, k:source() is its text."
+  return text:format(info.name, table.concat(args, ", "),
+    #results > 0 and table.concat(results, ", ") or "nothing")
+end
+
 -- ---- compiled kernels ---------------------------------------------------------------------------
 ---The cache of compiled kernels on disk: entries, bytes, and this context's hits and misses.
 ---"clear" empties it.
@@ -168,3 +196,5 @@ def(".warmup(f: fn, ...) -> table", rehearse, ".warmup(list: table)", function(l
   end
   internal.kernel_ready(table.move(list, 1, #list, 1, {}), device)
 end)
+
+return { help = help }

@@ -41,12 +41,12 @@ return function(nn, shared)
       end } }
     end
   end
-  -- A kernel with separate constants (k:constant), those of the copy.
+  -- A kernel with separate constants (k:constant), those of the copy. Kernels of one text share
+  -- them.
   local function copy_of_kernel(k, seen, copy)
     local own = k:with {}
-    for name, x in pairs(flame.internal.kernel_info(k).config.memory or {}) do
-      own:constant(name, copy(x, seen))
-    end
+    local memory = flame.internal.kernel_info(k).config.memory
+    flame.internal.kernel_info(own).config.memory = memory and copy(memory, seen)
     return own
   end
   -- A deep copy of v: modules, plain tables, kernels and tensors are copied, each once; functions
@@ -61,12 +61,14 @@ return function(nn, shared)
       seen[v] = copy_of_kernel(v, seen, copy)
       return seen[v]
     end
-    local module = shared.is_module(v)
-    if type(v) ~= "table" or not module and getmetatable(v) ~= nil then return v end
+    local module, meta = shared.is_module(v), getmetatable(v)
+    if type(v) ~= "table" then return v end
+    local kernels = type(meta) == "table" and meta.__name == "flame.kernels"
+    if not module and not kernels and meta ~= nil then return v end
     local own = {}
     seen[v] = own
     for key, part in next, v do own[key] = copy(part, seen) end
-    if not module then return own end
+    if not module then return setmetatable(own, meta) end
     order[own] = table.move(order[v], 1, #order[v], 1, {})
     for key, x in pairs(fields.tensors_of(v)) do fields.put(own, key, copy(x, seen)) end
     if hooks[v] then
@@ -74,7 +76,7 @@ return function(nn, shared)
       hooks[own] = { before = table.move(list.before, 1, #list.before, 1, {}),
         after = table.move(list.after, 1, #list.after, 1, {}) }
     end
-    setmetatable(own, getmetatable(v))
+    setmetatable(own, meta)
     fields.compute_as(own, v)
     copy_made(v, own)
     return own

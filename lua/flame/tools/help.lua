@@ -194,13 +194,16 @@ function help.options(name)
 end
 
 --- Prints the signature of a function and what it does: help(flame.topk), help("topk"),
---- help(x.topk). It takes a class or a name too; without an argument it says how to use it.
+--- help(x.topk). It takes a class, a kernel or a name too; without an argument it says how to use
+--- it.
 arguments.def(".help(what?: table|any)", function(what)
   if what == nil then
     print('help(flame.topk) or help("topk") tells what a function does; docs/ops.md lists them all')
     return
   end
   load_blocks()
+  local of_kernel = require("flame.kernel.show").help(what)
+  if of_kernel then return print(of_kernel) end
   local name = find(what)
   if not name and type(what) == "string" then fail("help", "nothing is named '%s'", what) end
   if not name then fail("help", "there is no text on this %s", type(what)) end
