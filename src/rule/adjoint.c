@@ -2,18 +2,28 @@
 #include "rule/rule.h"
 #include "tensor/build.h"
 #include <assert.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { MOST = FL_KP_MAX_ARGS };
 
-int64_t fl_kenlarge(int64_t *geometry, const fl_kad *ad) {
-  for (int k = 0; k < ad->n_params; k++) {
+flame_status fl_kenlarge(flame_context *c, const char *name, int64_t *geometry, const fl_kad *ad,
+                         int64_t *bytes) {
+  const long long before = geometry[FL_KP_SHARED];
+  *bytes = 0;
+  for (int k = 0; k < ad->n_params && !*bytes; k++) {
     if (ad->params[k].role != FL_KAD_SHARED) continue;
-    const int64_t bytes = (geometry[FL_KP_SHARED] + 15) / 16 * 16;
-    geometry[FL_KP_SHARED] = ad->params[k].count * bytes;
-    return bytes;
+    *bytes = (before + 15) / 16 * 16;
+    geometry[FL_KP_SHARED] = ad->params[k].count * *bytes;
   }
-  return 0;
+  const long long own = fl_kfunc_moved(ad->func), needs = geometry[FL_KP_SHARED] + own;
+  if (needs <= FL_K_MOST_SHARED) return FLAME_OK;
+  char arrays[48] = "";
+  if (own) snprintf(arrays, sizeof arrays, " and %lld for static arrays", own);
+  return FL_FAIL(c, FLAME_BAD_ARGUMENT, name, "the derivative of '%s' needs %lld bytes of shared memory "
+                 "for the %lld of the launch%s, and a block has at most %d" FL_DO "; launch it with "
+                 "less, shared = …, or give vjp = …", name, needs - own, before, arrays,
+                 FL_K_MOST_SHARED);
 }
 
 /* ---- adjoints -------------------------------------------------------------------------------- */
@@ -104,8 +114,9 @@ static flame_status run_part(adjoint *a, const fl_kprogram *part) {
   fl_launch_begin(&l, a->call->c, part->k);
   memcpy(l.p, a->call->geometry, sizeof a->call->geometry);
   l.batch = a->call->batch;
-  a->shared = fl_kenlarge(l.p, ad);
+  a->shared = 0;
   if (ad->n_gather > 0) gather_geometry(a, &l, ad);
+  else e = fl_kenlarge(a->call->c, a->call->p->name, l.p, ad, &a->shared);
   for (int k = 0; k < part->nparam && e == FLAME_OK; k++) {
     const int before = l.nout;
     e = give(a, &l, part, k);

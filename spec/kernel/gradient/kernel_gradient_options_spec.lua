@@ -363,3 +363,42 @@ describe("looking inside:", function()
     assert.matches("\n  keeps x, at, w$", text)
   end)
 end)
+
+describe("a derivative that needs more shared memory than a block has", function()
+  local text <const> = [[
+    __global__ void turned(const float *x, float *y, int n) {
+      STATIC
+      extern __shared__ float s[];
+      for (int i = threadIdx.x; i < n; i += blockDim.x) s[i] = x[i] * x[i];
+      __syncthreads();
+      for (int i = threadIdx.x; i < n; i += blockDim.x) y[i] = s[n - 1 - i] WITH;
+    }]]
+  local function kernel(static, with)
+    return flame.kernel { source = text:gsub("STATIC", static):gsub("WITH", with), grid = 1,
+      shared = 116240 }
+  end
+  local facts <const> = "the derivative of 'turned' needs 232480 bytes of shared memory for the "
+    .. "116240 of the launch, and a block has at most 232448; launch it with less, shared = …, "
+    .. "or give vjp"
+
+  it("is refused with both sizes", function()
+    local x, k = flame.ones(10, { requires_grad = true }), kernel("", "")
+    assert.same(1, k(x, 10)[3]:item())
+    assert.matches("turned: " .. facts, helper.message(function() k(x, 10):sum():backward() end))
+    assert.matches(facts, helper.message(function()
+      return flame.jvp(function(v) return k(v, 10) end, x, x)
+    end))
+    local less = k:with { shared = 116224 }
+    less(x, 10):sum():backward()
+    assert.equal(2, x.grad[1]:item())
+  end)
+
+  it("counts its static arrays too", function()
+    local x = flame.ones(10, { requires_grad = true })
+    local k = kernel("__shared__ float t[12000]; t[threadIdx.x] = x[threadIdx.x %% n]; __syncthreads();",
+      "* t[i] * t[i + 1]"):with { shared = 80000 }
+    assert.matches("needs 160000 bytes of shared memory for the 80000 of the launch and 9%d+ for "
+      .. "static arrays, and a block has at most 232448",
+      helper.message(function() k(x, 10):sum():backward() end))
+  end)
+end)
