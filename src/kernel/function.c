@@ -418,7 +418,7 @@ static int other_parameters(const fl_kfunc *f) {
 ** code; a parameter is a variable of file scope, a list of arrays, a texture or part of a struct
 ** that is spread; it has assertions that a device shall survive (fl_ktext_stops); or NVRTC would
 ** evaluate the text in another order (fl_kfunc.reordered). What NVRTC refuses all the same is
-** printed when a device has found that (fl_kfunction_printed). */
+** printed when a device has found that (fl_kfunction_reprint). */
 fl_kfunction *fl_kfunction_given(fl_kunit *u, fl_kfunc *f) {
   fl_text t;
   const int stops = f && fl_ktext_stops(f, 0);
@@ -448,10 +448,22 @@ static int leaves_more(const fl_kunit *u) {
   return more;
 }
 
-int fl_kfunction_printed(const fl_kfunction *k, fl_text *t) {
+int fl_kfunction_reprint(fl_kfunction *k) {
+  fl_text t;
   if (!k->as_written || leaves_more(k->unit)) return 0;
-  put_tree(k->unit, t, k->f, (fl_ktext_form){ 0 });
-  return 1;
+  fl_text_init(&t, k->mem);
+  put_tree(k->unit, &t, k->f, (fl_ktext_form){ 0 });
+  const char *printed = fl_text_str(&t);
+  const size_t n = t.n;
+  char *text = printed ? fl_alloc(k->mem, n + 1) : NULL;
+  if (text) memcpy(text, printed, n + 1);
+  fl_text_free(&t);
+  if (!text) return 0;
+  fl_free(k->mem, k->text, k->text_bytes + 1);
+  k->text = text;
+  k->text_bytes = n;
+  k->as_written = 0;
+  return set_digest(k);
 }
 
 fl_kfunction *fl_kfunction_derived(fl_kunit *u, fl_kad *ad, int exact) {

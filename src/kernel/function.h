@@ -86,10 +86,10 @@ void fl_kunit_release(fl_kunit *u);
 /* A kernel of the source. Its text is the source's own, or is printed from the tree if a device
 ** could not compile that. NULL: no memory. */
 fl_kfunction *fl_kfunction_given(fl_kunit *u, fl_kfunc *f);
-/* Prints the text of a kernel that is as written from its tree: for a device whose compiler refuses
-** what the front end reads. 0: there is none, or it would leave out what the compiler may have
-** refused (a static_assert). */
-int fl_kfunction_printed(const fl_kfunction *k, fl_text *t);
+/* Replaces the text of a kernel that is as written by one printed from its tree: for a device whose
+** compiler refuses what the front end reads. 0: it stays; there is no memory, the text is printed
+** already, or printing would leave out what the compiler may have refused (a static_assert). */
+int fl_kfunction_reprint(fl_kfunction *k);
 /* Makes a function of the kernel that AD derived, and prints its text. exact: those sums that
 ** fl_ktext_sums finds do not depend on their order. NULL: no memory. */
 fl_kfunction *fl_kfunction_derived(fl_kunit *u, fl_kad *ad, int exact);

@@ -22,6 +22,15 @@ print(("%d %d %d"):format(table.unpack(x.grad:totable())))
 print(select(2, k:source():gsub("at::", "")))]])
   end or function() pending "no g++" end)
 
+  it("may have several entries", has_gxx and function()
+    assert.equal("2.0\t3.0\n", run [[
+local k = flame.kernel { source = "__device__ float wide(at::Half h) { return __half2float(h); }\n"
+  .. "__global__ void a(const float *x, float *y) { y[0] = x[0] + wide(1.f); }\n"
+  .. "__global__ void b(const float *x, float *y) { y[0] = x[0] + wide(2.f); }", entry = { "a", "b" } }
+local x = flame.ones(1)
+print(k.a(x):item(), k.b(x):item())]])
+  end or function() pending "no g++" end)
+
   it("is refused with what the compiler said of it otherwise", has_gxx and function()
     local text = run [[
 print(pcall(function()

@@ -396,30 +396,6 @@ static flame_status try_disk(fl_cuda *s, fl_module *m) {
   return FLAME_OK;
 }
 
-/* The cubin of a module; NULL: it fails. A user's text that NVRTC refuses, but the front end reads
-** (a name of a header that is not there, say), is printed from its tree and compiled once more. If
-** that fails too the error is what NVRTC said of the user's text. */
-static void *cubin_of(fl_cuda *s, const fl_module *m, fl_compile *j, size_t *size) {
-  const fl_error before = s->ctx->err;
-  void *image = fl_nvrtc_cubin(s, j, size);
-  fl_text t;
-  if (image || !m->user || s->ctx->err.code != FLAME_BAD_ARGUMENT) return image;
-  fl_text_init(&t, s->mem);
-  const char *text = fl_kfunction_printed(m->user, &t) ? fl_text_str(&t) : NULL;
-  if (text) {
-    const fl_error refused = s->ctx->err;
-    fl_compile again = { .text = text, .name = j->name, .option = j->option,
-                         .noption = j->noption, .user = 1 };
-    s->ctx->err = before;
-    const flame_status e = fl_nvrtc_compile(s, &again, 1);
-    if (e == FLAME_OK) image = fl_nvrtc_cubin(s, &again, size);
-    if (e == FLAME_OK && !image && s->ctx->err.code == FLAME_BAD_ARGUMENT) s->ctx->err = refused;
-    fl_nvrtc_drop(s, &again, 1);
-  }
-  fl_text_free(&t);
-  return image;
-}
-
 /* Compiles and loads the n modules 'which' (those that were not found on disk), and stores their
 ** cubins there. */
 static flame_status compile_all(fl_cuda *s, fl_module **which, fl_compile *job, int n) {
@@ -441,7 +417,7 @@ static flame_status compile_all(fl_cuda *s, fl_module **which, fl_compile *job, 
   else memset(job, 0, sizeof *job * (size_t)n);
   for (int i = 0; i < n && e == FLAME_OK; i++) {
     fl_module *m = which[i];
-    m->image = cubin_of(s, m, &job[i], &m->image_bytes);
+    m->image = fl_nvrtc_cubin(s, &job[i], &m->image_bytes);
     e = m->image ? load_image(s,
                               m) : s->ctx->err.code != FLAME_OK ? s->ctx->err.code : FLAME_INTERNAL;
     if (e == FLAME_OK && is_kept(s, m)) fl_disk_put(&s->disk, m->digest, m->image, m->image_bytes);
