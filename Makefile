@@ -4,7 +4,7 @@
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 PREFIX ?= /usr/local
 
-.PHONY: all help run test check install install-packages asan ubsan tsan debug oom fuzz bench docs site golden gallery gpu clean
+.PHONY: all help run test check install install-packages asan ubsan tsan debug oom fuzz bench bench-peers docs site golden gallery gpu clean
 .DEFAULT_GOAL := all
 
 all: ## release build into build/
@@ -49,6 +49,9 @@ fuzz: install-packages ## a minute of damaged files and kernels, and random ones
 
 bench: all ## every benchmark in bench/
 	@tools/bench build
+
+bench-peers: all ## ours and each peer that is there in turn (bench/compare.py): table, JSON and picture in build/peers/
+	@tools/bench peers
 
 docs: all ## write the generated pages of docs/ and the pictures of all pages
 	@tools/docs write

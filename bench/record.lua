@@ -48,3 +48,17 @@ local function measure(name, make, longer)
 end
 measure("untracked", function() return flame.ones(16) end, 0)
 measure("tracked", function() return flame.ones({ 16 }, { requires_grad = true }) end, 10)
+
+-- What a checked call of a kernel costs: the least of 99 times 1,000.
+local saxpy = flame.kernel [[
+__global__ void saxpy(float a, const float *x, const float *y, float *out, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) out[i] = a * x[i] + y[i];
+}]]
+local x, y, best = flame.randn(256), flame.randn(256), math.huge
+for _ = 1, 99 do
+  local start = clock()
+  for _ = 1, 1000 do saxpy(2, x, y) end
+  best = math.min(best, (clock() - start) / 1000)
+end
+print(("kernel     %6.0f ns a call recorded"):format(best * 1e9))

@@ -24,38 +24,12 @@ T, V, WIDTH, HEADS, LAYERS = 1024, 50304, 768, 12, 12
 
 def network():
     import torch
-    import torch.nn.functional as F
-
-    class Block(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.norm1, self.norm2 = torch.nn.LayerNorm(WIDTH), torch.nn.LayerNorm(WIDTH)
-            self.qkv, self.out = torch.nn.Linear(WIDTH, 3 * WIDTH), torch.nn.Linear(WIDTH, WIDTH)
-            self.up, self.down = torch.nn.Linear(WIDTH, 4 * WIDTH), torch.nn.Linear(4 * WIDTH, WIDTH)
-
-        def forward(self, x):
-            n, t, w = x.shape
-            q, k, v = (z.view(n, t, HEADS, -1).transpose(1, 2) for z in self.qkv(self.norm1(x)).split(w, 2))
-            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-            x = x + self.out(y.transpose(1, 2).reshape(n, t, w))
-            return x + self.down(F.gelu(self.up(self.norm2(x)), approximate="tanh"))
-
-    class GPT(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.token, self.position = torch.nn.Embedding(V, WIDTH), torch.nn.Embedding(T, WIDTH)
-            self.blocks = torch.nn.Sequential(*(Block() for _ in range(LAYERS)))
-            self.norm = torch.nn.LayerNorm(WIDTH)
-            for p in self.parameters():
-                if p.ndim == 2:
-                    torch.nn.init.normal_(p, 0, 0.02)
-
-        def forward(self, ids, targets):
-            at = torch.arange(ids.shape[1], device=ids.device)
-            h = self.norm(self.blocks(self.token(ids) + self.position(at)))
-            return F.cross_entropy(F.linear(h, self.token.weight).view(-1, V), targets.reshape(-1))
-
-    return GPT()
+    from cases.nets import GPT
+    net = GPT(dict(vocabulary=V, width=WIDTH, heads=HEADS, layers=LAYERS, length=T))
+    for p in net.parameters():
+        if p.ndim == 2:
+            torch.nn.init.normal_(p, 0, 0.02)
+    return net
 
 
 def worker():

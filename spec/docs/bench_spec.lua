@@ -1,105 +1,80 @@
--- Runs each benchmark that bench/gpu_peer.py compares with PyTorch once, at a small size.
+-- The benchmarks of bench/ at small sizes. What they measure is not looked at: they run, compare
+-- and report.
 local interpreter = dofile("spec/support/interpreter.lua")
-local device = os.getenv("FLAME_DEVICE") or "cpu"
+local json = require "flame.models.json"
 
--- What bench/worker.lua prints in answer to lines of input.
-local function answers(lines)
-  local input = os.tmpname()
-  local f = assert(io.open(input, "w"))
-  f:write(table.concat(lines, "\n"), "\n")
-  f:close()
-  local pipe =
-    assert(io.popen(("'%s' bench/worker.lua %s small <%s 2>&1"):format(interpreter, device, input)))
-  local list = {}
-  for line in pipe:lines() do list[#list + 1] = line end
-  pipe:close()
-  os.remove(input)
-  return list
-end
-
-describe("the worker of the benchmarks", function()
-  local names = {}
-  it("names what there is when it is asked for something else", function()
-    local list = answers { "nothing 1" }
-    local all = assert(list[1]:match("^error no benchmark nothing: there are (.+)$"), list[1])
-    for name in all:gmatch("%S+") do names[#names + 1] = name end
-    assert.equal(1, #list)
-    assert.is_true(#names > 20)
-  end)
-  it("runs every benchmark and answers with its seconds", function()
-    local lines = {}
-    for i, name in ipairs(names) do lines[i] = name .. " 1" end
-    local list = answers(lines)
-    assert.equal(#names, #list, table.concat(list, "\n"))
-    for i, name in ipairs(names) do
-      assert.is_true((tonumber(list[i]) or 0) > 0, name .. ": " .. list[i])
-    end
-  end)
-  it("has every benchmark that PyTorch is timed with", function()
-    local f <close> = assert(io.open("bench/gpu_peer.py"))
-    local known, asked = {}, 0
-    for _, name in ipairs(names) do known[name] = true end
-    -- "softmax_" has one case per dtype
-    for name in f:read("a"):gmatch('cases%["([%w_]+)"') do
-      asked = asked + 1
-      assert.is_true(known[name] or known[name .. "f32"] and known[name .. "bf16"], name)
-    end
-    assert.is_true(asked > 10)
-  end)
-end)
-
-describe("bench/small.lua", function()
-  local function answer(line)
-    local command = "echo '%s' | '%s' bench/small.lua %s ask 2>&1"
-    local pipe <close> = assert(io.popen(command:format(line, interpreter, device)))
-    return pipe:read("a"):gsub("\n$", "")
+describe("bench/compare.py", function()
+  -- A Python with PyTorch, if this machine has one; else the first there is.
+  local python = os.execute("python3 -c '' 2>/dev/null") and "python3"
+  for _, name in ipairs { "/usr/bin/python3", "python3" } do
+    local find = "%s -c 'import importlib.util as u, sys; sys.exit(not u.find_spec(\"torch\"))' 2>/dev/null"
+    if os.execute(find:format(name)) then python = name end
   end
-  local names = {}
-  for name in answer("nothing 1"):match("there are (.+)$"):gmatch("%S+") do
-    names[#names + 1] = name
+
+  --- Runs it; the status, what it printed, and its results.
+  local function run(options)
+    local folder = os.tmpname()
+    os.remove(folder)
+    local pipe = assert(io.popen(("%s bench/compare.py --flame '%s' --device cpu --quick --rounds 1 --out '%s' %s 2>&1")
+      :format(python, interpreter, folder, options)))
+    local said = pipe:read("a")
+    local _, _, status = pipe:close()
+    local results = {}
+    for _, name in ipairs { "json", "md", "svg" } do
+      local f <close> = assert(io.open(folder .. "/peers." .. name), said)
+      results[name] = f:read("a")
+    end
+    os.execute(("rm -r '%s'"):format(folder))
+    return status, said, results, json.read(results.json)
   end
-  it("has the cases of bench/small.py, in its order", function()
-    local f <close> = assert(io.open("bench/small.py"))
-    local asked = {}
-    for name in f:read("a"):match("\nCASES = {(.-)}"):gmatch('"([%w_]+)"') do
-      asked[#asked + 1] = name
+
+  it("runs every row, finds a planted wrong gradient, and names who is absent", function()
+    if not python then return pending "there is no python3" end
+    local status, said, files, results = run "--peers hand,llm.c,flash --plant 'LSTM cell'"
+    assert.equal(1, status, said)
+    local count = {}
+    for _, row in ipairs(results.rows) do
+      count[row.status] = (count[row.status] or 0) + 1
+      assert.equal(row.status == "wrong", row.name:find("^LSTM cell") ~= nil, said)
+      assert.equal(row.status == "wrong" and 0 or 1, #(row.samples.ours or {}), said)
+      assert.is_true(row.budget > 0 and row.class ~= "")
     end
-    assert.same(asked, names)
-    assert.is_true(#names >= 9)
+    assert.same({ wrong = 1, alone = count.alone, met = count.met, missed = count.missed }, count)
+    assert.equal(1, (count.met or 0) + (count.missed or 0))      -- the other one by hand
+    assert.is_true(count.alone >= 40)
+    assert.equal("no --flash-clifford", results.absent.cpu.flash)
+    assert.equal("no --llmc", results.absent.cpu["llm.c"])
+    assert.matches("a gradient differs by 5.0e%-01", said)
+    assert.matches("\n| hand | LSTM cell, derived gradient | %- | wrong | wrong | 1.50 |", files.md)
+    assert.matches("^<svg .*</svg>\n$", files.svg)
   end)
-  it("times each, and computes finite numbers that training changes", function()
-    local lines = {}
-    for i, name in ipairs(names) do lines[i] = name .. " check\\n" .. name .. " 1" end
-    local list = {}
-    local command = "printf '%s\\n' | '%s' bench/small.lua %s ask 2>&1"
-    command = command:format(table.concat(lines, "\\n"), interpreter, device)
-    local pipe <close> = assert(io.popen(command))
-    for line in pipe:lines() do list[#list + 1] = line end
-    assert.equal(2 * #names, #list, table.concat(list, "\n"))
-    for i, name in ipairs(names) do
-      local values = {}
-      for word in list[2 * i - 1]:gmatch("%S+") do values[#values + 1] = tonumber(word) end
-      assert.is_true(#values >= 3, name)
-      for _, v in ipairs(values) do assert.is_true(v == v and math.abs(v) < 1e6, name) end
-      if name:find("_step") then assert.is_true(values[1] ~= values[#values], name) end
-      assert.is_true(tonumber(list[2 * i]) > 0, name)
+
+  it("gives PyTorch the same data, compares with it, and times both in turn", function()
+    if not python then return pending "there is no python3" end
+    local status, said, _, results = run "--peers eager,graph --row 'layer norm, with'"
+    assert.equal("needs a GPU", results.absent.cpu.graph)
+    local row = results.rows[1]
+    assert.equal(1, #results.rows)
+    if results.absent.cpu.eager then
+      assert.equal("alone", row.status)
+      return pending("there is no PyTorch: " .. results.absent.cpu.eager)
     end
+    assert.equal(0, status, said)
+    assert.is_true(row.status == "met" or row.status == "missed", said)
+    assert.is_true(row.errors.eager > 0 and row.errors.eager < 1e-5, said)
+    assert.equal(row.medians.ours / row.medians.eager, row.ratio)
   end)
-  it("solves an equation as plain numbers do, and counts rounds as they do", function()
-    local start = (7919 + 80 * 104729 + 1 * 31) % 10007 / 5003.5 - 1
-    local push = (7919 + 81 * 104729 + 1 * 31) % 10007 / 5003.5 - 1
-    local function last(a, w)
-      for _ = 1, 200 do
-        w = w - 0.02 * (9.81 * math.sin(a) + 0.1 * w)
-        a = a + 0.02 * w
-      end
-      return a
-    end
-    local slope = (last(start + 1e-5, push) - last(start - 1e-5, push)) / 2e-5
-    local told = tonumber(answer("swing check"):match("%S+"))
-    local bound = 1e-3 * math.max(1, math.abs(slope))
-    assert.is_true(math.abs(told - slope) < bound, told .. ", " .. slope)
-    assert.equal("1", answer("escape check"):match("%S+"))       -- -2.1 - 1.2i is outside at once
+
+  it("draws the picture of docs/performance.md, whose tables are those of the results", function()
+    if not python then return pending "there is no python3" end
+    local status = os.execute(python .. " bench/compare.py --docs check >/dev/null 2>&1")
+    assert(status, "docs/measured/peers.svg or the tables of docs/performance.md are stale: bench/compare.py --docs write")
+  end)
+
+  it("says which classes and peers there are", function()
+    if not python then return pending "there is no python3" end
+    local pipe <close> = assert(io.popen(python .. " bench/compare.py --only gtp 2>&1"))
+    assert.matches("no 'gtp': peers are eager, .*; classes mlp, inference", pipe:read("a"))
   end)
 end)
 
@@ -131,28 +106,20 @@ describe("bench/ported.lua", function()
     local said = pipe:read("a")
     pipe:close()
     for _, name in ipairs { "attention by tiles", "LU 8 x 8", "greatest four", "LSTM cell",
-        "splats", "bodies", "particles", "relaxation", "cycle of two grids" } do
+        "splats", "bodies", "particles", "relaxation", "cycle of two grids", "elementwise chain",
+        "stencil", "sampling of an image", "sum of 64", "series of 32", "Newton", "row in place 64",
+        "spring 1,000" } do
       assert.matches(name .. " +by hand %d+ us %(1.00%), derived %d+ us", said)
     end
   end)
 end)
 
-describe("bench/steps.lua", function()
-  it("times its three cases", function()
-    local pipe = assert(io.popen(("'%s' bench/steps.lua small 2>&1"):format(interpreter)))
+describe("bench/lengths.lua", function()
+  it("times steps of many lengths", function()
+    local pipe = assert(io.popen(("'%s' bench/lengths.lua small 2>&1"):format(interpreter)))
     local said = pipe:read("a")
     pipe:close()
-    for _, pattern in ipairs { "mlp: [%d.]+ us a step %([%d.]+ to [%d.]+%); %d+ launches, %d+ ops",
-        "lstm: [%d.]+ us a step", "lengths: p50 [%d.]+ ms, p99 [%d.]+; %d+ plans and %d+ kernels" } do
-      assert.matches(pattern, said)
-    end
-  end)
-
-  it("says which cases there are", function()
-    local pipe = assert(io.popen(("'%s' bench/steps.lua rnn 2>&1"):format(interpreter)))
-    local said = pipe:read("a")
-    pipe:close()
-    assert.matches("no case rnn: there are lengths, lstm and mlp", said)
+    assert.matches("lengths: p50 [%d.]+ ms, p99 [%d.]+; %d+ plans and %d+ kernels", said)
   end)
 end)
 

@@ -7,7 +7,7 @@
 --     it must compile, no more. Lines of ```plan blocks must be among those that the program writes
 --     to the standard error (plans, with flame.debug(1));
 --   * its pictures, ![…](…), are what its code, or that of another page, writes under these names;
---     spec/docs/gallery_spec.lua checks those in gallery/;
+--     spec/docs/gallery_spec.lua checks those in gallery/, bench_spec.lua those in measured/;
 --   * relative links lead to files and headings that exist;
 --   * commands in ```sh blocks are make targets, files of the tree or well-known programs;
 -- and the C of embedding.md is examples/embed.c, compiles, and prints what the page says.
@@ -138,7 +138,7 @@ local function run_page(page, text)
   local printed, pictures = printed_by(folder .. "/printed"), {}
   for _, link in ipairs(markdown.targets(markdown.parse(text))) do
     local path = (page:match("^.*/") or "") .. link.target
-    if link.image and not link.target:find("^gallery/") then
+    if link.image and not link.target:find("^gallery/") and not link.target:find("^measured/") then
       shown[path], pictures[path] = page, read(folder .. "/" .. path:match("[^/]*$"))
     end
   end

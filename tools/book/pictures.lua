@@ -1,6 +1,7 @@
 --- pictures: runs the Lua code of each page that shows pictures, in an empty folder and on the CPU,
 -- and copies the picture files that it wrote into docs/. A page may show a picture of another page.
--- Those in docs/gallery/ are made by the programs of examples/gallery (tools/gallery), not here.
+-- Those in docs/gallery/ are made by the programs of examples/gallery (tools/gallery), those in
+-- docs/measured/ by bench/compare.py, not here.
 -- Run by tools/pictures from the top of the tree.
 local markdown = dofile "tools/book/markdown.lua"
 local program = assert(arg[1], "usage: pictures.lua PROGRAM")
@@ -34,7 +35,9 @@ local function draw(page)
   local blocks, wanted = markdown.parse(read(page)), {}
   for _, link in ipairs(markdown.targets(blocks)) do
     local path = (page:match("^.*/") or "") .. link.target
-    if link.image and not path:find("^docs/gallery/") then wanted[#wanted + 1] = path end
+    if link.image and not path:find("^docs/gallery/") and not path:find("^docs/measured/") then
+      wanted[#wanted + 1] = path
+    end
   end
   if #wanted == 0 then return end
   local folder = os.tmpname()
