@@ -1,10 +1,10 @@
 /*
-** Sums over the elements of several arrays: their squares (what = 0), magnitudes (1), or the largest
-** magnitude (2). A block has CHUNK elements of one array, a thread every 256th of these in four sums
-** of its dtype (half types in f32); the sums of blocks are joined in f64, by the block that ends
-** last, in the order of their numbers. joined: the first array is a sum that was made so, and is
-** added as it is; root: the result is the square root. So the order follows from sizes alone. Each element is read
-** once. Any lengths; dtype: 0 f32, 1 f64, 2 f16, 3 bf16.
+** Sums over the elements of several arrays: their squares (what = 0), magnitudes (1), or the
+** largest magnitude (2). A block has CHUNK elements of one array, a thread every 256th of these in
+** four sums of its dtype (half types in f32); the sums of blocks are joined in f64, by the block
+** that ends last, in the order of their numbers, so the order follows from sizes alone. joined: the
+** first array is a sum that was made so, and is added as it is; root: the result is the square
+** root. Each element is read once. Any lengths; dtype: 0 f32, 1 f64, 2 f16, 3 bf16.
 */
 typedef long long i64;
 typedef unsigned short u16;
@@ -85,7 +85,8 @@ extern "C" __global__ void __launch_bounds__(256) power_sum(const __grid_constan
   if (!last) return;                                        /* uniform in the block */
   __threadfence();
   v = 0;
-  for (int i = threadIdx.x; i < a.blocks; i += 256) v = join(v, ((volatile double *)a.part)[i], what);
+  for (int i = threadIdx.x; i < a.blocks; i += 256)
+    v = join(v, ((volatile double *)a.part)[i], a.what);
   v = block_sum(v, sums, what);
   if (threadIdx.x != 0) return;
   if (a.root) v = sqrt(v);

@@ -1,6 +1,6 @@
--- optim.clip_grad_norm on a GPU: the norm of up to 96 gradients is one launch (kernels/power.cu), and
--- the scaling of those of one dtype another. Counted on the fake driver; values are those of the GPU
--- that computes on the CPU, compared with plain Lua.
+-- optim.clip_grad_norm on a GPU: the norm of up to 96 gradients is one launch (kernels/power.cu),
+-- and the scaling of those of one dtype another. Counted on the fake driver; values are those of
+-- the GPU that computes on the CPU, compared with plain Lua.
 local machine = require "spec.support.machine"
 local has_gxx <const> = os.execute "g++ --version >/dev/null 2>&1"
 
@@ -50,7 +50,7 @@ end]]):format(dtypes or [["f32"]], options), "FAKE_CUDA=\"idle=1\""):gsub("%s+$"
     assert.equal("2 3 3 3 4 5", launches("", [["bf16", "f32"]]))
   end)
 
-  --- The largest relative error of the norm and of the scaled gradients, and the norm in f64 or not.
+  --- Bounds the relative errors of the norm and of the scaled gradients.
   local function case(name, n, sizes, dtypes, within)
     it("has the values for " .. name, has_gxx and function()
       for _, p in ipairs { "1", "2", "math.huge" } do
@@ -82,7 +82,8 @@ print(norm.dtype, worst)]]):format(n, sizes, dtypes, p, within),
   end
   case("one gradient", 1, "{ 3 }, { 5 }", [["f32"]], "1e-6")
   case("one of several chunks", 1, "{ 3 }, { 2, 32769 }", [["f32"]], "1e-6")
-  case("half types and f32", 9, "{ 7 }, { 33, 3 }, { 1 }, { 0, 4 }", [["f16", "bf16", "f32"]], "0.01")
+  case("half types and f32", 9, "{ 7 }, { 33, 3 }, { 1 }, { 0, 4 }", [["f16", "bf16", "f32"]],
+    "0.01")
   case("f64 among others", 6, "{ 7 }, { 300 }", [["f64", "f32"]], "1e-6")
   case("more than a call takes", 130, "{ 7 }, { 3, 2 }, { 1025 }", [["f32"]], "1e-6")
   case("arrays without elements alone", 2, "{ 0 }", [["f32"]], "1e-6")
