@@ -1,6 +1,6 @@
---- Sums of gradients that do not depend on the order of the threads (spec/kernel/races/ordered_sums.lua):
--- the bits are the same whatever unit was guessed, in each way to run, and faults that are planted
--- into the kernels show. On the fake GPU, which orders threads at random, and on a GPU.
+--- Sums of gradients that do not depend on the order of the threads (ordered_sums.lua here): the
+-- bits are the same whatever unit was guessed, in each way to run, and faults that are planted into
+-- the kernels show. On the fake GPU, which orders threads at random, and on a GPU.
 local flame = require "flame"
 local machine = dofile "spec/support/machine.lua"
 local has_gxx = os.execute "g++ --version >/dev/null 2>&1"

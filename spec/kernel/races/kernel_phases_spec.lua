@@ -1,7 +1,7 @@
 --- Gradients of random kernels whose threads pass numbers to neighbours through shared memory
--- (spec/kernel/races/phases_run.lua): on the CPU, also under the race check, and on the fake GPU, where
--- "+=" of shared memory lets other threads run. In their adjoints sums are made by += between
--- barriers (src/kernel/ad/ad_phases.c). Other programs: PHASES_SEED=1000 PHASES_COUNT=500.
+-- (phases_run.lua here): on the CPU, also under the race check, and on the fake GPU, where "+=" of
+-- shared memory lets other threads run. In their adjoints sums are made by += between barriers
+-- (src/kernel/ad/ad_phases.c). Other programs: PHASES_SEED=1000 PHASES_COUNT=500.
 local flame = require "flame"
 local programs = dofile "spec/kernel/races/phases_run.lua"
 local machine = dofile "spec/support/machine.lua"
