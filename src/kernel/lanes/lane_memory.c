@@ -84,8 +84,13 @@ static int64_t *lane_indices(fl_lane_state *s, const fl_lane_ins *p) {
   return s->at;
 }
 
-/* Are all n indices in range? The sign bits of the index and of its distance to the last one say
-** whether it is, without a branch for each. */
+/* Is the index negative or above 'last'? The sign bits of the index and of its distance to the last
+** one say it without a branch. */
+static uint64_t is_out(int64_t at, uint64_t last) {
+  return ((uint64_t)at | (last - (uint64_t)at)) >> 63;
+}
+
+/* Are all n indices in range? */
 static int all_in_range(const int64_t *at, int64_t n, int64_t count) {
   const uint64_t last = (uint64_t)(count - 1);
   uint64_t out = 0;
@@ -97,14 +102,17 @@ static int all_in_range(const int64_t *at, int64_t n, int64_t count) {
 ** other lanes to valid ones. */
 static int check_lanes(fl_lane_state *s, const fl_lane_ins *p, int64_t *at, int64_t count) {
   if (all_in_range(at, s->n, count)) return 1;
+  const uint64_t last = (uint64_t)(count - 1);
+  uint64_t out = 0;
   int64_t good = 0;
   for (int64_t i = 0; i < s->n; i++) {
-    if (!s->now.at[i]) continue;
-    if ((uint64_t)at[i] >= (uint64_t)count) return fl_lane_fault_at(s, p, FL_LANE_INDEX, i, at[i]);
-    good = at[i];
+    out |= is_out(at[i], last) & (s->now.at[i] != 0);
+    good = s->now.at[i] ? at[i] : good;
   }
-  for (int64_t i = 0; i < s->n; i++)
-    if ((uint64_t)at[i] >= (uint64_t)count) at[i] = good;
+  for (int64_t i = 0; out; i++)
+    if (s->now.at[i] && is_out(at[i], last))
+      return fl_lane_fault_at(s, p, FL_LANE_INDEX, i, at[i]);
+  for (int64_t i = 0; i < s->n; i++) at[i] = is_out(at[i], last) ? good : at[i];
   return 1;
 }
 
