@@ -191,7 +191,7 @@ static int asks_names(const asked *a) {
     "__FLT_EPSILON__ __DBL_MAX__ __DBL_MIN__ __DBL_EPSILON__ __INT_MAX__ INT32_C UINT32_C INT64_C "
     "UINT64_C C10_LAUNCH_BOUNDS_1 C10_LAUNCH_BOUNDS_2 C10_HOST_DEVICE C10_DEVICE CUDA_KERNEL_ASSERT "
     "CUDA_KERNEL_LOOP CUDA_KERNEL_LOOP_TYPE __has_include gpuAtomicAdd gpuAtomicAddNoReturn "
-    "C10_WARP_SIZE WARP_SHFL WARP_SHFL_XOR WARP_SHFL_UP WARP_SHFL_DOWN WARP_BALLOT ",
+    "C10_WARP_SIZE WARP_SHFL WARP_SHFL_XOR WARP_SHFL_UP WARP_SHFL_DOWN WARP_BALLOT __assert_fail ",
     halves[] = " half half2 ", bfloats[] = " nv_bfloat16 nv_bfloat162 ";
   const int fp16 = has_name(a, "cuda_fp16") || has_name(a, "nvcuda"),
             bf16 = has_name(a, "cuda_bf16");

@@ -115,7 +115,85 @@ local DIRECTIVES <const> = [[
   using namespace c;
 ]]
 
+local FIELDS <const> = [[
+  constexpr int n0 = 3, m = 4;
+  struct S {
+    int n0; double v;
+    __device__ constexpr S(int a, double b) : n0(a), v(b) {}
+    __device__ constexpr int get() const { return n0; }
+    __device__ constexpr double more() const { return get() + v; }
+    __device__ constexpr int kind() const { if (n0 > 5) return 1; return 2; }
+    static __device__ constexpr int fixed(int a) { return a * 2 + m; }
+    __device__ constexpr int both(int a) const { return fixed(a) + n0; }
+  };
+  template <class T> struct V {
+    T *p; unsigned long size_;
+    __device__ constexpr unsigned long size() const noexcept { return size_; }
+    ~V() noexcept(true) = default;
+  };
+  struct D : S { using S::S; __device__ constexpr int twice() const { return 2 * get() + n0; } };
+]]
+local GUIDED <const> = [[
+  namespace a {
+    template <class T> struct Box { T v; };
+    template <class T, int N = 2> struct Span { T *p; __device__ T &at(int i) const { return p[i * N]; } };
+    template <class T> Span(Box<T> const &) -> Span<T const>;
+    template <class T> Span(Box<T> &) -> Span<T>;
+  }
+]]
+local FRIENDS <const> = [[
+  template <class T> class Near;
+  class Range {
+   public:
+    class At {
+      friend class Range; friend Range; template <class T> friend class Near; friend class Near<Near<int>>;
+     public:
+      __device__ double operator*() const { return v; }
+     private:
+      __device__ explicit At(double a) : v(a) {}
+      double v;
+    };
+    __device__ At begin() const { return b; }
+    __device__ Range(double a) : b(a) {}
+   private:
+    At b;
+  };
+]]
+local LATER <const> = [[
+  template <class S, bool C> class It {
+   public:
+    using value = typename S::value;
+    __device__ It(double a) : v(a) {}
+    double v;
+  };
+  template <class T, int N = 3> class Span {
+   public:
+    using value = T;
+    using iterator = It<Span<T, N>, false>;
+    __device__ Span(T a) : v(a) {}
+    __device__ T get(int k) const { return v * k + N; }
+    __device__ iterator begin() const { return iterator(v); }
+    T v;
+  };
+]]
+local OPENED <const> = [[
+  namespace std { template <class T> struct own_hash; inline int own(const int *p) { return *p; } }
+  namespace std { struct mine { double v; }; template <class T> struct pairs { T a, b; }; }
+]]
+
 for _, c in ipairs {
+  { "a constexpr member reads the fields of its object", FIELDS,
+    "S s(i, x[i]); const S u(9, 2.0); D d(i + 1, 0.5); double q[2] = {x[i], 2}; V<double> w{q, 2}; "
+    .. "y[i] = s.get() + s.more() * 10 + s.kind() + 100 * u.kind() "
+    .. "+ 1e3 * s.both(2) + S::fixed(3) + 1e4 * d.twice() + w.size() * w.p[0];" },
+  { "deduction guides are skipped", GUIDED,
+    "double t[4] = {x[i], 1, x[i] * x[i], 3}; a::Span<double> s{t}; a::Span<const double, 1> u{t}; "
+    .. "y[i] = s.at(1) + u.at(0) * u.at(3);" },
+  { "a class has friends that are classes", FRIENDS, "Range r(x[i]); y[i] = *r.begin() * 3;" },
+  { "an alias, and a function's result, may need the whole struct", LATER,
+    "Span<double> s(x[i]); y[i] = s.get(2) * s.v;" },
+  { "a text may open namespace std", OPENED,
+    "std::size_t m = 3; std::mine q; q.v = x[i]; std::pairs<double> r{x[i], 2}; y[i] = q.v * r.a + r.b * m;" },
   { "operator, is called for structs", COMMA,
     "M m; m << x[i], 2, 3.5, 4; int a, b; for (a = 0, b = 5; a < b; a++, b--) m.v[1] += a; "
     .. "V u = (V{x[i]}, V{3}); y[i] = m.v[0] + 10 * m.v[1] + 100 * m.v[2] + m.at + u.v;" },
@@ -169,6 +247,38 @@ it("a function that calls itself with other arguments, or without an end, is ref
     end)
     assert(why:find(text, 1, true) and why:find("line %d+"), why)
   end
+end)
+
+it("a name is refused whose function needs the whole struct, also by another overload", function()
+  if flame.default_device() ~= "cpu" then return end              -- a GPU runs the text
+  for _, call in ipairs { "s.begin()", "s.begin(1)" } do
+    local why = helper.message(function()
+      local more = LATER:gsub("T v;", "__device__ T begin(int k) const { return v * k; } T v;")
+      local text = text_of(more, "Span<double> s(x[i]); auto b = " .. call .. "; y[i] = 1;")
+      flame.kernel(text)(judged.row(judged.N, 1), judged.N)
+    end)
+    assert(why:find("'begin' ", 1, true), why)
+  end
+end)
+
+it("a text's own function is called where it fits as well as one of PyTorch's", function()
+  local k = flame.kernel { source = [[
+    template <class T> __device__ T WARP_SHFL_XOR(T v, int m, int w = 32) { return 2 * v + m + w; }
+    __global__ void k(const float *x, float *y) { y[threadIdx.x] = WARP_SHFL_XOR(x[threadIdx.x], 1); }
+  ]], grid = { 1 }, block = { 2 }, shape = { 2 } }
+  assert.same({ 35, 43 }, k(flame.tensor { 1, 5 }):totable())
+end)
+
+it("__assert_fail with the text of a condition is a failed assertion", function()
+  if flame.default_device() ~= "cpu" then return end        -- a GPU's error comes with the values
+  local k = flame.kernel { source = [[
+    __global__ void k(const float *x, float *y) {
+      (x[threadIdx.x] > 0) ? static_cast<void>(0) : __assert_fail("x > 0", __FILE__, __LINE__, "k");
+      y[threadIdx.x] = 2 * x[threadIdx.x];
+    } ]], grid = { 1 }, block = { 2 }, shape = { 2 } }
+  assert.same({ 2, 4 }, k(flame.tensor { 1, 2 }):totable())
+  local why = helper.message(function() k(flame.tensor { 1, -2 }):totable() end)
+  assert(why:find("x > 0", 1, true) and why:find("thread (1, 0, 0)", 1, true), why)
 end)
 
 it("a kernel that is a template is told so, also with its bounds first", function()

@@ -269,7 +269,7 @@ static void blame(fl_front *p, int64_t body, int32_t line) {
 static fl_cvalue fold_call(fl_front *p, fl_kdevice *d, const fl_kcall *c) {
   const fl_kbookmark back = fl_front_open(p, d->body, d->scope);
   const int64_t frame = p->frame;
-  if (d->owner) fl_front_push(p, d->owner->s->members->inner, d->owner->s->members->n_inner);
+  if (d->owner) fl_member_open(p, d, c->self);
   fl_front_push(p, d->env, d->n_env);
   fl_kexpr *given[FL_K_MAX_GIVEN];
   for (int i = 0; i < d->n_params && !p->failed; i++)
@@ -310,10 +310,11 @@ static int is_plain(fl_front *p, const fl_kdevice *d) {
   return is;
 }
 
-/* Is the call a constant: is the function constexpr, is each given argument a constant, and does
-** the body consist of returns, or is it this call's own? */
+/* Is the call a constant: is the function constexpr and called for no object, is each given
+** argument a constant, and does the body consist of returns, or is it this call's own? */
 static int is_constant(fl_front *p, const fl_kdevice *d, const fl_kcall *c) {
   int marked = 0;
+  if (c->self && d->owner && !d->is_static) return 0;
   for (int64_t i = d->head; i < d->open; i++) marked |= fl_ktok_is(&p->toks.at[i], "constexpr");
   for (int i = 0; i < c->n; i++)
     marked &= c->args[i].kind == FL_V_EXPR && c->args[i].e->kind == FL_KX_CONST;

@@ -125,7 +125,8 @@ static int qualified_type(fl_front *p, int k) {
   for (int among = 0;; k++) {
     const fl_ktok *t = fl_front_ahead(p, k);
     if (t->kind != FL_TOK_NAME) return 0;
-    if (!among && fl_scope_is_space(p, t) && fl_front_is_at(p, k + 1, FL_PU_SCOPE))
+    const int is_std = fl_ktok_is(t, "std");          /* its types are built in, also if opened */
+    if (!among && !is_std && fl_scope_is_space(p, t) && fl_front_is_at(p, k + 1, FL_PU_SCOPE))
       fl_scope_file(p, &inner, &n), among = 1;
     s = among ? fl_front_in(p, inner, n, t) : fl_front_named(p, t);
     const int angle = fl_scope_is_template(s) && fl_front_is_at(p, k + 1, '<')
@@ -134,7 +135,7 @@ static int qualified_type(fl_front *p, int k) {
       return angle || (s ? s->kind == FL_SYM_TYPE : !among && vector_type(p, t));
     if (angle) return fl_front_ahead(p, k + angle + 3)->kind == FL_TOK_NAME;
     k += 1;
-    if (fl_ktok_is(t, "std")) continue;
+    if (is_std) continue;
     if (s && s->kind == FL_SYM_SPACE) {
       fl_scope_file(p, &inner, &n);
       among = 1;

@@ -142,7 +142,7 @@ static int destructor(fl_front *p, body *b) {
   p->at += k + 2;
   if (fl_front_is(p, '<')) p->at += fl_template_angle(p, 0);                       /* "~V<T>()" */
   fl_front_skip(p);
-  fl_front_word(p, "noexcept");
+  if (fl_front_word(p, "noexcept") && fl_front_is(p, '(')) fl_front_skip(p);
   *(fl_front_is(p, '=') ? &b->unsure : &b->made) = 1;
   if (fl_front_take(p, '=')) { fl_front_next(p); fl_front_need(p, ';'); return 1; }
   if (!device && fl_front_take(p, ';')) return 1;
@@ -199,6 +199,23 @@ static int befriends(fl_front *p) {
   return 1;
 }
 
+/* Takes "friend class V<…>;" or "template <…> friend struct V;", which say nothing: all members can
+** be named anywhere. */
+static int befriends_type(fl_front *p) {
+  int k = fl_ktok_is(fl_front_tok(p), "template") && fl_front_is_at(p, 1, '<')
+          ? 1 + fl_template_angle(p, 1) : 0;
+  if (!fl_ktok_is(fl_front_ahead(p, k++), "friend")) return 0;
+  while (fl_front_ahead(p, k)->kind == FL_TOK_NAME || fl_front_is_at(p, k, FL_PU_SCOPE) ||
+         fl_front_is_at(p, k, '<')) {
+    const int angle = fl_front_is_at(p, k, '<') ? fl_template_angle(p, k) : 1;
+    if (!angle) return 0;
+    k += angle;
+  }
+  if (!fl_front_is_at(p, k, ';')) return 0;
+  p->at += k + 1;
+  return 1;
+}
+
 static void member(fl_front *p, body *b) {
   const fl_ktok *t = fl_front_tok(p);
   if (fl_front_take(p, ';')) return;
@@ -218,6 +235,7 @@ static void member(fl_front *p, body *b) {
     fl_front_skip(p);
     return;
   }
+  if (befriends_type(p)) return;
   const int is_friend = befriends(p);
   const int plain = fl_ktok_is(t, "struct") || fl_ktok_is(t, "enum") || fl_ktok_is(t, "class") ||
                     fl_ktok_is(t, "union");
@@ -225,15 +243,31 @@ static void member(fl_front *p, body *b) {
   field_lines(p, b);
 }
 
+/* Notes that a function of d's name could not be read: no call of that name is taken. */
+static void unreadable(fl_front *p, const fl_kdevice *d, int64_t mark) {
+  fl_symbol *s = fl_front_add(p, d->name, FL_SYM_WRONG);
+  if (!s) return;
+  s->why = fl_karena_printf(p->a, "%s (line %d)", p->why, (int)p->line);
+  for (int64_t i = mark; i + 1 < p->syms.n; i++) {
+    fl_symbol *o = &p->syms.at[i];
+    if (o->kind != FL_SYM_FUNCTION || strcmp(o->name, d->name)) continue;
+    for (fl_kdevice *f = o->device; f; f = f->next) f->why = s->why;
+  }
+}
+
 /* Reads the result and the parameters of member d. 1: they were read, or are read at each call (of
-** a template). 0: they were refused, or d is a function of the host with types of the host, and was
-** skipped. */
-static int signature(fl_front *p, fl_kdevice *d, const fl_ctype *owner) {
+** a template). 0: they were refused, or were skipped: d is a function of the host with types of the
+** host, or its name is refused where it is called (its types may need the whole struct). */
+static int signature(fl_front *p, fl_kdevice *d, const fl_ctype *owner, int64_t mark) {
   const fl_kattempt from = fl_front_try(p);
   d->owner = owner;
   if (!d->n_tparams) fl_device_signature(p, d);
   const int read = !p->failed;
-  if (!read && !d->on_device && fl_front_undo(p, &from)) p->src->host = 1;
+  const int named = !d->is_maker && d->is_static != 2 && strncmp(d->name, "operator", 8) != 0;
+  if (!read && (!d->on_device || named) && fl_front_undo(p, &from)) {
+    if (d->on_device) unreadable(p, d, mark);
+    else p->src->host = 1;
+  }
   p->at = from.at;
   return read;
 }
@@ -266,7 +300,7 @@ static void keep_members(fl_front *p, const body *b, fl_ctype *type, const fl_kt
   m->has_inits = b->has_inits;
   m->plain = b->plain;
   for (pending *q = b->first; q && !p->failed; q = q->next) {
-    if (signature(p, q->d, type)) fl_device_list(p, q->d, mark);
+    if (signature(p, q->d, type, mark)) fl_device_list(p, q->d, mark);
   }
   m->plain |= !fl_front_among(p->syms.at + mark, p->syms.n - mark, FL_MAKER, 2);
   fl_inherit_functions(p, type, b->uses, mark);

@@ -170,6 +170,8 @@ fl_kdevice *fl_overload(fl_front *p, fl_kdevice *first, const fl_kcall *c, int *
     if (!wins && best && (one->body < 0) != (best->body < 0) && fl_device_same(one, best))
       wins = one->body < 0 ? -1 : 1;                /* a definition to a declaration */
     if (!wins && !whole && !one->pack) wins = fl_template_prefers(p, d, general, c->n);
+    if (!wins && best && !one->line != !best->line)
+      wins = one->line ? 1 : -1;                    /* the text's own to one of the library */
     if (!wins) tied = 1;
     if (wins <= 0) continue;
     best = one;

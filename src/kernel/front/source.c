@@ -265,7 +265,7 @@ static void top_level(reader *r) {
   }
   if (fl_ktok_is(t, "using") || fl_ktok_is(t, "typedef")) { fl_decl_local(p); }
   else if (fl_front_word(p, "template")) fl_template_declare(p);
-  else declaration(r);
+  else if (!fl_template_guide(p)) declaration(r);
   if (p->failed) note_wrong(r, from);
   fl_scope_tell_apart(p, symbols);
   if (p->at == from) p->at++;

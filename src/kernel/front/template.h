@@ -14,6 +14,9 @@ int fl_template_take(fl_front *p, const fl_ktemplate *t, fl_symbol *args);
 int fl_template_pack(const fl_ktparam *t, int n);  /* the index of that which is a pack, or n */
 void fl_template_close(fl_front *p);                         /* takes '>', or half of '>>' */
 void fl_template_declare(fl_front *p);     /* after 'template', at file scope or among members */
+/* Skips a deduction guide, "V(T) -> V<T>;": a template is never named without its arguments. 0: it
+** is something else. */
+int fl_template_guide(fl_front *p);
 /* The instance of function d, a template or one with formals of type auto, that call c means.
 ** first: the list of functions of that name, in which d is. NULL: d does not fit the call, or the
 ** text is refused. */

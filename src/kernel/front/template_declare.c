@@ -214,6 +214,16 @@ static int join(fl_front *p, fl_kdevice *d) {
   return 0;
 }
 
+int fl_template_guide(fl_front *p) {
+  const int k = fl_ktok_is(fl_front_tok(p), "explicit");
+  const fl_ktok *t = fl_front_ahead(p, k);
+  const fl_symbol *s = t->kind == FL_TOK_NAME && fl_front_is_at(p, k + 1, '(')
+                       ? fl_front_find(p, t->text, t->n) : NULL;
+  if (!s || !s->structs || !fl_front_is_at(p, fl_front_past(p, k + 1), FL_PU_ARROW)) return 0;
+  fl_front_skip_declaration(p, p->at);
+  return 1;
+}
+
 void fl_template_declare(fl_front *p) {
   fl_ktparam *params = NULL;
   const int32_t line = fl_front_tok(p)->line;
@@ -230,6 +240,7 @@ void fl_template_declare(fl_front *p) {
     return;
   }
   if (fl_front_word(p, "using")) { declare_alias(p, params, n); return; }
+  if (fl_template_guide(p)) return;
   if (fl_outside_declare(p, params, n, 1) || declare_value(p, params, n)) return;
   for (int k = 0; fl_front_ahead(p, k)->kind == FL_TOK_NAME; k++) {
     if (fl_ktok_is(fl_front_ahead(p, k), "__global__")) {

@@ -250,11 +250,15 @@ static void assertion(fl_front *p, const fl_ktok *t) {
                                 : "condition", t->line);
 }
 
-/* __trap() is read as assert(false). */
+/* __trap() is read as assert(false), and so is __assert_fail("text", file, line, function). */
 static void trap(fl_front *p, const fl_ktok *t) {
-  fl_front_need(p, '(');
-  fl_front_need(p, ')');
-  fl_val_must(p, fl_kexpr_int(p->a, FL_KT_BOOL, 0), "__trap()", t->line);
+  const fl_ktok *text = fl_front_ahead(p, 1);
+  const int fails = text->kind == FL_TOK_STRING;
+  if (fails) fl_front_skip(p);
+  else { fl_front_need(p, '('); fl_front_need(p, ')'); }
+  if (!p->failed)
+    fl_val_must(p, fl_kexpr_int(p->a, FL_KT_BOOL, 0),
+                fails ? fl_karena_str(p->a, text->text, (size_t)text->n) : "__trap()", t->line);
 }
 
 int fl_call_warp(fl_front *p, const fl_ktok *t, fl_cvalue *out) {
@@ -271,7 +275,7 @@ int fl_call_warp(fl_front *p, const fl_ktok *t, fl_cvalue *out) {
               t->text);
   else if (fl_ktok_is(t, "printf")) fl_call_printf(p, t);
   else if (fl_ktok_is(t, "assert")) assertion(p, t);
-  else if (fl_ktok_is(t, "__trap")) trap(p, t);
+  else if (fl_ktok_is(t, "__trap") || fl_ktok_is(t, "__assert_fail")) trap(p, t);
   else if (fl_ktok_is(t, "__brkpt"))
     fl_refuse(p, t->line, "__brkpt is outside the language");
   else return 0;
