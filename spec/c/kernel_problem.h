@@ -189,6 +189,9 @@ static inline fl_kad_request request_of(const problem *p, uint8_t *want) {
 
 static inline int64_t elements_of(const problem *p, const fl_kad_param *q) {
   if (q->role == FL_KAD_LAUNCH || q->role == FL_KAD_SIZE) return 1;
+  if (q->role == FL_KAD_KEPT && q->param < 0)
+    return q->count * (q->part ? (p->shared + 15) / 16 * 16 / q->part : 1) * p->grid[0] *
+           p->grid[1] * p->grid[2];
   if (q->role == FL_KAD_KEPT) return q->count * p->arg[q->param].n;
   if (q->count) return q->count;
   return q->param >= 0 && p->arg[q->param].pointer ? p->arg[q->param].n : 1;

@@ -50,6 +50,13 @@ static flame_status work(adjoint *a, fl_launch *l, const fl_kprogram *part, int 
   return fl_kgive_copy(l, part, k, fl_kflat(seed, q->type));
 }
 
+/* The elements of an array of role KEPT that is for shared memory. */
+static int64_t kept_of_blocks(const adjoint *a, const fl_kad_param *q) {
+  int64_t n = q->count * (q->part ? a->shared / q->part : 1);
+  for (int axis = 3; axis < 6; axis++) n *= fl_kextent(a->call->geometry, axis);
+  return n;
+}
+
 /* Gives the launch parameter k of the adjoint. An argument that is not given is a null pointer. */
 static flame_status give(adjoint *a, fl_launch *l, const fl_kprogram *part, int k) {
   const fl_kad_param *q = &part->k->ad->params[k];
@@ -72,6 +79,7 @@ static flame_status give(adjoint *a, fl_launch *l, const fl_kprogram *part, int 
       assert(y);
       return fl_kgive_zeros(l, k, fl_kcall_elements(call, i, y));
     case FL_KAD_KEPT:
+      if (i < 0) return fl_kgive_zeros(l, k, kept_of_blocks(a, q));
       assert(of == FL_KROLE_OUT ? y : v);
       if (of == FL_KROLE_OUT) v = y;                       /* q->count values for each element */
       return fl_kgive_zeros(l, k, q->count * fl_kcall_elements(call, i, v));

@@ -21,16 +21,32 @@ local function f64(rows, n, phase)
 end
 local function i32(list) return flame.tensor(list, { dtype = "i32" }) end
 
+--- Where row p is: in x or, with o.shared, in a shared array of so many elements, with code that
+--- fetches it and puts it back. All in one line.
+local function places(o)
+  local row = (o.row or "perm[i]") .. " * n"
+  if not o.shared then return "double *p = x + " .. row .. ";", "" end
+  local array = o.dynamic and "extern __shared__ double tile[]" or
+    ("__shared__ double tile[%d]"):format(o.shared)
+  local loop = "for (int e = 0; e < n; ++e)"
+  if o.by_block then loop = "__syncthreads(); for (int e = t; e < n; e += blockDim.x)" end
+  local at = o.by_block and "" or " + " .. row
+  return ("%s; double *p = tile%s; %s p[e] = x[%s + e]; %s"):format(array, at, loop, row,
+    o.by_block and "__syncthreads();" or ""), (" %s x[%s + e] = p[e];"):format(loop, row)
+end
+
 --- A kernel in which thread i has row p of x, by a permutation in memory, and row q of w.
 local function rows_kernel(body, o)
   o = o or {}
+  local fetch, put = places(o)
   return flame.kernel { source = "__global__ void k(double *x, const double *w, const int *perm, const int *at, " ..
     "const int *len, int *zz, double *y, int n, int m) {\n  int i = " ..
     (o.by_block and "blockIdx.x, t = threadIdx.x" or "blockIdx.x * blockDim.x + threadIdx.x") ..
-    ";\n  if (i >= 3) return;\n  double *p = x + " .. (o.row or "perm[i]") ..
-    " * n; const double *q = w + i * n; int *z = zz + perm[i] * n;\n" ..
-    "  int best = 0, c = 1; double a = 0.1 * i + w[0];\n  " .. body .. "\n}",
-    inout = { "x", "zz" }, shape = { ROWS }, block = { o.by_block and 4 or 2 },
+    ";\n  if (i >= 3) return;\n  " .. fetch ..
+    " const double *q = w + i * n; int *z = zz + perm[i] * n;\n" ..
+    "  int best = 0, c = 1; double a = 0.1 * i + w[0];\n  " .. body .. put .. "\n}",
+    shared = o.dynamic and 8 * o.shared or nil,
+    inout = { "x", "zz" }, shape = { ROWS }, block = { o.threads or o.by_block and 4 or 2 },
     grid = { o.by_block and 3 or 2 } }
 end
 
@@ -172,27 +188,86 @@ local function program(r)
   return table.concat(list, "\n  ") .. "\n  y[i] = a + p[best];"
 end
 
+-- steps of the threads of a block, each followed by a barrier: A and B are the halves of p
+local TOGETHER = {
+  "for (int e = t; e < h; e += T) A[e] = sin(A[e] * q[I]) + 0.3 * A[e];",
+  "for (int e = t; e < h; e += T) { A[e] = A[e] * A[e] + 0.1 * q[I]; A[e] = A[e] * B[I]; }",
+  "for (int e = t; e < h; e += T) B[e] = 0.6 * A[e] * A[(e + 1) % h] + 0.2 * B[e];",
+  "for (int e = t; e < h; e += T) p[(1 - cur) * h + e] = e >= d ? sin(p[cur * h + e] * p[cur * h + e - d]) : " ..
+    "p[cur * h + e]; __syncthreads(); cur = 1 - cur; d = d < h ? 2 * d : 1;",
+  "if (t == 1) for (int e = 1; e < h; ++e) A[e] = 0.7 * A[e] * A[e - 1] + q[I];",
+  "for (int e = 2 * t + (j & 1); e + 1 < h; e += 2 * T) if (A[e] > A[e + 1]) { double v = A[e]; A[e] = A[e + 1]; A[e + 1] = 0.9 * v; }",
+  "for (int r = 1 + t; r < h; r += T) { double f = A[r] / (2 + A[0] * A[0]); A[r] = f; for (int c = 0; c < h; ++c) A[r] -= f * B[c]; }",
+  "{ double u = A[(t + 1) % h]; __syncthreads(); if (t < h) A[t] = 0.5 * u * A[t] + 0.1; }",
+  "if (t == 0) { int s = h - 1; while (s > 0 && A[s - 1] > A[s]) { double v = A[s]; A[s] = A[s - 1]; A[s - 1] = v; --s; } }",
+  "a = sin(a + A[I]);", "a += A[I] * B[I];", "if (t < h) B[t] = sin(a) * B[t];",
+}
+
+--- The body of a random kernel in which the threads of a block share a row.
+local function together(r)
+  local list = { "const int h = n / 2, T = blockDim.x;",
+    "double *A = p, *B = p + h; int cur = 0, d = 1;" }
+  local function steps(indent)
+    for _ = 1, r.int(1, 3) do
+      local at = "(" .. r.pick { "j % h", "at[j % n] % h", "(j + t) % h", "h - 1" } .. ")"
+      local step = r.pick(TOGETHER):gsub("%f[%w]I%f[%W]", { I = at })
+      list[#list + 1] = indent .. step .. " __syncthreads();"
+    end
+  end
+  for _ = 1, r.int(1, 2) do
+    list[#list + 1] = r.pick { HEADS[1], HEADS[2], HEADS[3] } .. " {"
+    steps "  "
+    if r.chance(0.3) then
+      list[#list + 1] = "  for (int s = 0; s < 2; ++s) {"
+      steps "    "
+      list[#list + 1] = "  }"
+    end
+    list[#list + 1] = "}"
+  end
+  list[#list + 1] = "if (t < h) A[t] += 0.1 * a; __syncthreads(); if (t == 0) y[i] = A[h - 1];"
+  return table.concat(list, "\n  ")
+end
+
 describe("a loop that rewrites elements of one thread has a gradient:", function()
   for _, c in ipairs(fixed) do
-    it(c[1], function()
-      for _, m in ipairs { 0, 1, 5, 40 } do assert.is_nil(wrong(rows_kernel(c[2]), m)) end
-      judged.compiles(rows_kernel(c[2]))
-    end)
+    for _, o in ipairs { {}, { shared = 24 }, { shared = 24, dynamic = true } } do
+      local where = o.dynamic and "dynamic shared" or o.shared and "shared" or "global"
+      it(("in %s memory, %s"):format(where, c[1]), function()
+        for _, m in ipairs { 0, 1, 5, 40 } do assert.is_nil(wrong(rows_kernel(c[2], o), m)) end
+        judged.compiles(rows_kernel(c[2], o))
+      end)
+    end
   end
   for _, c in ipairs(by_block) do
-    it("with barriers, " .. c[1], function()
-      for _, m in ipairs { 0, 1, 5, 30 } do
-        assert.is_nil(wrong(rows_kernel(c[2], { by_block = true }), m))
-      end
-      judged.compiles(rows_kernel(c[2], { by_block = true }))
-    end)
+    for _, shared in ipairs { 0, 8, 2000 } do      -- the last is too large for copies
+      it(("with barriers, shared %d, "):format(shared) .. c[1], function()
+        local o = { by_block = true, shared = shared > 0 and shared }
+        for _, m in ipairs { 0, 1, 5, 30 } do assert.is_nil(wrong(rows_kernel(c[2], o), m)) end
+        judged.compiles(rows_kernel(c[2], o))
+      end)
+    end
   end
 
   it("random ones", function()
     for s = seed, seed + runs - 1 do
       local r = generator(s)
       local body = program(r)
-      local why = wrong(rows_kernel(body, { row = r.pick { "perm[i]", "i" } }), r.int(1, 14))
+      local o = { row = r.pick { "perm[i]", "i" }, shared = r.chance(0.5) and 24, dynamic = false }
+      o.dynamic = o.shared and r.chance(0.4)
+      local why = wrong(rows_kernel(body, o), r.int(1, 14))
+      assert(not why or tostring(why):find("cannot be differentiated", 1, true),
+        tostring(why) .. "\n" .. body)
+    end
+  end)
+
+  it("random ones of the threads of a block", function()
+    for s = seed, seed + runs - 1 do
+      local r = generator(s)
+      local body = together(r)
+      local o = { by_block = true, threads = r.pick { 1, 2, 4, 7 } }
+      o.shared = r.pick { false, 8, 2000 }
+      o.dynamic = o.shared == 8 and r.chance(0.4)
+      local why = wrong(rows_kernel(body, o), r.int(0, 14))
       assert(not why or tostring(why):find("cannot be differentiated", 1, true),
         tostring(why) .. "\n" .. body)
     end

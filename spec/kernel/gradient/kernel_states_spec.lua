@@ -281,7 +281,8 @@ __global__ void large(const double *x, double *y) {
   __shared__ double s[6000];
   double v = 0;
   for (int r = 0; r < 9; ++r) {
-    for (int e = threadIdx.x; e < 6000; e += 32) s[e] = (r ? s[e] * s[e] : 0) + x[e];
+    for (int e = threadIdx.x; e < 6000; e += 32) s[e] = r ? s[e] * s[e] : 0;
+    for (int e = threadIdx.x; e < 6000; e += 32) atomicAdd(&s[e], x[e]);
     __syncthreads();
     v += s[r];
     __syncthreads();

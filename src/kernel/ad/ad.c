@@ -61,6 +61,7 @@ const char *fl_kad_name(fl_kad_state *d, const char *prefix, int var) {
 /* The index of the struct member (leaf) that variable v is, within its parameter; -1: v is not a
 ** member. */
 static int leaf_of(const fl_kfunc *f, int v) {
+  if (f->vars[v].param < 0) return -1;
   const fl_kparam *p = &f->params[f->vars[v].param];
   return p->is_struct && !p->is_pointer ? v - p->first_var : -1;
 }

@@ -60,7 +60,9 @@ typedef enum {
   FL_KAD_SCRATCH,       /* adjoint: writable copy of the contents before the launch (FRESH: zeros);
                         ** garbage afterwards */
   FL_KAD_KEPT,          /* adjoint: a writable array 'count' times as large as the argument, given
-                        ** as zeros; garbage afterwards */
+                        ** as zeros; garbage afterwards. Without argument (param -1): of 'count'
+                        ** elements for each block, or for each 'part' bytes of its dynamic shared
+                        ** memory (see SHARED) */
   FL_KAD_FINAL,         /* adjoint: contents after the original launch, only read */
   FL_KAD_COTANGENT,     /* adjoint: cotangent of the contents after the launch, only read */
   FL_KAD_WORK,          /* adjoint: writable copy of the cotangent (zeros where there is none);
@@ -97,6 +99,7 @@ typedef struct fl_kad_param {
                         ** cotangent itself (the kernel only adds to the array) */
   uint8_t stores;       /* GRAD: elements are stored, not added to. Where the access analysis finds
                         ** that all are written, and none is read, the array need not be zeroed */
+  uint8_t part;         /* KEPT for dynamic shared memory: the size of an element there; else 0 */
   int32_t param;        /* parameter of the source's signature; -1: none */
   int32_t leaf;         /* index among the fields (fl_kfield) of a parameter that is a struct;
                         ** -1: the parameter is no member of a struct */

@@ -1,7 +1,8 @@
 /*
-** Loops that rewrite elements of global memory of which nothing is known but that one thread writes
-** them: indices from memory, elements that are rewritten in each round, kernels whose launch does
-** not say which thread has which element. Each thread lists the elements that it writes in the
+** Loops that rewrite elements of global or shared memory of which nothing is known but that one
+** thread writes them: indices from memory, elements that are rewritten in each round, kernels whose
+** launch does not say which thread has which element. (Shared arrays that the block can copy do not
+** need it.) Each thread lists the elements that it writes in the
 ** loop, when it first does so, as a chain: next[e] is 2 + the element before e, 1 ends the chain, 0
 ** means that e is not in it. For each element there is room for its value in each snapshot of the
 ** loop and for that before the loop; the first write sets all of them to the value that it finds.
@@ -42,9 +43,11 @@ static int is_barrier(const void *none, const fl_kstmt *s) {
 
 void fl_kad_number_thread(fl_kad_state *d, fl_kblock *b) {
   if (!d->lists || (d->self = fl_kad_local(d, FL_KT_I64, "self")) < 0) return;
-  fl_kexpr *block = fl_kexpr_number(d->a, FL_KT_I64, FL_KSPECIAL_BID_X, FL_KSPECIAL_GDIM_X);
+  if ((d->block = fl_kad_local(d, FL_KT_I64, "block")) < 0) return;
   fl_kexpr *in = fl_kexpr_number(d->a, FL_KT_I64, FL_KSPECIAL_TID_X, FL_KSPECIAL_BDIM_X);
-  fl_kexpr *n = kx_op(d, FL_KO_ADD, kx_op(d, FL_KO_MUL, block, volume(d)), in);
+  fl_kexpr *n = kx_op(d, FL_KO_ADD, kx_op(d, FL_KO_MUL, kx_var(d, d->block), volume(d)), in);
+  kx_set(d, b, d->block,
+         fl_kexpr_number(d->a, FL_KT_I64, FL_KSPECIAL_BID_X, FL_KSPECIAL_GDIM_X));
   kx_set(d, b, d->self, kx_op(d, FL_KO_ADD, n, kx_int(d, 1)));
 }
 
@@ -56,8 +59,18 @@ void fl_kad_next_phase(fl_kad_state *d, fl_kblock *b, const fl_kstmt *s) {
 /* May elements of v be listed and claimed? */
 static int is_array(const fl_kad_state *d, int v) {
   const fl_kvar *x = &d->f->vars[v];
-  if (!d->lists || d->f->uses_grid || x->kind != FL_KV_POINTER || x->param < 0) return 0;
+  if (!d->lists || d->f->uses_grid) return 0;
+  if (x->kind == FL_KV_SHARED) return 1;
+  if (x->kind != FL_KV_POINTER || x->param < 0) return 0;
   return !d->f->params[x->param].is_struct || d->f->params[x->param].is_pointer;
+}
+
+/* The place of element 'at' of v in arrays that have one for each element: those of a shared array
+** have one for each block. */
+static fl_kexpr *spot(fl_kad_state *d, int v, fl_kexpr *at) {
+  if (d->f->vars[v].kind != FL_KV_SHARED) return at;
+  return kx_op(d, FL_KO_ADD, kx_op(d, FL_KO_MUL, kx_var(d, d->block), fl_kad_shared_count(d, v)),
+               fl_kexpr_cast(d->a, FL_KT_I64, at));
 }
 
 /* The parameter, of those in 'of', that has a note for each element of v. */
@@ -104,6 +117,7 @@ static void claim(fl_kad_state *d, fl_kblock *b, int v, fl_kexpr *at, int watche
   const int32_t owner = noted(d, d->claims, v, "owner_");
   const int32_t reader = watched ? noted(d, d->readers, v, "reader_") : 0;
   if (owner < 0 || reader < 0) return;
+  at = fl_kad_atom(d, b, spot(d, v, at));
   demand(d, b, v, note(d, b, FL_KA_EXCH, owner, at, kx_var(d, d->self)), line);
   if (watched) demand(d, b, v, note(d, b, FL_KA_OR, reader, at, kx_int(d, 0)), line);
 }
@@ -114,6 +128,7 @@ static void note_read(fl_kad_state *d, fl_kblock *b, int v, fl_kexpr *at, int li
   const int32_t owner = noted(d, d->claims, v, "owner_");
   const int32_t reader = noted(d, d->readers, v, "reader_");
   if (owner < 0 || reader < 0) return;
+  at = fl_kad_atom(d, b, spot(d, v, at));
   fl_kexpr *old = note(d, b, FL_KA_EXCH, reader, at, kx_var(d, d->self));
   fl_kexpr *other = old ? fl_kexpr_unary(d->a, FL_KO_NOT, is_free(d, old)) : NULL;
   fl_kstmt *more = fl_kstmt_if(d->f, b, other);
@@ -265,17 +280,17 @@ void fl_kloop_end_lists(fl_kloop *l) {
 /* Element 'at' in slot k: those of one element are side by side. */
 static fl_kexpr *place(const fl_kad_list *t, fl_kexpr *at, fl_kexpr *k) {
   fl_kad_state *d = t->d;
-  return kx_op(d, FL_KO_ADD, kx_op(d, FL_KO_MUL, at, kx_int(d, t->slots + 1)), k);
+  return kx_op(d, FL_KO_ADD, kx_op(d, FL_KO_MUL, spot(d, t->var, at), kx_int(d, t->slots + 1)), k);
 }
 
 /* Adds code that lists the element 'at' if this is its first write. */
 static void list(const fl_kad_list *t, fl_kblock *b, fl_kexpr *at, int line) {
   fl_kad_state *d = t->d;
   if (t->claimed) claim(d, b, t->var, at, t->watched, line);
-  fl_kstmt *c = fl_kstmt_if(d->f, b, kx_op(d, FL_KO_EQ, fl_kexpr_load(d->f, t->next, at),
-                                           kx_int(d, 0)));
+  fl_kexpr *next = fl_kexpr_load(d->f, t->next, spot(d, t->var, at));
+  fl_kstmt *c = fl_kstmt_if(d->f, b, kx_op(d, FL_KO_EQ, next, kx_int(d, 0)));
   if (!c) return;
-  fl_kstmt_store(d->f, &c->body, t->next, at, kx_var(d, t->head));
+  fl_kstmt_store(d->f, &c->body, t->next, spot(d, t->var, at), kx_var(d, t->head));
   kx_set(d, &c->body, t->head, kx_op(d, FL_KO_ADD, at, kx_int(d, 2)));
   fl_kexpr *old = fl_kad_atom(d, &c->body, fl_kexpr_load(d->f, t->var, at));
   const int k = fl_kad_local(d, FL_KT_I64, "slot");
@@ -328,7 +343,7 @@ static fl_kblock *walk(const fl_kad_list *t, fl_kblock *b, fl_kexpr **at) {
   fl_kstmt *s = fl_kstmt_loop(d->f, b, kx_op(d, FL_KO_GT, kx_var(d, p), kx_int(d, 1)));
   if (!s || d->a->failed) return NULL;
   *at = fl_kad_atom(d, &s->body, kx_op(d, FL_KO_SUB, kx_var(d, p), kx_int(d, 2)));
-  kx_set(d, &s->body, next, fl_kexpr_load(d->f, t->next, *at));
+  kx_set(d, &s->body, next, fl_kexpr_load(d->f, t->next, spot(d, t->var, *at)));
   kx_set(d, &s->other, p, kx_var(d, next));
   return &s->body;
 }
@@ -358,6 +373,6 @@ void fl_kloop_close_lists(fl_kloop *l, fl_kblock *b) {
     const fl_kad_list *t = l->of[v].list;
     fl_kexpr *at;
     fl_kblock *in = t ? walk(t, b, &at) : NULL;
-    if (in) fl_kstmt_store(l->d->f, in, t->next, at, kx_int(l->d, 0));
+    if (in) fl_kstmt_store(l->d->f, in, t->next, spot(l->d, t->var, at), kx_int(l->d, 0));
   }
 }

@@ -113,16 +113,17 @@ static void measure_state(fl_kloop *l, fl_kset keep, int64_t *bytes, int64_t *sh
     const int old = fl_kset_has(keep, v) && fl_kset_has(l->before, v);
     const int memory = x.kind == FL_KV_SHARED || x.kind == FL_KV_POINTER;
     if (memory && old && fl_kloop_can_undo(l, v)) l->of[v].final = 2, fl_kset_del(l->state, v);
-    else if (memory && old && fl_kloop_can_list(l, v)) fl_kset_del(l->state, v);
+    else if (memory && old && !fl_kloop_can_copy_shared(l, &x) && fl_kloop_can_list(l, v))
+      fl_kset_del(l->state, v);
     if (!fl_kset_has(l->state, v)) continue;
     if (x.kind == FL_KV_SHARED && fl_kloop_rewrites(l, v)) {
       l->of[v].final = (uint8_t)stored_later(l, &d->body, v);
       fl_kset_del(l->state, v);
     } else if (reads_final_values(l, v)) l->of[v].final = 1, fl_kset_del(l->state, v);
     else if (fl_kloop_can_undo(l, v)) l->of[v].final = 2, fl_kset_del(l->state, v);
-    else if (fl_kloop_can_list(l, v)) fl_kset_del(l->state, v);
     else if (fl_kloop_can_copy_shared(l, &x) && x.dynamic) *dynamic = 1;
     else if (fl_kloop_can_copy_shared(l, &x)) *shared += x.count * fl_kt_size(x.type);
+    else if (fl_kloop_can_list(l, v)) fl_kset_del(l->state, v);
     else if (memory)
       fl_kad_refuse(d, l->s->line, "a loop in which '%s' is read and rewritten (write to a second "
                     "array or to a local)", x.source);

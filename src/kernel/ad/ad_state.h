@@ -125,7 +125,8 @@ typedef struct fl_kad_state {
   fl_kad_list *listing;      /* NULL: none */
   int32_t *claims, *readers; /* n0 entries: 1 + the parameter that says which thread writes an
                              ** element of the array (which one reads it); 0: none */
-  int32_t self;              /* the variable with the thread's note (ad_list.c) */
+  int32_t self, block;       /* variables with the thread's note and the block's number
+                             ** (ad_list.c) */
   fl_kset listed;            /* arrays that an enclosing loop lists; NULL: none */
   fl_kset wished;            /* arrays of which an element is restored only where no other thread
                              ** may write it at the same time: the reverse code only multiplies the
@@ -179,10 +180,15 @@ fl_kblock *fl_kad_for(fl_kad_state *d, fl_kblock *b, int v, fl_kexpr *first, fl_
 ** Returns its variable; -1: no memory, or n_cap parameters. */
 int fl_kad_param_new(fl_kad_state *d, int role, int source, const char *prefix, int type,
                      int is_pointer, int is_const);
-/* A parameter of role KEPT with n elements of the type for each of array v; -1: as above. */
+/* A parameter of role KEPT with n elements of the type for each of array v (of each block, if v is
+** shared); -1: as above. */
 static inline int fl_kad_kept(fl_kad_state *d, int v, const char *prefix, int type, int64_t n) {
+  const fl_kvar of = d->f->vars[v];
   const int x = fl_kad_param_new(d, FL_KAD_KEPT, v, prefix, type, 1, 0);
-  if (x >= 0) d->res->params[d->f->n_params - 1].count = n;
+  if (x < 0) return x;
+  fl_kad_param *p = &d->res->params[d->f->n_params - 1];
+  p->count = of.kind == FL_KV_SHARED && !of.dynamic ? n * of.count : n;
+  p->part = (uint8_t)(of.dynamic ? fl_kt_size(of.type) : 0);
   return x;
 }
 const char *fl_kad_name(fl_kad_state *d, const char *prefix, int var);

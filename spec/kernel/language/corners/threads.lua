@@ -378,7 +378,7 @@ return {
     { "index set in a loop, shared stores overlapping", [[__shared__ double s[12]; for (int r = 0; r < 3; ++r) { int j = t + r * 3;
       s[j] = x[j] * x[j]; } __syncthreads(); double a = s[t] * s[t + 1]; __syncthreads(); for (int r = 0; r < 3; ++r) { int j = t + r
       * 3; s[j] = x[j]; } __syncthreads(); y[i] = a * s[t + 5];]], shape = { 4 }, block = { 4 },
-      refuses = "a loop that overwrites 's'" },
+      refuses = "an element of 's' that a loop rewrites is of one thread" },
     { "index kept from the round before", [[__shared__ double s[24]; s[t] = x[i]; s[t + 12] = x[i] * x[0]; __syncthreads(); double a =
       0; int j = t; for (int r = 0; r < 4; ++r) { a += s[j] * x[r]; j = t + r; } y[i] = a * a;]] },
     { "index by an inner loop", [[__shared__ double s[24]; s[t] = x[i]; s[t + 12] = x[i] * x[0]; __syncthreads(); double a = 0; for
@@ -448,7 +448,7 @@ return {
     { "counter changed in one of two loops", [[__shared__ double s[16]; for (int j = t; j < 12; j += 4) s[j] = x[j]; __syncthreads();
       double a = s[t] * s[t + 4]; __syncthreads(); for (int j = t; j < 12; j += 4) { s[j] = x[j % 4]; if (x[0] > 5) j += 1; }
       __syncthreads(); y[i] = a * s[t + 1];]],
-      shape = { 4 }, block = { 4 }, refuses = "a loop that overwrites 's'" },
+      shape = { 4 }, block = { 4 } },
     { "parameter as pitch, changed in between", [[int m = 4; if (i < 3) for (int j = 0; j < 4; ++j) y[i * m + j] = x[j] * x[i];
       __syncthreads(); m = 2; double a = y[i] * y[11 - i]; __syncthreads(); if (i < 3) for (int j = 0; j < 4; ++j) y[i * m + j] = x[i
       * m + j]; __syncthreads(); z[i] = a * y[i];]],
