@@ -138,6 +138,7 @@ void fl_kad_reads(const fl_kad_state *d, fl_kset s, const fl_kstmt *t) {
   for (int i = 0; i < 4; i++)
     if (t->x[i] != value) fl_kad_values(s, t->x[i]);
   partials(d, s, value);
+  if (fl_kad_reads_won(d, t)) fl_kset_add(s, t->var);
   if (t->kind == FL_KS_ATOMIC && t->op != FL_KA_ADD && t->op != FL_KA_SUB) fl_kad_values(s, value);
 }
 
@@ -157,8 +158,8 @@ static int mark_stmt(marker *m, fl_kstmt *s) {
   case FL_KS_ASSIGN: case FL_KS_STORE: case FL_KS_ATOMIC: case FL_KS_SHUFFLE:
   case FL_KS_VOTE:
     if (to >= 0 && d->active[to]) marks |= FL_KN_REVERSE;
-    if (needed)
-      for (int i = 0; i < 4; i++) fl_kad_values(m->s, s->x[i]);
+    for (int i = 0; i < 4; i++)
+      if (needed || (marks && fl_kad_claims_loads(d, s->x[i]))) fl_kad_values(m->s, s->x[i]);
     fl_kad_reads(d, m->s, s);
     break;
   case FL_KS_BARRIER:

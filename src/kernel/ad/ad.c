@@ -511,15 +511,26 @@ static fl_kad *derived(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r)
   return first;
 }
 
+/* The adjoint of f or, where that is refused, of f with barriers of the grid (fl_kad_meet_grid). */
+static fl_kad *met(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r) {
+  fl_kad *first = derived(a, f, r);
+  for (int between = 0; between < 2 && first && first->refusal && !a->failed; between++) {
+    const fl_kfunc *g = fl_kad_meet_grid(a, f, between);
+    fl_kad *next = g ? derived(a, g, r) : NULL;
+    if (next && next->func) return next;
+  }
+  return first;
+}
+
 /* The adjoint of f. Where several threads may store to one element, the first of them that runs
 ** the reverse code takes the cotangent (an atomic exchange with 0). No fixed order of the sums is
 ** possible then: f is derived again with sums in any order. */
 static fl_kad *ordered(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r) {
-  fl_kad *res = derived(a, f, r);
+  fl_kad *res = met(a, f, r);
   if (!res || !res->func || !r->deterministic || !res->taken_line) return res;
   fl_kad_request free = *r;
   free.deterministic = 0;
-  res = derived(a, f, &free);
+  res = met(a, f, &free);
   if (res) res->unordered_line = res->taken_line;
   if (res) res->any_order = 1;
   return res;

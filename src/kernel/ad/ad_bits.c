@@ -147,6 +147,74 @@ void fl_kad_twin_bits(fl_kad_state *d) {
   d->f->body = d->body;
 }
 
+/* ---- arrays ------------------------------------------------------------------------------ */
+
+fl_kexpr *fl_kad_bits_of_real(const fl_kad_state *d, int type, fl_kexpr *x) {
+  const int wide = fl_kt_size(type) == 8;
+  x = fl_kexpr_call(d->a, wide ? FL_KB_DOUBLE_BITS : FL_KB_FLOAT_BITS, wide ? FL_KT_I64 : FL_KT_I32,
+                    1, &x);
+  return fl_kexpr_cast(d->a, type, x);
+}
+
+/* by variable: 1: an atomic of bits changes it; 2: something else is stored */
+typedef struct arrays { fl_kad_state *d; uint8_t *is; } arrays;
+
+static int see_stored(void *arg, fl_kstmt *s) {
+  arrays *w = arg;
+  if (!fl_kwrites(s)) return 1;
+  const int whole = fl_kad_real_of_bits(s->x[1]) != NULL && !s->accumulate && s->result < 0;
+  const int atomic = s->kind == FL_KS_ATOMIC;
+  w->is[s->var] |= atomic ? 1 : 0;
+  if (!whole && (atomic || s->x[1]->kind != FL_KX_CONST || s->accumulate)) w->is[s->var] |= 2;
+  return 1;
+}
+
+static fl_kexpr *with_reals(void *arg, fl_kexpr *x) {
+  const arrays *w = arg;
+  const int to_real = is_whole(x, 1);
+  fl_kexpr *of = to_real ? stripped(x->x[0]) : x;
+  if (of->kind != FL_KX_LOAD || w->is[of->var] != 1)
+    return fl_kexpr_mapped(w->d->a, x, with_reals, (void *)(uintptr_t)w);
+  const int type = of->type;
+  fl_kexpr *r = fl_kexpr_mapped(w->d->a, of, with_reals, (void *)(uintptr_t)w);
+  if (r == of) r = fl_kexpr_over(w->d->a, of, of->x);
+  if (!r) return x;
+  r->type = (uint8_t)real_of(type);
+  return to_real ? r : fl_kad_bits_of_real(w->d, type, r);
+}
+
+static int see_reals(void *arg, fl_kstmt *s) {
+  const arrays *w = arg;
+  for (int i = 0; i < 4; i++)
+    if (s->x[i]) s->x[i] = with_reals(arg, s->x[i]);
+  if (!fl_kwrites(s) || w->is[s->var] != 1) return 1;
+  if (s->kind == FL_KS_ATOMIC) {
+    s->as = w->d->f->vars[s->var].type;
+    return 1;
+  }
+  bits b = {.d = w->d};
+  s->x[1] = real(&b, s->x[1]);
+  return 1;
+}
+
+void fl_kad_real_arrays(fl_kad_state *d) {
+  arrays w = {d, fl_karena_new(d->a, (size_t)d->f->n_vars + 1)};
+  int any = 0;
+  if (!w.is) return;
+  fl_kwalk_block(&(fl_kvisitor){see_stored, NULL, &w}, d->f->body);
+  for (int v = 0; v < d->f->n_vars; v++) {
+    const fl_kvar *x = &d->f->vars[v];
+    if (x->kind != FL_KV_SHARED || x->dynamic || !fl_kt_is_int(x->type) || fl_kt_size(x->type) < 4)
+      w.is[v] = 0;
+    any |= w.is[v] == 1;
+  }
+  if (!any) return;
+  fl_kwalk_block(&(fl_kvisitor){see_reals, NULL, &w}, d->f->body);
+  for (int v = 0; v < d->f->n_vars; v++)
+    if (w.is[v] == 1) d->f->vars[v].type = (uint8_t)real_of(d->f->vars[v].type);
+  d->body = d->f->body;
+}
+
 /* ---- refusal ---------------------------------------------------------------------------- */
 
 /* How a value depends on bits of real numbers that have a derivative. WHOLE: by steps that keep

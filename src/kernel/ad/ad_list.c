@@ -38,7 +38,7 @@ static fl_kexpr *volume(fl_kad_state *d) {
 
 static int is_barrier(const void *none, const fl_kstmt *s) {
   (void)none;
-  return s->kind == FL_KS_BARRIER;
+  return s->kind == FL_KS_BARRIER && s->op != FL_KBAR_FENCE;
 }
 
 void fl_kad_number_thread(fl_kad_state *d, fl_kblock *b) {
@@ -59,7 +59,7 @@ void fl_kad_next_phase(fl_kad_state *d, fl_kblock *b, const fl_kstmt *s) {
 /* May elements of v be listed and claimed? */
 static int is_array(const fl_kad_state *d, int v) {
   const fl_kvar *x = &d->f->vars[v];
-  if (!d->lists || d->f->uses_grid) return 0;
+  if (!d->lists) return 0;
   if (x->kind == FL_KV_SHARED) return 1;
   if (x->kind != FL_KV_POINTER || x->param < 0) return 0;
   return !d->f->params[x->param].is_struct || d->f->params[x->param].is_pointer;
@@ -136,6 +136,33 @@ static void note_read(fl_kad_state *d, fl_kblock *b, int v, fl_kexpr *at, int li
   demand(d, b, v, note(d, b, FL_KA_OR, owner, at, kx_int(d, 0)), line);
 }
 
+/* This thread accesses element 'at' of v: no thread of another block may do so. */
+static void claim_for_block(fl_kad_state *d, fl_kblock *b, int v, fl_kexpr *at, int line) {
+  if (d->blocks[v] < 0) d->blocks[v] = 1 + kept(d, v, "block_", FL_KT_I64, 1);
+  fl_kexpr *its = kx_op(d, FL_KO_ADD, kx_var(d, d->block), kx_int(d, 1));
+  fl_kexpr *old = d->blocks[v] > 0 ? note(d, b, FL_KA_EXCH, d->blocks[v] - 1, at, its) : NULL;
+  fl_kstmt *s = old ? fl_kstmt_new(d->a, b, FL_KS_ASSERT, line) : NULL;
+  if (!s) return;
+  s->x[0] = kx_op(d, FL_KO_LOR, kx_op(d, FL_KO_EQ, old, kx_int(d, 0)),
+                  kx_op(d, FL_KO_EQ, old, its));
+  s->text = fl_karena_printf(d->a, "an element of '%s' that atomic operations change, and that is "
+                             "read again, is of one block", d->f->vars[v].source);
+}
+
+static int see_again(void *arg, fl_kstmt *s) {
+  fl_kad_state *d = arg;
+  if (s->kind != FL_KS_ATOMIC || d->f->vars[s->var].kind != FL_KV_POINTER || !is_array(d, s->var))
+    return 1;
+  if (fl_kad_apart_in_time(d, s, NULL) != FL_KAD_BLOCK) return 1;
+  if (!d->blocks) d->blocks = fl_karena_new(d->a, ((size_t)d->n0 + 1) * sizeof *d->blocks);
+  if (d->blocks) d->blocks[s->var] = -1;
+  return 1;
+}
+
+void fl_kad_find_blocks(fl_kad_state *d) {
+  if (d->lists && !d->f->uses_grid) fl_kwalk_block(&(fl_kvisitor){see_again, NULL, d}, d->body);
+}
+
 /* Does x follow from the number of the thread, arguments and constant factors? Then who has an
 ** element is known before the launch: what is not proven is not so, as of y[i / 2]. *given: it
 ** depends on arguments; depth: as many variables were entered so far. */
@@ -161,7 +188,7 @@ static int is_known(const fl_kad_state *d, const fl_kexpr *x) {
 }
 
 int fl_kad_claim(fl_kad_state *d, fl_kblock *b, const fl_kstmt *s) {
-  if (!is_array(d, s->var) || is_known(d, s->x[0])) return 0;
+  if (d->f->uses_grid || !is_array(d, s->var) || is_known(d, s->x[0])) return 0;
   claim(d, b, s->var, fl_kad_atom(d, b, s->x[0]), 0, s->line);
   return 1;
 }
@@ -208,6 +235,16 @@ static int may_meet(const fl_kad_list *t, fl_kstmt *loop) {
   return p.meets;
 }
 
+/* With barriers, threads may read what others have written before one. */
+static int is_watched_list(const fl_kloop *l, const fl_kad_list *t) {
+  return !fl_kblock_any(t->d->body, is_barrier, NULL) && may_meet(t, l->s);
+}
+
+/* (A thread that fails an assertion would be missed at a barrier of the grid.) */
+static int must_claim(const fl_kloop *l, const fl_kad_list *t) {
+  return is_watched_list(l, t) || fl_kstmt_any(l->s, is_unproven, t);
+}
+
 typedef struct decided { const fl_kad_state *d; int var; } decided;
 
 static int is_shared(const void *of, const fl_kstmt *s) {
@@ -226,6 +263,7 @@ int fl_kloop_can_list(fl_kloop *l, int v) {
   if (!t) return 0;
   *t = (fl_kad_list){.d = d, .var = v, .next = -1, .kept = -1,
                      .in_state = l->state && fl_kset_has(l->state, v)};
+  if (d->f->uses_grid && must_claim(l, t)) return 0;
   l->of[v].list = t;
   l->of[v].final = 3;
   return 1;
@@ -244,9 +282,8 @@ static void make(fl_kloop *l, fl_kad_list *t) {
   t->head = fl_kad_local(d, FL_KT_I64, fl_kad_name(d, "listed_", v));
   t->next = kept(d, v, "next_", FL_KT_I64, 1);
   t->kept = kept(d, v, "kept_", d->f->vars[v].type, t->slots + 1);
-  /* with barriers, threads may read what others have written before one */
-  t->watched = !fl_kblock_any(d->body, is_barrier, NULL) && may_meet(t, l->s);
-  t->claimed = t->watched || fl_kstmt_any(l->s, is_unproven, t);
+  t->watched = (uint8_t)is_watched_list(l, t);
+  t->claimed = (uint8_t)must_claim(l, t);
 }
 
 void fl_kloop_make_lists(fl_kloop *l) {
@@ -304,13 +341,23 @@ static const fl_kad_list *list_of(const fl_kad_state *d, int32_t var) {
   return t;
 }
 
+static int is_of_block(const fl_kad_state *d, int32_t v) { return d->blocks && d->blocks[v]; }
+
+static int loads_of_block(const void *of, const fl_kexpr *x) {
+  return x->kind == FL_KX_LOAD && is_of_block(of, x->var);
+}
+
+int fl_kad_claims_loads(const fl_kad_state *d, const fl_kexpr *x) {
+  return d->blocks && x && fl_kexpr_any(x, loads_of_block, d);
+}
+
 static int is_watched(const void *of, const fl_kexpr *x) {
   const fl_kad_list *t = x->kind == FL_KX_LOAD ? list_of(of, x->var) : NULL;
-  return t && t->watched;
+  return (t && t->watched) || (x->kind == FL_KX_LOAD && is_of_block(of, x->var));
 }
 
 void fl_kad_list_loads(fl_kad_state *d, fl_kblock *b, fl_kexpr *x, int line) {
-  if (!x || !d->listing || !fl_kexpr_any(x, is_watched, d)) return;
+  if (!x || (!d->listing && !d->blocks) || !fl_kexpr_any(x, is_watched, d)) return;
   const int select = x->kind == FL_KX_SELECT;
   for (int i = 0; i < x->n; i++) {
     fl_kstmt *c = NULL;
@@ -322,12 +369,17 @@ void fl_kad_list_loads(fl_kad_state *d, fl_kblock *b, fl_kexpr *x, int line) {
     }
     fl_kad_list_loads(d, c ? &c->body : b, x->x[i], line);
   }
-  if (is_watched(d, x)) note_read(d, b, x->var, fl_kad_atom(d, b, x->x[0]), line);
+  if (!is_watched(d, x)) return;
+  fl_kexpr *at = fl_kad_atom(d, b, x->x[0]);
+  if (is_of_block(d, x->var)) claim_for_block(d, b, x->var, at, line);
+  else note_read(d, b, x->var, at, line);
 }
 
 void fl_kad_list_uses(fl_kad_state *d, fl_kblock *b, const fl_kstmt *s) {
-  if (!d->listing || s->kind == FL_KS_LOOP) return;
+  if ((!d->listing && !d->blocks) || s->kind == FL_KS_LOOP) return;
   for (int i = 0; i < 4; i++) fl_kad_list_loads(d, b, s->x[i], s->line);
+  if (fl_kwrites(s) && is_of_block(d, s->var))
+    claim_for_block(d, b, s->var, fl_kad_atom(d, b, s->x[0]), s->line);
   const fl_kad_list *t = s->kind == FL_KS_STORE ? list_of(d, s->var) : NULL;
   if (t) list(t, b, fl_kad_atom(d, b, fl_kexpr_cast(d->a, FL_KT_I64, s->x[0])), s->line);
 }

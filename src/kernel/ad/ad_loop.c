@@ -37,7 +37,7 @@ void fl_kloop_exposed(fl_kad_state *d, const fl_kblock *b, fl_kset reads, fl_kse
   }
 }
 
-typedef struct writes { fl_kset needed, all; int barrier; } writes;
+typedef struct writes { fl_kset needed, all; int barrier, grid; } writes;
 
 static int see_write(void *arg, fl_kstmt *s) {
   writes *w = arg;
@@ -49,6 +49,7 @@ static int see_write(void *arg, fl_kstmt *s) {
   if (forward && s->result >= 0) fl_kset_add(w->needed, s->result);
   if (s->kind == FL_KS_BARRIER && fl_kad_marks(s) && (!w->barrier || s->op == FL_KBAR_BLOCK))
     w->barrier = s->op + 1;
+  w->grid |= s->kind == FL_KS_BARRIER && s->mode;
   return 1;
 }
 
@@ -75,12 +76,13 @@ void fl_kloop_move_marks(fl_kmarks *m, const fl_kloop *l, int back) {
 }
 
 static fl_kset assigned_by(fl_kloop *l) {
-  writes w = {fl_kset_new(l->d), fl_kset_new(l->d), 0};
+  writes w = {fl_kset_new(l->d), fl_kset_new(l->d), 0, 0};
   const fl_kvisitor see = {see_write, NULL, &w};
   if (!w.needed || !w.all) return NULL;
   fl_kwalk_stmt(&see, l->s);
   l->all = w.all;
   l->barrier = w.barrier;
+  l->grid = w.grid;
   return w.needed;
 }
 

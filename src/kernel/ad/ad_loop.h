@@ -56,6 +56,7 @@ typedef struct fl_kloop {
   int64_t slots;                 /* number of snapshots that there is room for; 0: no state */
   int64_t first;                 /* how many of the 'slots' snapshots the forward code may take */
   int whole;                     /* the number of rounds is known, and each has a snapshot */
+  int grid;                      /* a barrier of the grid is in the loop, which all blocks run */
   int barrier;         /* 1 + the fl_kbarrier of a barrier in the loop that must be kept, of the
                        ** block if there is one; 0: there is none */
 } fl_kloop;

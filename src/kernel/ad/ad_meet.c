@@ -1,10 +1,15 @@
 /*
-** Which accesses to shared memory can follow one another with no barrier of the block in between.
-** Of those, one thread may be at the first while another is at the second.
+** Which accesses to memory can follow one another with no barrier of the block (of the grid) in
+** between. Of those, one thread may be at the first while another is at the second.
 */
 #include "kernel/ad/ad_state.h"
 
 int fl_kad_has_barrier(const fl_kblock *b) { return fl_kblock_any(*b, fl_kis_barrier, NULL); }
+
+static int separates(const void *of, const fl_kstmt *s) {
+  const fl_kad_meeting *m = of;
+  return fl_kis_barrier(NULL, s) && (s->mode || !m->grid);
+}
 
 /* Access i of statement s comes after those that are live. */
 static void meet(const fl_kad_meeting *m, uint8_t *live, const fl_kstmt *s) {
@@ -42,7 +47,7 @@ static void walk_loop(const fl_kad_meeting *m, const fl_kstmt *s, uint8_t *live)
 static void walk_if(const fl_kad_meeting *m, const fl_kstmt *s, uint8_t *live) {
   const size_t n = (size_t)m->n;
   meet(m, live, s);
-  if (!fl_kad_has_barrier(&s->body) && !fl_kad_has_barrier(&s->other)) {
+  if (!fl_kblock_any(s->body, separates, m) && !fl_kblock_any(s->other, separates, m)) {
     walk(m, &s->body, live);             /* one thread is in the body while another is in 'other' */
     walk(m, &s->other, live);
     return;
@@ -57,8 +62,7 @@ static void walk_if(const fl_kad_meeting *m, const fl_kstmt *s, uint8_t *live) {
 
 static void walk(const fl_kad_meeting *m, const fl_kblock *b, uint8_t *live) {
   for (const fl_kstmt *s = b->first; s && !m->a->failed; s = s->next) {
-    if (fl_kis_barrier(NULL, s) || (m->wall && s->note == m->wall))
-      memset(live, 0, (size_t)m->n);
+    if (separates(m, s) || (m->wall && s->note == m->wall)) memset(live, 0, (size_t)m->n);
     if (s->kind == FL_KS_IF) walk_if(m, s, live);
     else if (s->kind == FL_KS_LOOP) walk_loop(m, s, live);
     else meet(m, live, s);

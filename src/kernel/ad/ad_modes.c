@@ -116,7 +116,8 @@ static void meet_all(meeting *m, fl_kad_meet_fn pair) {
   fl_karena *a = m->d->a;
   const fl_kstmt **at = fl_karena_new(a, ((size_t)m->l->n + 1) * sizeof *at);
   for (int i = 0; at && i < m->l->n; i++) at[i] = m->l->at[i].s;
-  if (at) fl_kad_meetings(&(fl_kad_meeting){a, at, m->l->n, pair, m, NULL}, &m->d->body);
+  if (at) fl_kad_meetings(&(fl_kad_meeting){.a = a, .at = at, .n = m->l->n, .pair = pair, .arg = m},
+                          &m->d->body);
 }
 
 /* Marks in 'once' (by variable) the arrays of which a thread loads no element twice: no two of the

@@ -164,7 +164,8 @@ static fl_kblock settled(phases *p, fl_kblock b, int stay) {
 static int part(phases *p) {
   int lost = 0;
   const fl_kblock *body = &p->d->f->body;
-  const fl_kad_meeting m = { p->d->a, p->s, p->n, see_pair, p, p };
+  const fl_kad_meeting m = { .a = p->d->a, .at = p->s, .n = p->n, .pair = see_pair, .arg = p,
+                             .wall = p };
   for (;;) {
     p->i = -1;
     fl_kad_meetings(&m, body);

@@ -31,22 +31,72 @@ static void find_regions(fl_kad_state *d) {
   d->res->views = n > 1;
 }
 
-/* In the replay of a kernel that uses results of atomics (record.h), refuses loads of elements that
-** carry a derivative and that another thread may have written. There a block can wait by a counter
-** until another has written them; the reverse code would not wait. */
+/* ---- kernels whose blocks may wait for one another --------------------------------------- */
+
+static int writes_to(const void *var, const fl_kstmt *s) {
+  return fl_kwrites_to(s, *(const int32_t *)var);
+}
+
+/* Is x the same in all rounds of the loop, as far as this thread is concerned? *memory: it reads
+** elements that the kernel writes. */
+static int is_steady(const fl_kad_state *d, const fl_kstmt *loop, const fl_kexpr *x, int *memory,
+                     int depth) {
+  const fl_kstmt *one = NULL;
+  if (x->kind == FL_KX_LOAD) {
+    *memory |= d->f->vars[x->var].kind == FL_KV_POINTER && fl_kad_written(d, x->var);
+    if (fl_kstmt_any(loop, writes_to, &x->var)) return 0;
+  } else if (x->kind == FL_KX_VAR) {
+    const int n = fl_kassigned(&loop->body, x->var, &one);
+    if (fl_kassigned(&loop->other, x->var, NULL) || n > 1 || depth > 20) return 0;
+    if (n) return one->kind == FL_KS_ASSIGN && is_steady(d, loop, one->x[0], memory, depth + 1);
+  }
+  for (int i = 0; i < x->n; i++) if (!is_steady(d, loop, x->x[i], memory, depth)) return 0;
+  return 1;
+}
+
+static int uses_result(const void *none, const fl_kstmt *s) {
+  (void)none;
+  return s->kind == FL_KS_ATOMIC && s->result >= 0;
+}
+
+/* Is s a fence, or a loop that may wait until another thread has written? */
+static int waits(const void *of, const fl_kstmt *s) {
+  int memory = 0;
+  if (s->kind == FL_KS_BARRIER) return s->op == FL_KBAR_FENCE;
+  if (s->kind != FL_KS_LOOP) return 0;
+  return fl_kblock_any(s->body, uses_result, NULL) ||
+         (is_steady(of, s, s->x[0], &memory, 0) && memory);
+}
+
+typedef struct foreign { fl_kad_state *d; const fl_kstmt *s; } foreign;
+
+/* In a kernel whose blocks may wait for one another, as by a counter (record.h), refuses loads of
+** elements that another thread may have written with no barrier of the grid in between
+** (fl_kad_meet_grid): the reverse code would not wait. (A tangent waits as the kernel does, but for
+** what is recorded.) */
 static int see_foreign(void *arg, fl_kexpr *x) {
-  fl_kad_state *d = arg;
-  if (x->kind == FL_KX_LOAD && d->f->vars[x->var].kind == FL_KV_POINTER && d->active[x->var]
-      && fl_kad_written(d, x->var)
-      && !fl_kfact_of(d->facts, x->site)->own)
-    fl_kad_refuse(d, x->line, "'%s', which is read where another thread may have written, beside "
-                  "an atomic whose result is used,", d->f->vars[x->var].source);
+  foreign *w = arg;
+  fl_kad_state *d = w->d;
+  if (x->kind == FL_KX_LOAD && d->f->vars[x->var].kind == FL_KV_POINTER
+      && fl_kad_written(d, x->var) && !fl_kfact_of(d->facts, x->site)->own
+      && fl_kad_apart_in_time(d, w->s, x) != FL_KAD_GRID)
+    fl_kad_refuse(d, x->line, "'%s', which is read where another thread may have written, in a "
+                  "kernel whose threads may wait for one another in memory (use grid.sync()),",
+                  d->f->vars[x->var].source);
+  return 1;
+}
+
+static int see_statement(void *arg, fl_kstmt *s) {
+  foreign *w = arg;
+  w->s = s;
+  fl_kwalk_operands(&(fl_kvisitor){NULL, see_foreign, w}, s);
   return 1;
 }
 
 static void refuse_foreign(fl_kad_state *d) {
-  const fl_kvisitor v = {NULL, see_foreign, d};
-  if (d->f->replays) fl_kwalk_block(&v, d->body);
+  foreign w = {d, NULL};
+  if (d->f->replays || (d->facts && fl_kblock_any(d->body, waits, d)))
+    fl_kwalk_block(&(fl_kvisitor){see_statement, NULL, &w}, d->body);
 }
 
 void fl_kad_refuse_early(fl_kad_state *d) {
@@ -55,4 +105,5 @@ void fl_kad_refuse_early(fl_kad_state *d) {
   fl_kad_refuse_bits(d);
   find_regions(d);
   fl_kwalk_block(&v, d->body);
+  fl_kad_find_blocks(d);
 }

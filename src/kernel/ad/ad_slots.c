@@ -92,10 +92,19 @@ static int see_settling(void *arg, fl_kstmt *s) {
   return 1;
 }
 
+/* Does s read or write array v, but for maxima, whose adjoints read what they leave together? */
+static int is_no_maximum(const void *of, const fl_kstmt *s) {
+  const settled *c = of;
+  for (int i = 0; i < 4; i++)
+    if (s->x[i] && fl_kreads(s->x[i], c->var)) return 1;
+  return fl_kwrites_to(s, c->var) && !fl_kad_reads_won(c->l->d, s);
+}
+
 /* Does each read of array v in the loop find the value that the element has after the loop? */
 static int reads_final_values(const fl_kloop *l, int v) {
   const int kind = l->d->f->vars[v].kind, memory = kind == FL_KV_POINTER || kind == FL_KV_SHARED;
   settled c = {l, v, l->s->label >= 0 && l->s->label < 64 && !l->barrier && memory};
+  if (memory && !l->barrier && !fl_kstmt_any(l->s, is_no_maximum, &(settled){l, v, 0})) return 1;
   const fl_kvisitor see = {see_settling, see_settled, &c};
   if (c.ok) fl_kwalk_stmt(&see, l->s);
   return c.ok;
@@ -215,7 +224,7 @@ static fl_kexpr *snapshot_of(const fl_kloop *l, int v, fl_kexpr *at) {
 
 void fl_kloop_barrier(fl_kloop *l, fl_kblock *b) {
   fl_kstmt *s = l->barrier ? fl_kstmt_new(l->d->a, b, FL_KS_BARRIER, l->s->line) : NULL;
-  if (s) s->op = (uint8_t)(l->barrier - 1);
+  if (s) s->op = (uint8_t)(l->barrier - 1), s->mode = (uint8_t)l->grid;
   if (s) fl_kad_next_phase(l->d, b, s);
 }
 
@@ -526,6 +535,14 @@ static int has_few_rounds(const fl_kloop *l) {
          c.op == FL_KO_LT && !fl_kassigned(&l->s->body, c.step.var, NULL);
 }
 
+/* Maxima that are read as they are after the loop are not made again in its reverse code. */
+static int see_made(void *arg, fl_kstmt *s) {
+  const fl_kloop *l = arg;
+  if (fl_kad_reads_won(l->d, s) && l->of[s->var].final == 1 && s->note)
+    ((fl_kad_note *)s->note)->marks &= (uint8_t)~FL_KN_FORWARD;
+  return 1;
+}
+
 void fl_kloop_stored_loop(fl_kloop *l, fl_kset keep, fl_kblock *f, fl_kblock *r) {
   fl_kad_state *d = l->d;
   look_for_counters(l, &l->s->body);
@@ -537,6 +554,7 @@ void fl_kloop_stored_loop(fl_kloop *l, fl_kset keep, fl_kblock *f, fl_kblock *r)
   fl_kloop_make_lists(l);
   if (l->slots && !l->whole) make_stack(l);
   if (fl_kad_dead(d)) return;
+  fl_kwalk_stmt(&(fl_kvisitor){see_made, NULL, l}, l->s);
   reverse_pass(l, r);
   fl_kloop_move_marks(&l->outer, l, 1);
   count_pass(l, keep, f);

@@ -119,12 +119,15 @@ typedef struct fl_kad_state {
   fl_kset taken_back;        /* arrays that the enclosing loop restores iteration by iteration
                              ** (ad_undo.c); NULL: none */
   uint8_t *won;              /* by variable of the source: 1: an array that only atomicMax (or only
-                             ** atomicMin) accesses; NULL: tangent mode */
+                             ** atomicMin) accesses; more: see ad_winner.c; NULL: tangent mode */
   uint8_t lists;             /* 1: loops may list the elements that they write (ad_list.c), and hold
                              ** elements of shared memory */
   fl_kad_list *listing;      /* NULL: none */
   int32_t *claims, *readers; /* n0 entries: 1 + the parameter that says which thread writes an
                              ** element of the array (which one reads it); 0: none */
+  int32_t *blocks;           /* n0 entries: arrays of which each element must be of one block: 1 +
+                             ** the parameter that says which one; -1: not made yet; 0: other
+                             ** arrays. NULL: no array is so */
   int32_t self, block;       /* variables with the thread's note and the block's number
                              ** (ad_list.c) */
   fl_kset listed;            /* arrays that an enclosing loop lists; NULL: none */
@@ -210,12 +213,31 @@ void fl_kad_refuse_early(fl_kad_state *d);    /* ad_refuse.c */
 void fl_kad_twin_bits(fl_kad_state *d);
 void fl_kad_refuse_bits(fl_kad_state *d);
 fl_kexpr *fl_kad_real_of_bits(fl_kexpr *x);     /* the real number whose bits x is, or NULL */
+fl_kexpr *fl_kad_bits_of_real(const fl_kad_state *d, int type, fl_kexpr *x);    /* the opposite */
+/* Shared arrays of integers that atomics change, and that only hold the bits of real numbers,
+** become arrays of real numbers. */
+void fl_kad_real_arrays(fl_kad_state *d);
 /* ad_winner.c: makes d->won; the reverse code of s, an atomicMax or atomicMin on such an array */
 void fl_kad_find_winners(fl_kad_state *d);
 void fl_kad_winner(fl_kad_state *d, const fl_kstmt *s, fl_kblock *r);
+/* Are all atomics on v maxima with no barrier between any two? The adjoint of each then reads what
+** they leave together. */
+int fl_kad_is_one_phase(const fl_kad_state *d, int v);
+/* Lets s, a copy of such an atomic, see bits again, as it did in the source. */
+void fl_kad_see_bits(const fl_kad_state *d, fl_kstmt *s);
+/* Does the adjoint of the atomic s read what the element holds after it? */
+static inline int fl_kad_reads_won(const fl_kad_state *d, const fl_kstmt *s) {
+  return s->kind == FL_KS_ATOMIC && d->won && d->won[s->var] > 1;
+}
 /* ad_drawn.c: refuses s, and returns 1, if it is an atomic operation that the derivative runs again
 ** and whose outcome depends on the order of the threads. */
 int fl_kad_is_drawn(fl_kad_state *d, const fl_kstmt *s);
+/* Which barriers are between s, an atomic on global memory (or the load in statement s, if not
+** NULL), and the other accesses that may reach its element, loads and stores (stores and atomics)?
+** OPEN: not even those of the block; BLOCK: those of the block; GRID: those of the grid, or there
+** is one block, or all accesses of an element are of one thread. */
+enum { FL_KAD_OPEN, FL_KAD_BLOCK, FL_KAD_GRID };
+int fl_kad_apart_in_time(fl_kad_state *d, const fl_kstmt *s, const fl_kexpr *load);
 /* For each variable: does the derived kernel read an element of it, or write one? Returns 0 when
 ** memory is out. */
 typedef struct fl_kad_touched { uint8_t *read, *written; } fl_kad_touched;
@@ -244,6 +266,10 @@ int fl_kad_chooses(const fl_kexpr *x);        /* is x min, max or a similar func
 /* A copy of f in which barriers of warps, in loops that all threads of the block go through
 ** together, are barriers of the block (ad_barrier.c); NULL: there are none, or no memory. */
 fl_kfunc *fl_kad_widen(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r);
+/* A copy of f, which replays recorded results of atomics, with barriers of the grid instead of
+** those of the block after them or, with 'between', one more after the first (ad_barrier.c); NULL:
+** there is no place that all threads reach, or no memory. */
+fl_kfunc *fl_kad_meet_grid(fl_karena *a, const fl_kfunc *f, int between);
 /* A copy of f in which indices of arrays of reals that f also stores to a result, as integers, are
 ** read there (results.c); NULL: there are none, or no memory. */
 fl_kfunc *fl_kad_read_results(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r);
@@ -301,9 +327,10 @@ void fl_kad_modes(fl_kad_state *d);
 /* Is each variable and array that x reads assigned by at most one statement, a parameter by none?
 ** (In a loop such a variable may still have a new value in each iteration.) */
 int fl_kad_steady(const fl_kad_state *d, const fl_kexpr *x);
-/* ad_meet.c: accesses that no barrier of the block separates. Statement at[i] makes access i of n;
-** 'pair' (NULL: none) is called for each two, k and then i; k == i: one access in two iterations.
-** wall: statements with this note count as if a barrier were before them; NULL: none do. */
+/* ad_meet.c: accesses that no barrier of the block (with 'grid': of the grid) separates. Statement
+** at[i] makes access i of n; 'pair' (NULL: none) is called for each two, k and then i; k == i: one
+** access in two iterations. wall: statements with this note count as if a barrier were before them;
+** NULL: none do. */
 typedef void (*fl_kad_meet_fn)(void *arg, int i, int k);
 typedef struct fl_kad_meeting {
   fl_karena *a;
@@ -312,6 +339,7 @@ typedef struct fl_kad_meeting {
   fl_kad_meet_fn pair;
   void *arg;
   const void *wall;
+  int grid;
 } fl_kad_meeting;
 void fl_kad_meetings(const fl_kad_meeting *m, const fl_kblock *b);
 int fl_kad_has_barrier(const fl_kblock *b);   /* does b hold a barrier of the block? */
@@ -357,6 +385,10 @@ void fl_kad_loop(fl_kad_state *d, fl_kstmt *s, fl_kset keep, fl_kblock *forward,
 ** statement), both if lists may be made. */
 void fl_kad_number_thread(fl_kad_state *d, fl_kblock *b);
 void fl_kad_next_phase(fl_kad_state *d, fl_kblock *b, const fl_kstmt *s);
+/* Makes d->blocks, if lists may be made. */
+void fl_kad_find_blocks(fl_kad_state *d);
+/* Does x load an element of them? Then the forward code evaluates its index, for the claim. */
+int fl_kad_claims_loads(const fl_kad_state *d, const fl_kexpr *x);
 /* Adds code to b that fails if another thread claims the element that s writes; 0: it is not
 ** possible, or known to be so. */
 int fl_kad_claim(fl_kad_state *d, fl_kblock *b, const fl_kstmt *s);

@@ -18,6 +18,7 @@ fl_kstmt *fl_kad_copy(fl_kad_state *d, fl_kblock *b, const fl_kstmt *s) {
   r->next = next;
   r->note = NULL;
   r->body.first = r->body.last = r->other.first = r->other.last = NULL;
+  fl_kad_see_bits(d, r);
   return r;
 }
 
@@ -183,9 +184,12 @@ static void atomic(fl_kad_state *d, const fl_kstmt *s, fl_kset keep, fl_kblock *
   fl_kset reads = fl_kset_new(d);
   if (!reads || fl_kad_is_drawn(d, s)) return;
   if (marks & FL_KN_FORWARD) {
-    if (d->f->vars[v].kind != FL_KV_SHARED || fl_kset_has(keep, v)) {
-      fl_kad_refuse(d, s->line, "an atomic operation on '%s', whose values are read again,",
-                    d->f->vars[v].source);
+    const int held = d->in_thread && d->in_thread[v];
+    if (fl_kset_has(keep, v) && !(held && fl_kad_is_one_phase(d, v))) {
+      if (!held) d->again = v + 1;
+      else
+        fl_kad_refuse(d, s->line, "an atomic operation on '%s', whose old values are needed again "
+                    "(use a second array),", d->f->vars[v].source);
       return;
     }
     fl_kad_copy(d, f, s);
@@ -227,6 +231,7 @@ static void branch(fl_kad_state *d, const fl_kstmt *s, fl_kset keep, fl_kblock *
 }
 
 static void one(fl_kad_state *d, fl_kstmt *s, fl_kset keep, fl_kblock *f, fl_kblock *r) {
+  if (d->blocks) fl_kad_list_uses(d, f, s);
   switch (s->kind) {
   case FL_KS_ASSIGN: assign(d, s, keep, f, r); return;
   case FL_KS_STORE: store(d, s, keep, f, r); return;

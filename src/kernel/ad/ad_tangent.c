@@ -232,6 +232,11 @@ static fl_kad *forward_mode(fl_karena *a, const fl_kfunc *f, const fl_kad_reques
 
 fl_kad *fl_kad_tangent(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r) {
   fl_kad *res = forward_mode(a, f, r);
+  for (int between = 0; between < 2 && res && res->refusal && !a->failed; between++) {
+    const fl_kfunc *g = fl_kad_meet_grid(a, f, between);
+    fl_kad *next = g ? forward_mode(a, g, r) : NULL;
+    if (next && next->func) res = next;
+  }
   fl_kad_tell("tangent", f, r, res);
   return res;
 }

@@ -2,6 +2,8 @@
 #include "kernel/ad/record.h"
 #include "kernel/tree/verify.h"
 
+static const char NAME[] = "recorded";
+
 typedef struct recording {
   fl_karena *a;
   fl_kfunc *f;
@@ -9,7 +11,8 @@ typedef struct recording {
 } recording;
 
 static int is_recorded(const fl_kfunc *f, const fl_kstmt *s) {
-  return s->kind == FL_KS_ATOMIC && s->result >= 0 && !s->as && fl_kt_is_int(f->vars[s->var].type);
+  return s->kind == FL_KS_ATOMIC && s->result >= 0 && fl_kt_is_int(f->vars[s->var].type) &&
+         (!s->as || fl_kt_is_int(s->as));
 }
 
 static int count(const fl_kfunc *f, const fl_kblock *b) {
@@ -71,10 +74,16 @@ static fl_kblock walk(recording *r, fl_kblock b) {
   return out;
 }
 
+int fl_krecord_is(const void *f, const fl_kexpr *x) {
+  const fl_kfunc *of = f;
+  return x->kind == FL_KX_LOAD && of->vars[x->var].param >= 0 && x->type == FL_KT_I64 &&
+         !strcmp(of->vars[x->var].name, NAME);
+}
+
 fl_kfunc *fl_krecord_make(fl_karena *a, const fl_kfunc *f, int replay) {
   recording r = {.a = a, .f = fl_kfunc_clone(a, f), .replay = replay};
   if (!r.f) return NULL;
-  r.var = fl_kparam_add(r.f, "recorded", FL_KT_I64, 1, replay);
+  r.var = fl_kparam_add(r.f, NAME, FL_KT_I64, 1, replay);
   if (r.var < 0) return NULL;
   r.f->body = walk(&r, r.f->body);
   r.f->replays = (uint8_t)replay;

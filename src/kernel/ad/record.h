@@ -11,6 +11,8 @@
 /* The number of atomics of f to record: those of integers, outside of loops, whose results are
 ** used. */
 int fl_krecord_count(const fl_kfunc *f);
+/* Does x load such a value, in a kernel f that replays them? */
+int fl_krecord_is(const void *f, const fl_kexpr *x);
 /* A copy of f with one more parameter, "recorded": long long[count * threads of the launch]. replay
 ** = 0: the kernel writes the results there; 1: it reads them from there (const), and its atomics
 ** have no results. NULL: no memory. */
