@@ -20,9 +20,9 @@ flame_status fl_kenlarge(flame_context *c, const char *name, int64_t *geometry, 
   if (needs <= FL_K_MOST_SHARED) return FLAME_OK;
   char arrays[48] = "";
   if (own) snprintf(arrays, sizeof arrays, " and %lld for static arrays", own);
-  return FL_FAIL(c, FLAME_BAD_ARGUMENT, name, "the derivative of '%s' needs %lld bytes of shared memory "
-                 "for the %lld of the launch%s, and a block has at most %d" FL_DO "; launch it with "
-                 "less, shared = …, or give vjp = …", name, needs - own, before, arrays,
+  return FL_FAIL(c, FLAME_BAD_ARGUMENT, name, "the derivative of '%s' needs %lld bytes of shared "
+                 "memory for the %lld of the launch%s, and a block has at most %d" FL_DO "; launch "
+                 "it with less, shared = …, or give vjp = …", name, needs - own, before, arrays,
                  FL_K_MOST_SHARED);
 }
 

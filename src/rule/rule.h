@@ -189,8 +189,8 @@ fl_node *fl_kshaped(fl_node *x, const fl_node *like);      /* x in the shape of 
 /* Reads the single element of x as a number of a parameter's type. Evaluates. */
 flame_status fl_kread_number(flame_context *c, fl_node *x, int type, void *to);
 /* Adds room in shared memory for the copies that a derived kernel keeps there; *bytes: those of the
-** original, rounded up to 16, which are a parameter of the derived kernel; 0: it has none. Fails, in
-** the name of the original kernel, if a block can not have so much. */
+** original, rounded up to 16, which are a parameter of the derived kernel; 0: it has none. Fails,
+** in the name of the original kernel, if a block can not have so much. */
 flame_status fl_kenlarge(flame_context *c, const char *name, int64_t *geometry, const fl_kad *ad,
                          int64_t *bytes);
 /* Fails: no launch can give a parameter of this role. */

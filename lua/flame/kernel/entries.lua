@@ -1,6 +1,6 @@
---- Several kernels of one text: flame.kernel(source, {entry = {"a", b = {block = 64}}}). The text is
--- parsed once, and kernels that a GPU compiles as they are written are compiled together. They share
--- the variables of file scope that k:constant sets.
+--- Several kernels of one text: flame.kernel(source, {entry = {"a", b = {block = 64}}}). The text
+-- is parsed once, and kernels that a GPU compiles as they are written are compiled together. They
+-- share the variables of file scope that k:constant sets.
 local internal = require("flame").internal
 local arguments = require "flame.base.arguments"
 local objects = require "flame.base.objects"
@@ -46,7 +46,9 @@ local function item_of(key, item)
       objects.no_option("kernel", tostring(option), OWN)
     end
   end
-  if math.type(key) then key = name:match("([%a_][%w_]*)%s*<") or name:match("([%a_][%w_]*)%s*$") end
+  if math.type(key) then
+    key = name:match("([%a_][%w_]*)%s*<") or name:match("([%a_][%w_]*)%s*$")
+  end
   return { key = key or name, name = name, options = options }
 end
 
@@ -92,7 +94,8 @@ local function new(o, one)
   o.parsed, o.open = { memory = {} }, {}
   for _, what in ipairs { "inout", "nodiff" } do
     o.open[what] = {}
-    for _, name in ipairs(type(o[what]) == "table" and o[what] or {}) do o.open[what][name] = true end
+    local list = type(o[what]) == "table" and o[what] or {}
+    for _, name in ipairs(list) do o.open[what][name] = true end
   end
   local read = true                            -- parameters of templates are known at a call
   for _, item in ipairs(items_of(o.entry)) do

@@ -43,8 +43,8 @@ describe("several entries of a text", function()
 
   it("may be named by the script, and have options that differ", function()
     local k = flame.kernel { source = source, block = 64, threads = 3, entry = {
-      "twice", wide = { "twice", block = 128, grid = 2 }, add = { inout = { "z" }, nodiff = { "x" } },
-      half = "thrice<__half>", any = "thrice" } }
+      "twice", wide = { "twice", block = 128, grid = 2 },
+      add = { inout = { "z" }, nodiff = { "x" } }, half = "thrice<__half>", any = "thrice" } }
     assert.same({ 2, 4, 6 }, k.twice(x):totable())
     assert.same({ 2, 4, 6 }, k.wide(x):totable())
     assert.is_false(k.add(x, flame.zeros(3)).requires_grad)
@@ -78,8 +78,8 @@ describe("several entries of a text", function()
       "__global__ void b(const float *x, float *y, int n) {\n  int q = *y;\n}\n")
     file:close()
     local k = flame.kernel_file(path, { entry = { "a", "b" }, block = 32 })
-    assert.matches("a: kernel 'a', line 2 %(.*:2%): index 3 of 'x'", message(function()
-      if flame.default_device() ~= "cpu" then error("a: kernel 'a', line 2 (x:2): index 3 of 'x'") end
+    assert.matches("kernel 'a', line 2 %(.*:2%): index 3 of 'x'", message(function()
+      if flame.default_device() ~= "cpu" then error("kernel 'a', line 2 (x:2): index 3 of 'x'") end
       return k.a(x):totable()
     end))
     assert.matches("b: reads output 'y' %(line 5%)", message(k.b, x))

@@ -524,6 +524,7 @@ static void put_kernel(fl_text *t, const fl_kfunc *f, fl_kwriter w) {
   if (near) fl_knear_prelude(t);
   put_tables(&w);
   put_structs(&w);
+  if (!w.saved) fl_kput_apart(&w);
   if (uses_dynamic(f))
     fl_text_puts(t, "extern __shared__ __align__(16) unsigned char fl_dynamic[];\n");
   fl_text_puts(t, "extern \"C\" __global__ void ");

@@ -91,12 +91,68 @@ void fl_kput_list(fl_kwriter *w, fl_kexpr *const *x, int n) {
   fl_text_puts(w->t, ")");
 }
 
+/* ---- functions of mathematics ---------------------------------------------------------------- */
+
+static const char *name_of(const fl_kbuiltin_info *b, int type) {
+  return (type == FL_KT_F64 && *b->name64) || !*b->name32 ? b->name64 : b->name32;
+}
+
+/* Does NVRTC write many instructions for each call? */
+static int is_costly(int op, int type) {
+  static const char cheap[] = " SQRT RSQRT FLOOR CEIL TRUNC RINT ROUND FABS SATURATE FMIN FMAX FDIM "
+    "COPYSIGN ADD_RN SUB_RN MUL_RN DIV_RN FMA NEXTAFTER LDEXP LOGB POLYGAMMA ",
+    single[] = " EXP EXP2 LOG LOG2 ";                              /* cheap in f32 */
+  const fl_kbuiltin_info *b = &fl_kbuiltins[op];
+  char id[24];
+  if ((b->rule != FL_KBR_FLOAT && b->rule != FL_KBR_FLOATI) || *name_of(b, type) == '_') return 0;
+  snprintf(id, sizeof id, " %s ", b->id);
+  return type == FL_KT_F64 ? !strstr(cheap, id)
+                           : type == FL_KT_F32 && !strstr(cheap, id) && !strstr(single, id);
+}
+
+/* NVRTC takes up to 0.1 s for each call of such a function that it writes out. A kernel with more
+** than MOST_INLINED calls them as functions. */
+enum { MOST_INLINED = 20 };
+typedef struct costly { int n; uint8_t asked[FL_KB_COUNT][2]; } costly;
+
+static int see_costly(void *arg, fl_kexpr *x) {
+  costly *c = arg;
+  if (x->kind != FL_KX_CALL || !x->n || !is_costly(x->op, x->x[0]->type)) return 1;
+  c->n++;
+  c->asked[x->op][x->x[0]->type == FL_KT_F64] = 1;
+  return 1;
+}
+
+static void put_apart(fl_text *t, const fl_kbuiltin_info *b, int type) {
+  const char *T = fl_ktypes[type].c, *name = name_of(b, type);
+  fl_text_printf(t, "static __device__ FL_APART %s fl_apart_%s(", T, name);
+  for (int i = 0; i < b->n; i++)
+    fl_text_printf(t, "%s%s x%d", i ? ", " : "", i && b->rule == FL_KBR_FLOATI ? "int" : T, i);
+  fl_text_printf(t, ") { return %s(", name);
+  for (int i = 0; i < b->n; i++) fl_text_printf(t, "%sx%d", i ? ", " : "", i);
+  fl_text_puts(t, "); }\n");
+}
+
+void fl_kput_apart(fl_kwriter *w) {
+  costly c;
+  const fl_kvisitor see = { NULL, see_costly, &c };
+  memset(&c, 0, sizeof c);
+  fl_kwalk_block(&see, w->f->body);
+  w->apart = c.n > MOST_INLINED;
+  if (!w->apart) return;
+  /* with --use_fast_math they are a few instructions */
+  fl_text_puts(w->t, "#ifdef __USE_FAST_MATH__\n#define FL_APART __forceinline__\n#else\n"
+                     "#define FL_APART __noinline__\n#endif\n");
+  for (int op = 0; op < FL_KB_COUNT; op++)
+    for (int wide = 0; wide < 2; wide++)
+      if (c.asked[op][wide]) put_apart(w->t, &fl_kbuiltins[op], wide ? FL_KT_F64 : FL_KT_F32);
+}
+
 static void put_call(fl_kwriter *w, const fl_kexpr *x) {
   const fl_kbuiltin_info *b = &fl_kbuiltins[x->op];
   const int type = x->n && b->rule != FL_KBR_BITS ? x->x[0]->type : x->type;
-  const char *name = type == FL_KT_F64 && *b->name64 ? b->name64
-                     : *b->name32                    ? b->name32
-                                                     : b->name64;
+  const char *name = name_of(b, type);
+  if (w->apart && x->n && is_costly(x->op, type)) fl_text_puts(w->t, "fl_apart_");
   if (x->op == FL_KB_IABS && !fl_ktypes[type].is_signed) { fl_kput_expr(w, x->x[0]); return; }
   if (x->op == FL_KB_IABS && type == FL_KT_I64) name = "llabs";
   fl_text_printf(w->t, "%s(", name);

@@ -26,6 +26,7 @@ typedef struct fl_kwriter {
   uint8_t bounded;               /* as in fl_ktext_form */
   uint8_t stops;                 /* a failed assertion ends a thread (text_stop.h); 2: and those
                                  ** that meet it */
+  uint8_t apart;                 /* costly functions are called (fl_kput_apart) */
   uint8_t warps;                 /* fl_kput_warps: where the statement is written */
 } fl_kwriter;
 
@@ -50,6 +51,9 @@ void fl_kput_name(fl_kwriter *w, const char *name);   /* writes a name in a form
 void fl_kput_var(fl_kwriter *w, int var);
 void fl_kput_constant(fl_kwriter *w, const fl_kexpr *x);
 void fl_kput_expr(fl_kwriter *w, const fl_kexpr *x);
+/* Writes, before a kernel that calls functions as sinf and powf at many places, functions that call
+** them, which the kernel then calls: their texts are not repeated at each place. */
+void fl_kput_apart(fl_kwriter *w);
 void fl_kput_list(fl_kwriter *w, fl_kexpr *const *x, int n);   /* with commas, and a ')' after it */
 void fl_kput_element(fl_kwriter *w, const fl_kstmt *s);     /* the element that s writes */
 /* text_sums.c: must s be the same in any order of the threads (exact)? Writes such a sum; what a
