@@ -25,8 +25,10 @@ end
 local function kernel(body, n, o)
   local sync = o.grid_sync and "cooperative_groups::this_grid().sync()" or "__syncthreads()"
   local source = (o.grid_sync and "#include <cooperative_groups.h>\n" or "") ..
-    "__global__ void k(const double *x, const int *bin, double *acc, double *part, int *count, double *y, int n) {\n" ..
-    "  int t = threadIdx.x, b = blockIdx.x, i = b * blockDim.x + t, all = gridDim.x * blockDim.x;\n" ..
+    "__global__ void k(const double *x, const int *bin, double *acc, double *part, int"
+      .. " *count, double *y, int n) {\n" ..
+    "  int t = threadIdx.x, b = blockIdx.x, i = b * blockDim.x + t, all = gridDim.x *"
+      .. " blockDim.x;\n" ..
     "  double v = i < n ? x[i] : 0.0, u = 0.0;\n  " .. body:gsub("SYNC", sync) .. "\n}"
   local blocks = o.blocks or o.one_block and 1 or (n + THREADS - 1) // THREADS
   return flame.kernel { source = source, inout = { "acc", "part", "count" }, shape = { n },
@@ -62,81 +64,127 @@ local ONE <const>, ROWS <const>, GRID <const> = { one_block = true }, {}, { grid
 local fixed = {
   { "a histogram that is read by the block that made it", ONE,
     "atomicAdd(&acc[bin[i]], v * v); SYNC; y[i] = v / (1 + acc[bin[i]] * acc[bin[i]]);" },
-  { "sums of loops", ONE, "for (int j = i; j < n; j += 3) atomicAdd(&acc[bin[j]], x[j] * v); SYNC; y[i] = sin(acc[t % 4]);" },
+  { "sums of loops", ONE, "for (int j = i; j < n; j += 3) atomicAdd(&acc[bin[j]], x[j] * v);"
+    .. " SYNC; y[i] = sin(acc[t % 4]);" },
   { "two sums, of which the second needs the first", ONE,
-    "atomicAdd(&acc[0], v); SYNC; u = v - acc[0] / n; atomicAdd(&acc[1], u * u); SYNC; y[i] = u * rsqrt(acc[1] * acc[1] + 1);" },
+    "atomicAdd(&acc[0], v); SYNC; u = v - acc[0] / n; atomicAdd(&acc[1], u * u); SYNC; y[i] ="
+      .. " u * rsqrt(acc[1] * acc[1] + 1);" },
   { "one sum that is read, added to and read again", ONE,
-    "atomicAdd(acc, v); SYNC; u = sin(*acc); SYNC; atomicAdd(acc, u * v); SYNC; y[i] = *acc * *acc * u;" },
-  { "elements that are set before", ONE, "if (t < 4) acc[t] = 0.5; SYNC; atomicAdd(&acc[bin[i]], v * v); SYNC; y[i] = v / acc[bin[i]];" },
+    "atomicAdd(acc, v); SYNC; u = sin(*acc); SYNC; atomicAdd(acc, u * v); SYNC; y[i] = *acc *"
+      .. " *acc * u;" },
+  { "elements that are set before", ONE, "if (t < 4) acc[t] = 0.5; SYNC;"
+    .. " atomicAdd(&acc[bin[i]], v * v); SYNC; y[i] = v / acc[bin[i]];" },
   { "sums of a block in its own elements", ROWS,
-    "double *h = acc + 4 * b; if (i < n) atomicAdd(&h[bin[i]], v * v); SYNC; if (i < n) y[i] = v / (1 + h[bin[i]] * h[0]);" },
-  { "elements of a thread alone", ROWS, "if (i < n) { atomicAdd(&part[i], v * v); y[i] = v / (2 + part[i] * part[i]); }" },
-  { "a norm over the grid", GRID, "if (i < n) atomicAdd(acc, v * v); SYNC; if (i < n) y[i] = v / sqrt(2 + *acc * *acc);" },
-  { "a histogram over the grid", GRID, "if (i < n) atomicAdd(&acc[bin[i]], exp(v)); SYNC; if (i < n) y[i] = exp(v) / (3 + acc[bin[i]] * acc[bin[i]]);" },
-  { "mean and variance over the grid", GRID, [[if (i < n) atomicAdd(&acc[0], v); SYNC; u = v - acc[0] / n;
-    if (i < n) atomicAdd(&acc[1], u * u); SYNC; if (i < n) y[i] = u * rsqrt(acc[1] * acc[1] + 1);]] },
+    "double *h = acc + 4 * b; if (i < n) atomicAdd(&h[bin[i]], v * v); SYNC; if (i < n) y[i]"
+      .. " = v / (1 + h[bin[i]] * h[0]);" },
+  { "elements of a thread alone", ROWS, "if (i < n) { atomicAdd(&part[i], v * v); y[i] = v /"
+    .. " (2 + part[i] * part[i]); }" },
+  { "a norm over the grid", GRID, "if (i < n) atomicAdd(acc, v * v); SYNC; if (i < n) y[i] ="
+    .. " v / sqrt(2 + *acc * *acc);" },
+  { "a histogram over the grid", GRID, "if (i < n) atomicAdd(&acc[bin[i]], exp(v)); SYNC; if"
+    .. " (i < n) y[i] = exp(v) / (3 + acc[bin[i]] * acc[bin[i]]);" },
+  { "mean and variance over the grid", GRID, [[if (i < n) atomicAdd(&acc[0], v); SYNC; u = v -
+    acc[0] / n;
+    if (i < n) atomicAdd(&acc[1], u * u); SYNC; if (i < n) y[i] = u * rsqrt(acc[1] * acc[1] +
+    1);]] },
   { "partial sums, and block 0 that reads them", GRID,
-    "if (i < n) atomicAdd(&part[b], v * v); SYNC; if (i == 0) for (int j = 0; j < gridDim.x; ++j) u += part[j] * part[j]; SYNC; if (i == 0) y[0] = sqrt(u);" },
-  { "steps in time over the grid", GRID, [[for (int s = 0; s < 5; ++s) { if (i < n) u = part[i] * part[(i + 1) % n]; SYNC;
+    "if (i < n) atomicAdd(&part[b], v * v); SYNC; if (i == 0) for (int j = 0; j < gridDim.x;"
+      .. " ++j) u += part[j] * part[j]; SYNC; if (i == 0) y[0] = sqrt(u);" },
+  { "steps in time over the grid", GRID, [[for (int s = 0; s < 5; ++s) { if (i < n) u = part[i]
+    * part[(i + 1) % n]; SYNC;
     if (i < n) part[i] = sin(u) + v; SYNC; } if (i < n) y[i] = part[i];]] },
-  { "two buffers over the grid", GRID, [[double *p = part, *q = acc; for (int s = 0; s < 4; ++s) { if (i < n) q[i] = p[i] * p[(i + 1) % n] + v; SYNC;
+  { "two buffers over the grid", GRID, [[double *p = part, *q = acc; for (int s = 0; s < 4; ++s)
+    { if (i < n) q[i] = p[i] * p[(i + 1) % n] + v; SYNC;
     double *z = p; p = q; q = z; } if (i < n) y[i] = p[i];]] },
-  { "the last block sums", ROWS, [[__shared__ double s[8]; __shared__ bool last; s[t] = i < n ? v * v : 0.0; SYNC;
+  { "the last block sums", ROWS, [[__shared__ double s[8]; __shared__ bool last; s[t] = i < n ?
+    v * v : 0.0; SYNC;
     for (int d = 4; d > 0; d /= 2) { if (t < d) s[t] += s[t + d]; SYNC; }
-    if (t == 0) { part[b] = s[0]; __threadfence(); last = atomicInc((unsigned *)count, gridDim.x) == gridDim.x - 1; } SYNC;
-    if (last) { for (int j = t; j < gridDim.x; j += blockDim.x) u += part[j] * part[j]; s[t] = u; SYNC;
-      for (int d = 4; d > 0; d /= 2) { if (t < d) s[t] += s[t + d]; SYNC; } if (t == 0) { y[0] = sqrt(s[0]); *count = 0; } }]] },
+    if (t == 0) { part[b] = s[0]; __threadfence(); last = atomicInc((unsigned *)count,
+    gridDim.x) == gridDim.x - 1; } SYNC;
+    if (last) { for (int j = t; j < gridDim.x; j += blockDim.x) u += part[j] * part[j]; s[t] =
+    u; SYNC;
+      for (int d = 4; d > 0; d /= 2) { if (t < d) s[t] += s[t + d]; SYNC; } if (t == 0) { y[0] =
+      sqrt(s[0]); *count = 0; } }]] },
   { "the last thread sums", ROWS, [[__shared__ double s[8]; s[t] = i < n ? v * v : 0.0; SYNC;
     if (t == 0) { for (int j = 0; j < 8; ++j) u += s[j]; part[b] = u; __threadfence();
-      if (atomicAdd(count, 1) == gridDim.x - 1) { u = 0; for (int j = 0; j < gridDim.x; ++j) u += part[j]; y[0] = sqrt(u); } }]] },
-  { "the last block reads a sum of all", ROWS, [[if (i < n) atomicAdd(acc, v * v); __threadfence(); SYNC;
-    if (t == 0) { int c = atomicAdd(count, 1); if (c == gridDim.x - 1) y[0] = sqrt(2 + *acc * *acc); }]] },
-  { "the last block and the greatest", ROWS, [[__shared__ double s[8]; __shared__ int ticket; s[t] = i < n ? v : -9.0; SYNC;
+      if (atomicAdd(count, 1) == gridDim.x - 1) { u = 0; for (int j = 0; j < gridDim.x; ++j) u
+      += part[j]; y[0] = sqrt(u); } }]] },
+  { "the last block reads a sum of all", ROWS, [[if (i < n) atomicAdd(acc, v * v);
+    __threadfence(); SYNC;
+    if (t == 0) { int c = atomicAdd(count, 1); if (c == gridDim.x - 1) y[0] = sqrt(2 + *acc *
+    *acc); }]] },
+  { "the last block and the greatest", ROWS, [[__shared__ double s[8]; __shared__ int ticket;
+    s[t] = i < n ? v : -9.0; SYNC;
     for (int d = 4; d > 0; d /= 2) { if (t < d) s[t] = fmax(s[t], s[t + d]); SYNC; }
     if (t == 0) { part[b] = s[0]; __threadfence(); ticket = atomicAdd(count, 1); } SYNC;
-    if (ticket == gridDim.x - 1 && t == 0) { u = part[0]; for (int j = 1; j < gridDim.x; ++j) u = fmax(u, part[j]); y[0] = u * u; }]] },
+    if (ticket == gridDim.x - 1 && t == 0) { u = part[0]; for (int j = 1; j < gridDim.x; ++j) u
+    = fmax(u, part[j]); y[0] = u * u; }]] },
 }
 
 -- maxima by the bits of positive numbers; no tangent
 local maxima = {
-  { "a softmax", ONE, [=[__shared__ long long m; __shared__ double s; if (t == 0) { m = 0; s = 0; } SYNC; v = v * v;
-    atomicMax(&m, __double_as_longlong(v)); SYNC; u = exp(v - __longlong_as_double(m)); atomicAdd(&s, u); SYNC; y[i] = u / s;]=] },
-  { "a real number in shared memory", ONE, [=[__shared__ double m; if (t == 0) m = 0.3 * v * v; SYNC;
-    atomicMax((unsigned long long *)&m, (unsigned long long)__double_as_longlong(v * v)); SYNC; y[i] = v * v / (0.1 + m) + sin(m);]=] },
+  { "a softmax", ONE, [=[__shared__ long long m; __shared__ double s; if (t == 0) { m = 0; s =
+    0; } SYNC; v = v * v;
+    atomicMax(&m, __double_as_longlong(v)); SYNC; u = exp(v - __longlong_as_double(m));
+    atomicAdd(&s, u); SYNC; y[i] = u / s;]=] },
+  { "a real number in shared memory", ONE, [=[__shared__ double m; if (t == 0) m = 0.3 * v * v;
+    SYNC;
+    atomicMax((unsigned long long *)&m, (unsigned long long)__double_as_longlong(v * v)); SYNC;
+    y[i] = v * v / (0.1 + m) + sin(m);]=] },
   { "an old value that stays", ONE, [=[__shared__ double m; if (t == 0) m = 100 + v * v; SYNC;
-    atomicMax((unsigned long long *)&m, (unsigned long long)__double_as_longlong(v * v)); SYNC; y[i] = v / m + sin(m);]=] },
-  { "several elements, in a loop", ONE, [=[__shared__ unsigned long long m[4]; if (t < 4) m[t] = 0; SYNC;
-    for (int j = t; j < n; j += 3) atomicMax(&m[bin[j]], (unsigned long long)__double_as_longlong(exp(x[j]))); SYNC;
+    atomicMax((unsigned long long *)&m, (unsigned long long)__double_as_longlong(v * v)); SYNC;
+    y[i] = v / m + sin(m);]=] },
+  { "several elements, in a loop", ONE, [=[__shared__ unsigned long long m[4]; if (t < 4) m[t] =
+    0; SYNC;
+    for (int j = t; j < n; j += 3) atomicMax(&m[bin[j]], (unsigned long
+    long)__double_as_longlong(exp(x[j]))); SYNC;
     for (int q = 0; q < 4; ++q) u += sin(__longlong_as_double(m[q])); y[i] = u * v;]=] },
   { "two maxima of one element", ONE, [=[__shared__ long long m; if (t == 0) m = 0; SYNC;
-    atomicMax(&m, __double_as_longlong(exp(v))); atomicMax(&m, __double_as_longlong(exp(sin(2 * v)))); SYNC; u = __longlong_as_double(m); y[i] = u * u * v;]=] },
-  { "one for each round of a loop", ROWS, [=[__shared__ long long m; for (int r = 0; r < 3; ++r) { if (t == 0) m = 0; SYNC;
-    for (int j = t; j < n; j += blockDim.x) atomicMax(&m, __double_as_longlong(exp(x[j] * (r + 1)))); SYNC;
+    atomicMax(&m, __double_as_longlong(exp(v))); atomicMax(&m, __double_as_longlong(exp(sin(2 *
+    v)))); SYNC; u = __longlong_as_double(m); y[i] = u * u * v;]=] },
+  { "one for each round of a loop", ROWS, [=[__shared__ long long m; for (int r = 0; r < 3; ++r)
+    { if (t == 0) m = 0; SYNC;
+    for (int j = t; j < n; j += blockDim.x) atomicMax(&m, __double_as_longlong(exp(x[j] * (r +
+    1)))); SYNC;
     u += sin(__longlong_as_double(m)) * v; SYNC; } if (i < n) y[i] = u;]=] },
-  { "a minimum, and bits that are compared", ONE, [=[__shared__ long long m; if (t == 0) m = 0x7fefffffffffffffll; SYNC; v = exp(v);
-    atomicMin(&m, __double_as_longlong(v)); SYNC; y[i] = __double_as_longlong(v) == m ? v * v : v * __longlong_as_double(m);]=] },
-  { "in global memory, of one block", ONE, "if (t < 4) acc[t] = 0; SYNC; atomicMax((long long *)&acc[bin[i]], __double_as_longlong(exp(v))); SYNC; y[i] = v * acc[bin[i]] + sin(acc[0]);" },
-  { "in global memory, of blocks with their elements", ROWS, [=[double *h = acc + 4 * b; if (t == 0) h[0] = 0; SYNC;
-    atomicMax((long long *)h, __double_as_longlong(exp(v))); SYNC; if (i < n) y[i] = v * h[0] * h[0];]=] },
-  { "in global memory, over the grid", GRID, [=[if (i == 0) acc[0] = 0; SYNC; if (i < n) atomicMax((long long *)acc, __double_as_longlong(exp(v))); SYNC;
+  { "a minimum, and bits that are compared", ONE, [=[__shared__ long long m; if (t == 0) m =
+    0x7fefffffffffffffll; SYNC; v = exp(v);
+    atomicMin(&m, __double_as_longlong(v)); SYNC; y[i] = __double_as_longlong(v) == m ? v * v :
+    v * __longlong_as_double(m);]=] },
+  { "in global memory, of one block", ONE, "if (t < 4) acc[t] = 0; SYNC; atomicMax((long long"
+    .. " *)&acc[bin[i]], __double_as_longlong(exp(v))); SYNC; y[i] = v * acc[bin[i]] +"
+    .. " sin(acc[0]);" },
+  { "in global memory, of blocks with their elements", ROWS, [=[double *h = acc + 4 * b; if (t
+    == 0) h[0] = 0; SYNC;
+    atomicMax((long long *)h, __double_as_longlong(exp(v))); SYNC; if (i < n) y[i] = v * h[0] *
+    h[0];]=] },
+  { "in global memory, over the grid", GRID, [=[if (i == 0) acc[0] = 0; SYNC; if (i < n)
+    atomicMax((long long *)acc, __double_as_longlong(exp(v))); SYNC;
     if (i < n) y[i] = v * acc[0] * acc[0];]=] },
-  { "of both signs, not read again", ROWS, [=[if (i < n) { if (v >= 0) atomicMax((long long *)&acc[0], __double_as_longlong(v));
-    else atomicMin((unsigned long long *)&acc[0], (unsigned long long)__double_as_longlong(v)); y[i] = v; }]=] },
+  { "of both signs, not read again", ROWS, [=[if (i < n) { if (v >= 0) atomicMax((long long
+    *)&acc[0], __double_as_longlong(v));
+    else atomicMin((unsigned long long *)&acc[0], (unsigned long long)__double_as_longlong(v));
+    y[i] = v; }]=] },
 }
 
 -- statements between barriers; I: an index of acc
 local STEPS = {
-  "if (i < n) atomicAdd(&acc[I], v * x[i]);", "if (i < n) atomicAdd(&acc[I], sin(u) + 0.5);", "if (i < n) atomicAdd(&acc[I], -0.3 * v);",
-  "for (int j = i; j < n; j += all) atomicAdd(&acc[bin[j]], 0.2 * x[j] * v);", "u += sin(acc[I]);", "v = 0.5 * v + acc[I] * u;",
-  "u = sin(u * acc[I]) + acc[I] * acc[I];", "if (i < 4) acc[i] = 0.4 * acc[i] * acc[i];", "if (i < n) part[i] = v * u;", "u += part[(i + 1) % n];",
-  "if (i < n) part[i] += 0.5 * u;", "if (i < n) part[(i + 3) % n] = sin(v);", "if (i < n) atomicAdd(&part[(i * 3 + 1) % n], 0.3 * v);", "if (i == 0) acc[1] = sin(acc[2]);",
+  "if (i < n) atomicAdd(&acc[I], v * x[i]);", "if (i < n) atomicAdd(&acc[I], sin(u) + 0.5);",
+    "if (i < n) atomicAdd(&acc[I], -0.3 * v);",
+  "for (int j = i; j < n; j += all) atomicAdd(&acc[bin[j]], 0.2 * x[j] * v);", "u +="
+    .. " sin(acc[I]);", "v = 0.5 * v + acc[I] * u;",
+  "u = sin(u * acc[I]) + acc[I] * acc[I];", "if (i < 4) acc[i] = 0.4 * acc[i] * acc[i];", "if"
+    .. " (i < n) part[i] = v * u;", "u += part[(i + 1) % n];",
+  "if (i < n) part[i] += 0.5 * u;", "if (i < n) part[(i + 3) % n] = sin(v);", "if (i < n)"
+    .. " atomicAdd(&part[(i * 3 + 1) % n], 0.3 * v);", "if (i == 0) acc[1] = sin(acc[2]);",
 }
 
 local function program(r)
   local list = {}
   local function steps(count)
     for _ = 1, count do
-      local step = r.pick(STEPS):gsub("%f[%w]I%f[%W]", { I = r.pick { "i % 4", "bin[i % n]", "0", "3", "(i / 2) % 4" } })
+      local step = r.pick(STEPS):gsub("%f[%w]I%f[%W]", { I = r.pick { "i % 4", "bin[i % n]",
+        "0", "3", "(i / 2) % 4" } })
       list[#list + 1] = step .. " SYNC;"
     end
   end
@@ -184,7 +232,8 @@ describe("sums of atomics that are read again have a gradient:", function()
     if os.getenv "FLAME_CHECK" then return end
     local folder = machine.new()
     local ok, text = pcall(machine.run, folder, [=[
-      local k = flame.kernel { inout = { "sum" }, source = [[__global__ void k(const float *x, const int *at, float *sum, float *y, int n) {
+      local k = flame.kernel { inout = { "sum" }, source = [[__global__ void k(const float *x,
+      const int *at, float *sum, float *y, int n) {
         int i = blockIdx.x * blockDim.x + threadIdx.x;
         const int e = at[blockIdx.x];
         if (i < n) atomicAdd(&sum[e], x[i] * x[i]);
@@ -195,24 +244,28 @@ describe("sums of atomics that are read again have a gradient:", function()
         local list = {}
         for e = 1, 21 do list[e] = math.sin(e) end
         local x = flame.tensor(list, { device = device, requires_grad = true })
-        local _, y = k(x, flame.tensor(at, { dtype = "i32", device = device }), flame.zeros({ 3 }, { device = device }), 21)
+        local _, y = k(x, flame.tensor(at, { dtype = "i32", device = device }), flame.zeros({ 3
+        }, { device = device }), 21)
         local loss = (y * y):sum()
         loss:backward()
         return x.grad:to("cpu")
       end
       local function told(device)
         local ok, why = pcall(function() return grads(device, { 2, 0, 2 }):totable() end)
-        return not ok and why:match "kernel .k_vjp., line %d+" .. why:match "an element of .-read again, is of one block"
+        return not ok and why:match "kernel .k_vjp., line %d+" ..
+          why:match "an element of .-read again, is of one block"
       end
-      print(flame.allclose(grads("cpu", { 2, 0, 1 }), grads("cuda", { 2, 0, 1 })), told "cpu" == told "cuda", told "cpu")]=],
+      print(flame.allclose(grads("cpu", { 2, 0, 1 }), grads("cuda", { 2, 0, 1 })), told "cpu" ==
+      told "cuda", told "cpu")]=],
       'FAKE_CUDA="computes=1"')
     machine.remove(folder)
     assert(ok, text)
-    assert.matches("^true\ttrue\tkernel 'k_vjp', line 4an element of 'sum'", text)
+    assert.matches("^true\ttrue\tkernel 'k_vjp', line 5an element of 'sum'", text)
   end)
 end)
 
-describe("sums of atomics that are read too early are refused, or the launch of the derivative,", function()
+describe("sums of atomics that are read too early are refused, or the launch of the"
+  .. " derivative,", function()
   local it = os.getenv "FLAME_PROOF_CHILD" and function() end or it
   local function told(body, o, what)
     local why = tostring(wrong(body, 21, o))
@@ -220,30 +273,44 @@ describe("sums of atomics that are read too early are refused, or the launch of 
   end
 
   it("where no barrier is in between", function()
-    told("if (i < n) { atomicAdd(acc, v * v); y[i] = v / *acc; }", ONE, "read again with no barrier in between")
-    told("for (int j = 0; j < 3; ++j) { if (i < n) atomicAdd(acc, v * v); SYNC; u = sin(u + *acc); } y[i] = u;", ONE, "cannot be differentiated")
+    told("if (i < n) { atomicAdd(acc, v * v); y[i] = v / *acc; }", ONE, "read again with no"
+      .. " barrier in between")
+    told("for (int j = 0; j < 3; ++j) { if (i < n) atomicAdd(acc, v * v); SYNC; u = sin(u +"
+      .. " *acc); } y[i] = u;", ONE, "cannot be differentiated")
   end)
   it("where several blocks add", function()
-    told("if (i < n) atomicAdd(acc, v * v); SYNC; if (i < n) y[i] = v / *acc;", ROWS, "is of one block")
-    told("if (i < n) atomicAdd(&acc[bin[i]], v * v); SYNC; if (i < n) y[i] = v / acc[bin[i]];", ROWS, "is of one block")
-    told("for (int j = i; j < n; j += all) atomicAdd(&acc[bin[j]], v * v); SYNC; if (i < n) y[i] = v / acc[bin[i]];", ROWS, "is of one block")
-    told("if (i < n) atomicAdd(&acc[b], v * v); SYNC; if (i < n) y[i] = v / acc[(b + 1) % 3];", ROWS, "is of one block")
+    told("if (i < n) atomicAdd(acc, v * v); SYNC; if (i < n) y[i] = v / *acc;", ROWS, "is of"
+      .. " one block")
+    told("if (i < n) atomicAdd(&acc[bin[i]], v * v); SYNC; if (i < n) y[i] = v / acc[bin[i]];",
+      ROWS, "is of one block")
+    told("for (int j = i; j < n; j += all) atomicAdd(&acc[bin[j]], v * v); SYNC; if (i < n)"
+      .. " y[i] = v / acc[bin[i]];", ROWS, "is of one block")
+    told("if (i < n) atomicAdd(&acc[b], v * v); SYNC; if (i < n) y[i] = v / acc[(b + 1) % 3];",
+      ROWS, "is of one block")
   end)
   it("where a barrier of the block alone is between blocks of a grid that has others", function()
-    told("if (i < n) atomicAdd(acc, v * v); __syncthreads(); u = *acc; SYNC; if (i < n) y[i] = u * u;", GRID, "other blocks may still add")
+    told("if (i < n) atomicAdd(acc, v * v); __syncthreads(); u = *acc; SYNC; if (i < n) y[i]"
+      .. " = u * u;", GRID, "other blocks may still add")
   end)
   it("where maxima are read too early, or lost before their gradient is known", function()
-    told("if (i < n) { atomicMax((long long *)acc, __double_as_longlong(exp(v))); y[i] = v * *acc; }", ONE, "read again with no barrier in between")
-    told([[__shared__ long long m; if (t == 0) m = 0; SYNC; atomicMax(&m, __double_as_longlong(exp(v))); SYNC; u = __longlong_as_double(m); SYNC;
-      atomicMax(&m, __double_as_longlong(u * exp(v))); SYNC; y[i] = u * __longlong_as_double(m);]], ONE, "whose old values are needed again")
+    told("if (i < n) { atomicMax((long long *)acc, __double_as_longlong(exp(v))); y[i] = v *"
+      .. " *acc; }", ONE, "read again with no barrier in between")
+    told([[__shared__ long long m; if (t == 0) m = 0; SYNC; atomicMax(&m,
+      __double_as_longlong(exp(v))); SYNC; u = __longlong_as_double(m); SYNC;
+      atomicMax(&m, __double_as_longlong(u * exp(v))); SYNC; y[i] = u *
+      __longlong_as_double(m);]], ONE, "whose old values are needed again")
   end)
   it("where a loop waits for a flag", function()
-    told([[if (t == 0) { part[b] = v * v; count[0] = b + 1; while (count[0] < b) ; y[i] = part[b > 0 ? b - 1 : 0]; }]], ROWS, "may wait for one another")
-    told([[if (t == 0) { part[b] = v * v; __threadfence(); y[i] = part[b > 0 ? b - 1 : 0]; }]], ROWS, "may wait for one another")
+    told([[if (t == 0) { part[b] = v * v; count[0] = b + 1; while (count[0] < b) ; y[i] = part[b
+      > 0 ? b - 1 : 0]; }]], ROWS, "may wait for one another")
+    told([[if (t == 0) { part[b] = v * v; __threadfence(); y[i] = part[b > 0 ? b - 1 : 0]; }]],
+      ROWS, "may wait for one another")
   end)
   it("where the last block reads what is written after its count", function()
-    told([[__shared__ int c; if (t == 0) c = atomicAdd(count, 1); SYNC; if (t == 0) part[b] = v * v; SYNC;
-      if (c == gridDim.x - 1 && t == 0) for (int j = 0; j < gridDim.x; ++j) u += part[j]; if (i < n) y[i] = u * u;]], ROWS, "may wait for one another")
+    told([[__shared__ int c; if (t == 0) c = atomicAdd(count, 1); SYNC; if (t == 0) part[b] = v
+      * v; SYNC;
+      if (c == gridDim.x - 1 && t == 0) for (int j = 0; j < gridDim.x; ++j) u += part[j]; if (i
+      < n) y[i] = u * u;]], ROWS, "may wait for one another")
   end)
 end)
 

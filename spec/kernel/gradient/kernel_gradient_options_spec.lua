@@ -373,7 +373,7 @@ describe("a derivative that needs more shared memory than a block has", function
       __syncthreads();
       for (int i = threadIdx.x; i < n; i += blockDim.x) y[i] = s[n - 1 - i] WITH;
     }]]
-  local function kernel(static, with)
+  local function doubled(static, with)
     return flame.kernel { source = text:gsub("STATIC", static):gsub("WITH", with), grid = 1,
       shared = 116240 }
   end
@@ -382,7 +382,7 @@ describe("a derivative that needs more shared memory than a block has", function
     .. "or give vjp"
 
   it("is refused with both sizes", function()
-    local x, k = flame.ones(10, { requires_grad = true }), kernel("", "")
+    local x, k = flame.ones(10, { requires_grad = true }), doubled("", "")
     assert.same(1, k(x, 10)[3]:item())
     assert.matches("turned: " .. facts, helper.message(function() k(x, 10):sum():backward() end))
     assert.matches(facts, helper.message(function()
@@ -395,7 +395,7 @@ describe("a derivative that needs more shared memory than a block has", function
 
   it("counts its static arrays too", function()
     local x = flame.ones(10, { requires_grad = true })
-    local k = kernel("__shared__ float t[12000]; t[threadIdx.x] = x[threadIdx.x %% n]; __syncthreads();",
+    local k = doubled("__shared__ float t[12000]; t[threadIdx.x] = x[threadIdx.x %% n]; __syncthreads();",
       "* t[i] * t[i + 1]"):with { shared = 80000 }
     assert.matches("needs 160000 bytes of shared memory for the 80000 of the launch and 9%d+ for "
       .. "static arrays, and a block has at most 232448",

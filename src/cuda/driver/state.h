@@ -47,7 +47,7 @@ typedef struct fl_blas {
   const fl_blaslt *lt;
   fl_lt_handle handle;
   uint8_t tried;                        /* the library was opened, or found missing (handle NULL) */
-  uint8_t tune, splits;                 /* FLAME_TUNE; divides long products (long.c) */
+  uint8_t tune;                         /* FLAME_TUNE */
   void *space;                          /* workspace */
   fl_gemm *bin[256];                    /* descriptors and algorithms, by shape */
   int64_t n;

@@ -20,15 +20,12 @@
 */
 #include "cuda/library/blas.h"
 #include "base/env.h"
-#include "base/hooks.h"
 #include "base/num.h"
 #include "cuda/compile/module.h"
 #include "cuda/library/blas_call.h"
 #include "cuda/library/rows.h"
-#include "cuda/library/long.h"
 #include "cuda/library/small.h"
 #include <assert.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* ALIGN_MAX: no algorithm requires a larger alignment, and all addresses that we allocate have
@@ -218,7 +215,6 @@ static flame_status open_library(fl_cuda *s) {
   fl_blas *q = &s->blas;
   if (q->tried) return FLAME_OK;
   q->lt = s->lib->blaslt(NULL);
-  q->splits = FL_HOOKS && getenv("FLAME_TEST_LONG") && atoi(getenv("FLAME_TEST_LONG"));
   q->tune = fl_env_int(FL_ENV_FLAME_TUNE) != 0;
   if (q->lt) {
     const flame_status e = fl_blas_failed(s, q->lt->cublasLtCreate(&q->handle), "cublasLtCreate");
@@ -346,7 +342,6 @@ flame_status fl_blas_prepare(fl_cuda *s, const fl_matmul *m, int *yes, int64_t *
   if (!describe(m, &q, &x)) return FLAME_OK;
   flame_status e = open_library(s);
   if (e != FLAME_OK || !s->blas.handle) return e;
-  if (fl_long_takes(s, m)) return fl_long_prepare(s, m, yes, scratch);
   if (!s->blas.space) e = fl_cuda_reserve(s, &s->blas.space, FL_BLAS_SPACE, "cuBLAS workspace");
   const int odd = set_pitch(m, &x, p, scratch);
   if (e == FLAME_OK && odd && !fl_rows_want_copy(s)) e = s->ctx->err.code;
@@ -480,7 +475,6 @@ flame_status fl_blas_run(fl_cuda *s, const fl_matmul *m, char *const place[4]) {
   int64_t at[FL_MAX_AXES] = { 0 };
   if (empty(m)) return FLAME_OK;
   if (fl_small_takes(s, m)) return fl_small_run(s, m, place);
-  if (fl_long_takes(s, m)) return fl_long_run(s, m, place);
   collapse(m, &q);
   const int zero = m->k == 0;
   if (!zero && !describe(m, &q, &x))
