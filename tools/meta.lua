@@ -279,6 +279,17 @@ local function entry_of_declaration(d)
     end
     e.has_named = e.has_named or p.named
   end
+  local seen = {}                           -- what other forms take by name only is an option too
+  for _, o in ipairs(e.options) do seen[o[1]] = true end
+  for i = 2, #e.options > 0 and #d or 1 do
+    for _, p in ipairs(d[i].params) do
+      if p.named and not seen[p.name] then
+        seen[p.name] = true
+        e.options[#e.options + 1] = { p.name, stub_type(p.type),
+          p.default and "  " .. p.default or "" }
+      end
+    end
+  end
   if d[1].rest == "as they are" then e.params[#e.params + 1] = { "...", "any", false } end
   for _, r in ipairs(d[1].results) do
     local kind = r.type == "self" and "any" or stub_type(r.type)

@@ -2602,6 +2602,7 @@ Tensor.as_strided_scatter = flame.as_strided_scatter
 ---@class flame.options.as_tensor
 ---@field dtype? string
 ---@field device? string
+---@field requires_grad? boolean
 
 --- The values as a tensor, or the tensor x converted to the given dtype and device.
 ---@param x flame.Tensor
@@ -2612,6 +2613,7 @@ function flame.as_tensor(x, options) end
 ---@class flame.options.asarray
 ---@field dtype? string
 ---@field device? string
+---@field requires_grad? boolean
 
 --- The same as as_tensor.
 ---@param x flame.Tensor
@@ -7118,6 +7120,7 @@ function flame.keep(name, init) end
 ---@field options? any
 ---@field include? any
 ---@field constants? table
+---@field source? string
 
 --- A kernel from CUDA C text. It runs as given on CUDA. If it keeps to the language of
 --- docs/kernels.md, it also runs on the CPU and is differentiable. For entry = {"a", "b"}: a table
@@ -15178,6 +15181,7 @@ function flame.stats(what) end
 ---@class flame.options.std
 ---@field unbiased? boolean
 ---@field keepdim? boolean  false
+---@field correction? number
 
 --- standard deviation: the root of var
 ---@param x flame.Tensor
@@ -15190,6 +15194,7 @@ Tensor.std = flame.std
 ---@class flame.options.std_mean
 ---@field unbiased? boolean
 ---@field keepdim? boolean  false
+---@field correction? number
 
 --- Standard deviation and mean.
 ---@param x flame.Tensor
@@ -15984,6 +15989,7 @@ Tensor.vander = flame.vander
 ---@class flame.options.var
 ---@field unbiased? boolean
 ---@field keepdim? boolean  false
+---@field correction? number
 
 --- variance: the sum of squared deviations over n - correction; unbiased: a correction of 1
 ---@param x flame.Tensor
@@ -15996,6 +16002,7 @@ Tensor.var = flame.var
 ---@class flame.options.var_mean
 ---@field unbiased? boolean
 ---@field keepdim? boolean  false
+---@field correction? number
 
 --- Variance and mean.
 ---@param x flame.Tensor

@@ -129,7 +129,7 @@ local WITHOUT = {}
 for name in ([[allclose arange autocast backward bartlett_window bench backward_trace best_device bincount bitwise_and
   bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor blackman_window
   bisect broadcast_shapes bytes can_cast compare cosine_window cuda debug default_device default_dtype
-  deterministic device dim edit_distance element_size empty empty_cache enable_grad equal exponential_window export eye
+  tf32 deterministic device dim edit_distance element_size empty empty_cache enable_grad equal exponential_window export eye
   flamegraph region
   fftfreq from_bytes full func gaussian_window gcd general_cosine_window general_hamming_window generate
   get_default_device get_default_dtype get_rng_state grad gradcheck gradients gradients_table graph hamming_window

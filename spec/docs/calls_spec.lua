@@ -51,7 +51,7 @@ local function last_table(text, at)
   local t
   if arguments then t = arguments:match("[,%(]%s*(%b{})%s*%)$") else t = text:match("^%b{}", at) end
   if not t then return "" end
-  t = t:sub(2, -2):gsub('"[^"\n]*"', '""'):gsub("function.-end", "")
+  t = t:sub(2, -2):gsub("%[(=*)%[.-%]%1%]", '""'):gsub('"[^"\n]*"', '""'):gsub("function.-end", "")
   return (t:gsub("%b{}", ""):gsub("%b()", ""))
 end
 

@@ -10,7 +10,7 @@ local function counted(f)
   local a = flame.stats()
   f()
   local b = flame.stats()
-  for k, v in pairs(b) do b[k] = v - (a[k] or 0) end
+  for k, v in pairs(b) do b[k] = type(v) == "number" and v - (a[k] or 0) or nil end
   return b
 end
 local function data(...)

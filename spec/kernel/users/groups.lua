@@ -188,7 +188,6 @@ __global__ void spread(const float *x, float *y, float *z, int n, int rounds) {
     y[i] = z[i];
   }
 }]=], block = { 2 }, grid = { 5 },
-    refuses = "make a launch of each part between the barriers of the grid",
     args = function(t) return { t.f { 10 }, 10, 3 } end,
     want = function(x, n, rounds)
       local y, z = x, x
@@ -466,7 +465,7 @@ __global__ void top(const float *x, float *m, int n) {
   if (i < n) atomic_max(m, x[i]);
 }]=],
     block = { 16 }, grid = { 1 }, inout = { "m" }, single = true,
-    refuses = "the bits of a real number",
+    refuses = "may wait for one another in memory",
     args = function(t) return { t.f { 9 }, t.tensor { 0.25 }, 9 } end,
     want = function(x, m, n)
       for i = 0, n - 1 do m[0] = math.max(m[0], x[i]) end
