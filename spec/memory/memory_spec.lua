@@ -46,11 +46,17 @@ describe("#smoke memory stays flat", function()
     for _, mode in ipairs { "generational", "incremental" } do
       it("#slow of the process and of Lua, with " .. kind .. ", " .. mode, function()
         local steps = sanitized and 6000 or 20000
-        local early, late = peaks(kind, mode, steps, steps // 10)
-        if not sanitized then
-          assert.is_true(late[2] <= 1.2 * early[2], ("%d KB, then %d"):format(early[2], late[2]))
+        -- When a collection comes depends on the clock, so a busy machine can make a peak in one
+        -- run. What grows with the number of steps grows in each run.
+        local early, late, grew
+        for _ = 1, 3 do
+          early, late = peaks(kind, mode, steps, steps // 10)
+          grew = late[3] > 1.3 * early[3] and "Lua's heap" or
+            not sanitized and late[2] > 1.2 * early[2] and "the process" or nil
+          if not grew then return end
         end
-        assert.is_true(late[3] <= 1.3 * early[3], ("%.0f KB, then %.0f"):format(early[3], late[3]))
+        error(("%s grew in three runs: resident %d KB, then %d; Lua's heap %.0f KB, then %.0f"):format(
+          grew, early[2], late[2], early[3], late[3]))
       end)
     end
   end
