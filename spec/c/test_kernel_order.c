@@ -425,6 +425,27 @@ static void judge(fl_kunit *u, int has_compiler) {
   free(all);
 }
 
+/* A kernel printed from its tree with many costly functions calls them, since NVRTC takes long for
+** each that it writes out. */
+static void costly_functions_are_called(void) {
+  fl_error e = { 0 };
+  fl_text t;
+  fl_text_init(&t, &memory);
+  fl_text_puts(&t, "__global__ void k(const float *x, float *y) {\nfloat s = 0;\n");
+  for (int i = 0; i < 30; i++) fl_text_printf(&t, "s += sinf(x[%d]);\n", i);
+  fl_text_puts(&t, "y[0] = s;\n}");
+  fl_ksource *s = fl_text_str(&t) ? fl_ksource_parse(&memory, &e, t.at, t.n) : NULL;
+  fl_kunit *u = s ? fl_kunit_new(&memory, s, "costly.cu", 0, NULL, 0) : NULL;
+  fl_kfunction *k = u ? fl_kfunction_given(u, u->source->kernels[0]) : NULL;
+  check(k && fl_kfunction_reprint(k), "the kernel is printed", __LINE__);
+  char *ptx = k ? ptx_of(k->text) : NULL;
+  check(ptx && strstr(ptx, "fl_apart_sinf"), "sinf is a separate function in PTX", __LINE__);
+  free(ptx);
+  fl_kfunction_release(k);
+  fl_kunit_release(u);
+  fl_text_free(&t);
+}
+
 int main(void) {
   fl_error e = { 0 };
   fl_text t;
@@ -437,6 +458,7 @@ int main(void) {
   if (!has_compiler) printf("no NVRTC here: its order is not read from its PTX\n");
   check(u && u->source->n_kernels == ROWS, "all kernels are found", __LINE__);
   if (u && u->source->n_kernels == ROWS) judge(u, has_compiler);
+  if (has_compiler) costly_functions_are_called();
   fl_kunit_release(u);
   fl_text_free(&t);
   check(memory.live_blocks == 0, "no memory is left", __LINE__);

@@ -3,14 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static char *copy_text(fl_mem *m, const char *s, size_t n) {
-  char *t = fl_alloc(m, n + 1);
-  if (!t) return NULL;
-  memcpy(t, s, n);
-  t[n] = 0;
-  return t;
-}
-
 static void drop_text(fl_mem *m, char *s) {
   if (s) fl_free(m, s, strlen(s) + 1);
 }
@@ -20,7 +12,7 @@ static int copy_options(fl_kunit *u, const char *const *option, int n) {
   if (!u->option) return 0;
   u->noption = n;
   for (int i = 0; i < n; i++)
-    if (!(u->option[i] = copy_text(u->mem, option[i], strlen(option[i])))) return 0;
+    if (!(u->option[i] = fl_strdup(u->mem, option[i]))) return 0;
   return 1;
 }
 
@@ -32,7 +24,7 @@ fl_kunit *fl_kunit_new(fl_mem *m, fl_ksource *source, const char *label, int32_t
     return NULL;
   }
   *u = (fl_kunit){ .refs = 1, .mem = m, .source = source, .first_line = first_line };
-  u->label = copy_text(m, label, strlen(label));
+  u->label = fl_strdup(m, label);
   if (u->label && copy_options(u, option, noption)) return u;
   fl_kunit_release(u);
   return NULL;

@@ -31,6 +31,23 @@ local x = flame.ones(1)
 print(k.a(x):item(), k.b(x):item())]])
   end or function() pending "no g++" end)
 
+  it("is found among others that are compiled at the same time", has_gxx and function()
+    local text = run [[
+local function one(name, more)
+  return flame.kernel("__device__ float wide" .. more .. " h) { return h + 1.f; }\n__global__ void "
+    .. name .. "(const float *x, float *y) { y[0] = x[0] * wide(1.f); }")
+end
+local static = "\nstatic_assert(sizeof(at::Half) == 2, \"two bytes\");\n"
+local a, b, c = one("a", "(float"), one("b", "(at::Half"), one("c", "(float")
+local d = flame.kernel("__global__ void d(const float *x, float *y) { y[0] = x[0]; }" .. static)
+flame.warmup { a, b, c }
+print(a(flame.ones(1)):item(), b(flame.ones(1)):item(), c(flame.ones(1)):item())
+print(pcall(flame.warmup, { a, d, b }))
+print(pcall(function() return d(flame.ones(1)):item() end))
+print(a(flame.ones(1)):item(), b(flame.ones(1)):item())]]
+    assert.matches("^2.0\t2.0\t2.0\nfalse\t.*\nfalse\t.*\n2.0\t2.0\n$", text)
+  end or function() pending "no g++" end)
+
   it("is refused with what the compiler said of it otherwise", has_gxx and function()
     local text = run [[
 print(pcall(function()

@@ -200,23 +200,39 @@ static flame_status want(fl_cuda *s, fl_kfunction *k) {
   return k->checked && !fl_cuda_want_user(s, k->checked) ? s->ctx->err.code : FLAME_OK;
 }
 
-/* Compiles what is queued. If NVRTC refuses a user's text that the front end reads (a name of a
-** header that is not there, say), the texts of these kernels are printed from their trees and
-** compiled once more; if that fails too the error is what NVRTC said of the user's text. */
+static flame_status build_one(fl_cuda *s, fl_kfunction *k) {
+  const flame_status e = want(s, k);
+  if (e == FLAME_OK) return fl_modules_build(s);
+  fl_modules_forget(s);
+  return e;
+}
+
+/* Compiles k. If NVRTC refuses a user's text that the front end reads (a name of a header that is
+** not there, say), the text is printed from its tree and compiled once more; if that fails too the
+** error is what NVRTC said of the user's text. */
+static flame_status build_or_print(fl_cuda *s, fl_kfunction *k) {
+  const fl_error before = s->ctx->err;
+  flame_status e = build_one(s, k);
+  const fl_error refused = s->ctx->err;
+  if (e != FLAME_BAD_ARGUMENT || !fl_kfunction_reprint(k)) return e;
+  s->ctx->err = before;
+  e = build_one(s, k);
+  if (e == FLAME_BAD_ARGUMENT) s->ctx->err = refused;
+  return e;
+}
+
+/* Compiles all at a time. If a text is refused, each is compiled alone, so that only the refused
+** one is printed. */
 static flame_status build(fl_cuda *s, fl_kfunction *const *k, int n) {
   const fl_error before = s->ctx->err;
-  flame_status e = fl_modules_build(s);
-  const fl_error refused = s->ctx->err;
-  int printed = 0;
-  if (e != FLAME_BAD_ARGUMENT) return e;
-  for (int i = 0; i < n; i++) printed |= fl_kfunction_reprint(k[i]);
-  if (!printed) return e;
-  s->ctx->err = before;
-  e = FLAME_OK;
+  flame_status e = FLAME_OK;
   for (int i = 0; i < n && e == FLAME_OK; i++) e = want(s, k[i]);
   if (e == FLAME_OK) e = fl_modules_build(s);
   else fl_modules_forget(s);
-  if (e == FLAME_BAD_ARGUMENT) s->ctx->err = refused;
+  if (e != FLAME_BAD_ARGUMENT) return e;
+  s->ctx->err = before;
+  e = FLAME_OK;
+  for (int i = 0; i < n && e == FLAME_OK; i++) e = build_or_print(s, k[i]);
   return e;
 }
 
@@ -224,9 +240,7 @@ flame_status fl_cuda_ready(fl_device *d, fl_kfunction *const *k, int n) {
   fl_cuda *s = d->state;
   flame_status e = fl_cuda_enter(s);
   if (e != FLAME_OK) return e;
-  for (int i = 0; i < n && e == FLAME_OK; i++) e = want(s, k[i]);
-  if (e == FLAME_OK) e = build(s, k, n);
-  else fl_modules_forget(s);
+  e = build(s, k, n);
   for (int i = 0; i < n && e == FLAME_OK; i++) {
     fl_cu_function f;
     e = fl_cuda_user_entry(s, compiled(s, k[i]), &f);

@@ -140,8 +140,8 @@ void fl_kput_apart(fl_kwriter *w) {
   fl_kwalk_block(&see, w->f->body);
   w->apart = c.n > MOST_INLINED;
   if (!w->apart) return;
-  /* with --use_fast_math they are a few instructions */
-  fl_text_puts(w->t, "#ifdef __USE_FAST_MATH__\n#define FL_APART __forceinline__\n#else\n"
+  /* with --use_fast_math they are a few instructions; NVRTC defines the name always, as 0 or 1 */
+  fl_text_puts(w->t, "#if __USE_FAST_MATH__\n#define FL_APART __forceinline__\n#else\n"
                      "#define FL_APART __noinline__\n#endif\n");
   for (int op = 0; op < FL_KB_COUNT; op++)
     for (int wide = 0; wide < 2; wide++)
