@@ -383,9 +383,9 @@ describe("loops inside each other", function()
 end)
 
 describe("deriving a kernel", function()
-  local function lines(n)
+  local function lines(n, line)
     return "__global__ void k(const float *x, float *y, int n) { int i = threadIdx.x; if (i < n) { float s = x[i];\n" ..
-      rep("s = s * s + sinf(s);\n", n) .. "y[i] = s; } }"
+      rep(line or "s = s * s + sinf(s);\n", n) .. "y[i] = s; } }"
   end
 
   it("ends at an interrupt, and may be asked again", function()
@@ -399,9 +399,12 @@ describe("deriving a kernel", function()
   end)
 
   it("is refused where the kernel is too long", function()
-    local e = helper.message(function() return flame.kernel(lines(10001)):source("adjoint") end)
-    assert.truthy(e:find("line 1 (", 1, true)
-      and e:find("a kernel of more than 10000 statements", 1, true), e)
+    for line, what in pairs { ["s = -s;\n"] = "a kernel of more than 100000 statements",
+        ["s = s * x[i];\n"] = "a kernel that reads and writes elements at more than 10000 places" } do
+      local n = tonumber(what:match "%d+") + 1
+      local e = helper.message(function() return flame.kernel(lines(n, line)):source("adjoint") end)
+      assert.truthy(e:find("line 1 (", 1, true) and e:find(what, 1, true), e)
+    end
   end)
 
   it("is refused where an expression of it is nested too deep", function()

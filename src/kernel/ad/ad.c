@@ -105,12 +105,12 @@ void fl_kad_variables(fl_kad_state *d) {
   }
 }
 
-/* MOST_STATEMENTS: kernels with more are refused: each statement is compared with the others that
-** may access the same element, so the time grows with the square of their number. MUCH_KEPT: bytes
-** per thread in snapshots from which on short loops may be written out, up to MOST_WRITTEN
-** statements. LOOP_WEIGHT: an adjoint is weighed as if each loop made so many rounds. */
-enum { MUCH_KEPT = 1024, MOST_WRITTEN = 1000, MOST_STATEMENTS = 10000, LOOP_WEIGHT = 16,
-       MOST_WEIGHT = 1 << 24 };
+/* MOST_STATEMENTS, MOST_ACCESSES: kernels with more are refused; each access of memory is compared
+** with the others that may be of the same element. MUCH_KEPT: bytes per thread in snapshots from
+** which on short loops may be written out, up to MOST_WRITTEN statements. LOOP_WEIGHT: an adjoint
+** is weighed as if each loop made so many rounds. */
+enum { MUCH_KEPT = 1024, MOST_WRITTEN = 1000, MOST_STATEMENTS = 100000, MOST_ACCESSES = 10000,
+       LOOP_WEIGHT = 16, MOST_WEIGHT = 1 << 24 };
 
 /* 0: f is refused, or memory is out (see finish). */
 static int set_up(fl_kad_state *d, const fl_kfunc *f) {
@@ -374,10 +374,26 @@ fl_kad *fl_kad_derive(fl_kad_state *d, const fl_kfunc *f, const fl_kad_pass *pas
   return finish(d);
 }
 
+static int count_load(void *n, fl_kexpr *x) {
+  *(int *)n += x->kind == FL_KX_LOAD;
+  return 1;
+}
+
+static int count_write(void *n, fl_kstmt *s) {
+  *(int *)n += fl_kwrites(s);
+  return 1;
+}
+
 static void refuse_long(fl_kad_state *d) {
+  int n = 0;
+  const fl_kvisitor v = { count_write, count_load, &n };
+  fl_kwalk_block(&v, d->source->body);
   if (fl_kblock_length(d->source->body) > MOST_STATEMENTS)
     fl_kad_refuse(d, d->source->line, "a kernel of more than %d statements (functions are inlined)",
                   MOST_STATEMENTS);
+  else if (n > MOST_ACCESSES)
+    fl_kad_refuse(d, d->source->line, "a kernel that reads and writes elements at more than %d "
+                  "places (functions are inlined)", MOST_ACCESSES);
 }
 
 static void synthesise(fl_kad_state *d) {

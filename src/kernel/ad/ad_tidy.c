@@ -5,9 +5,16 @@
 ** variables, accesses, labels and loops again.
 */
 #include "kernel/ad/ad_state.h"
+#include "kernel/facts/spots.h"
 
-/* alone: what one thread does is not seen by another. */
-typedef struct tidy { fl_kad_state *d; uint8_t *live; int changed, alone; } tidy;
+/* live: by variable. spots: the statements; alive: by position there, does the statement have an
+** effect? alone: what one thread does is not seen by another. */
+typedef struct tidy {
+  fl_kad_state *d;
+  uint8_t *live, *alive;
+  const fl_kspots *spots;
+  int changed, alone;
+} tidy;
 
 static void touch(tidy *t, int v) {
   if (v < 0 || t->live[v]) return;
@@ -24,11 +31,11 @@ static int is_written(const tidy *t, int v) {
   return t->live[v] || t->d->f->vars[v].kind == FL_KV_POINTER;
 }
 
-static int live_block(tidy *t, const fl_kblock *b);
-
-/* Does s have an effect (s is live)? Then marks everything that s reads or writes as live. */
-static int live_stmt(tidy *t, const fl_kstmt *s) {
+/* Does statement i have an effect? Then marks what it reads or writes as live. The statements in it
+** were asked before. */
+static int live_stmt(tidy *t, int32_t i) {
   const fl_kvisitor reads = {NULL, see_read, t};
+  const fl_kstmt *s = t->spots->at[i].s;
   int live;
   switch (s->kind) {
   case FL_KS_ASSIGN: live = t->live[s->var]; break;
@@ -38,10 +45,7 @@ static int live_stmt(tidy *t, const fl_kstmt *s) {
   case FL_KS_ATOMIC:
     live = is_written(t, s->var) || (s->result >= 0 && t->live[s->result]);
     break;
-  case FL_KS_IF: case FL_KS_LOOP: case FL_KS_BLOCK:
-    live = live_block(t, &s->body);
-    live |= live_block(t, &s->other);
-    break;
+  case FL_KS_IF: case FL_KS_LOOP: case FL_KS_BLOCK: live = t->alive[i]; break;
   case FL_KS_BARRIER: live = !t->alone; break;
   default: live = 1;
   }
@@ -52,10 +56,18 @@ static int live_stmt(tidy *t, const fl_kstmt *s) {
   return 1;
 }
 
-static int live_block(tidy *t, const fl_kblock *b) {
-  int live = 0;
-  for (const fl_kstmt *s = b->first; s; s = s->next) live |= live_stmt(t, s);
-  return live;
+/* Finds what has an effect: from the last statement to the first, since most values are read after
+** the place where they are computed, until nothing is added. */
+static void find_live(tidy *t) {
+  for (t->changed = 1; t->changed;) {
+    t->changed = 0;
+    for (int32_t i = t->spots->n - 1; i >= 0; i--) {
+      const int32_t around = t->spots->at[i].around;
+      if (!live_stmt(t, i)) continue;
+      t->alive[i] = 1;
+      if (around >= 0) t->alive[around] = 1;
+    }
+  }
 }
 
 /* Is s a barrier of the block (of the grid) right after another one of the same kind? */
@@ -67,7 +79,7 @@ static int is_repeated(const fl_kstmt *last, const fl_kstmt *s) {
 static fl_kblock prune(tidy *t, fl_kblock b) {
   fl_kblock out = {NULL, NULL};
   for (fl_kstmt *s; (s = fl_kblock_take(&b));) {
-    if (!live_stmt(t, s) || is_repeated(out.last, s)) continue;
+    if (!t->alive[fl_kspots_find(t->spots, s)] || is_repeated(out.last, s)) continue;
     if (s->kind == FL_KS_IF || s->kind == FL_KS_LOOP || s->kind == FL_KS_BLOCK) {
       s->body = prune(t, s->body);
       s->other = prune(t, s->other);
@@ -144,11 +156,12 @@ static int is_order_of_use(const tidy *t) {
 
 /* Removes what has no effect. */
 static void shorten(tidy *t) {
+  fl_karena *const a = t->d->a;
+  t->spots = fl_kspots_new(a, t->d->f->body);
+  t->alive = t->spots ? fl_karena_new(a, (size_t)t->spots->n + 1) : NULL;
+  if (!t->alive) return;
   memset(t->live, 0, (size_t)t->d->f->n_vars);
-  for (t->changed = 1; t->changed;) {
-    t->changed = 0;
-    live_block(t, &t->d->f->body);
-  }
+  find_live(t);
   t->d->f->body = prune(t, t->d->f->body);
 }
 
@@ -156,7 +169,8 @@ void fl_kad_tidy(fl_kad_state *d) {
   tidy t = {.d = d, .live = fl_karena_new(d->a, (size_t)d->f->n_vars + 1)};
   if (!t.live || d->a->failed) return;
   shorten(&t);
+  if (d->a->failed) return;
   t.alone = !is_order_of_use(&t);
   if (t.alone) shorten(&t);
-  renumber(&t);
+  if (!d->a->failed) renumber(&t);
 }

@@ -16,6 +16,7 @@ typedef struct walk {
   const fl_kfunc *f;
   fl_kaccess *out;
   struct { fact *at; int64_t n, cap; } facts;
+  uint8_t *in_index;         /* by variable: has the index of a fact read it? */
   int depth, failed;
   int32_t line;              /* of the current statement */
 } walk;
@@ -24,6 +25,7 @@ typedef struct walk {
 
 static void forget(walk *w, int32_t var) {
   int64_t n = 0;
+  if (!w->in_index[var]) return;
   for (int64_t i = 0; i < w->facts.n; i++)
     if (!fl_kreads(w->facts.at[i].index, var)) w->facts.at[n++] = w->facts.at[i];
   w->facts.n = n;
@@ -37,13 +39,20 @@ static int forget_stmt(void *arg, fl_kstmt *s) {
   return 1;
 }
 
+static int note_variable(void *in_index, fl_kexpr *x) {
+  if (x->var >= 0) ((uint8_t *)in_index)[x->var] = 1;
+  return 1;
+}
+
 static void remember(walk *w, int32_t var, const fl_kexpr *index) {
+  const fl_kvisitor see = { NULL, note_variable, w->in_index };
   if (fl_kreads_of(index, NULL)) return;
   fact *f = FL_PUSH(w->m, &w->facts);
   if (!f) { w->failed = 1; return; }
   f->var = var;
   f->depth = w->depth;
   f->index = index;
+  fl_kwalk_expr(&see, (fl_kexpr *)(uintptr_t)index);
 }
 
 static int known(const walk *w, int32_t var, const fl_kexpr *index) {
@@ -101,6 +110,7 @@ static void walk_block(walk *w, fl_kblock b);
 ** its end. */
 static void walk_apart(walk *w, fl_kblock b) {
   int64_t n = 0;
+  if (!b.first) return;
   w->depth++;
   walk_block(w, b);
   w->depth--;
@@ -134,8 +144,11 @@ static void walk_block(walk *w, fl_kblock b) {
 int fl_kaccess_find(fl_mem *m, const fl_kfunc *f, fl_kaccess *access) {
   walk w = { .m = m, .f = f, .out = access };
   memset(access, 0, (size_t)f->n_vars * sizeof *access);
+  w.in_index = fl_zalloc(m, (size_t)f->n_vars + 1);
+  if (!w.in_index) return 0;
   walk_block(&w, f->body);
   FL_DROP(m, &w.facts);
+  fl_free(m, w.in_index, (size_t)f->n_vars + 1);
   return !w.failed;
 }
 

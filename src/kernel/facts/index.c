@@ -29,7 +29,6 @@ fl_kindices *fl_kindices_new(fl_mem *m, const fl_kfunc *f, int geometry) {
   k->seen = fl_karena_new(&k->arena, sizeof *k->seen);
   k->unknown = fl_karena_new(&k->arena, sizeof *k->unknown);
   k->equal = fl_karena_new(&k->arena, sizeof *k->equal);
-  k->last = fl_karena_new(&k->arena, sizeof *k->last);
   if (k->arena.failed) { fl_kindices_free(k); return NULL; }
   k->quotients->a = k->seen->a = &k->arena;
   return k;

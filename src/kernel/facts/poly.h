@@ -8,6 +8,7 @@
 #include "kernel/facts/access.h"
 #include "kernel/facts/defs.h"
 #include "kernel/facts/form.h"
+#include "kernel/facts/spots.h"
 #include "kernel/facts/uniform.h"
 
 enum { FL_KPOLY_LOOPS = 32 };              /* nested loops at most */
@@ -33,9 +34,7 @@ struct fl_kindices {
   fl_kpolys *seen;                          /* gives fl_kshape and fl_kstrip their numbers */
   fl_kunknown **unknown, **equal;           /* lists of the symbols UNKNOWN and SAME */
   fl_kquotients *quotients;
-  struct fl_kroute *last;                   /* the way to the statement asked about last (route.h),
-                                            ** since one statement is asked about many times */
-  int last_is_found;                        /* what fl_kroute_find returned for it */
+  fl_kspots *spots;                         /* made when a route is asked for first */
 };
 
 /* The place of an expression: the number of its statement (defs.h), and the loops around it by

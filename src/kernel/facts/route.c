@@ -29,43 +29,33 @@ static void learn(route *r, const fl_kexpr *c, int truth, int32_t order) {
   r->truth[r->n++] = (uint8_t)truth;
 }
 
-static int find(route *r, fl_kblock b);
-
-static int enter(route *r, const fl_kstmt *s, int other) {
-  const int n = r->n, loops = r->at.n_loops;
-  if (s->kind == FL_KS_IF) learn(r, s->x[0], !other, r->at.order + 1);
-  if (s->kind == FL_KS_LOOP) {                      /* the loop's own condition holds in its body */
-    if (s->x[0] && !s->post && !other) learn(r, s->x[0], 1, r->at.order + 1);
-    if (r->at.n_loops < FL_KPOLY_LOOPS)
-      r->at.loops[r->at.n_loops++] = other ? -1 : s->label; /* -1: in the loop's step */
+/* Learns from the exits before the statement at position i in its block, and notes the block's loop
+** and conditions, of all blocks from the outermost on. */
+static void enter(route *r, const fl_kspots *t, int32_t i) {
+  const fl_kspot *p = &t->at[i];
+  if (p->around >= 0) {
+    const fl_kstmt *s = t->at[p->around].s;
+    const int32_t inside = p->begin + 1;
+    enter(r, t, p->around);
+    if (s->kind == FL_KS_IF) learn(r, s->x[0], !p->other, inside);
+    if (s->kind == FL_KS_LOOP) {                    /* the loop's own condition holds in its body */
+      if (s->x[0] && !s->post && !p->other) learn(r, s->x[0], 1, inside);
+      if (r->at.n_loops < FL_KPOLY_LOOPS)
+        r->at.loops[r->at.n_loops++] = p->other ? -1 : s->label;       /* -1: in the loop's step */
+    }
   }
-  if (find(r, other ? s->other : s->body)) return 1;
-  r->n = n;
-  r->at.n_loops = loops;
-  return 0;
-}
-
-/* Collects the conditions on the way to r->goal; those that hold after "if (c) return;" stay. */
-static int find(route *r, fl_kblock b) {
-  for (const fl_kstmt *s = b.first; s; s = s->next) {
-    const int32_t order = ++r->at.order;
-    if (s == r->goal) return 1;
-    if (enter(r, s, 0) || enter(r, s, 1)) return 1;
-    if (s->kind == FL_KS_IF && s->body.last && fl_kis_exit(s->body.last) && !s->other.first)
-      learn(r, s->x[0], 0, order);
-  }
-  return 0;
+  for (int32_t e = p->first; e >= 0 && e < i; e = t->at[e].next)
+    learn(r, t->at[e].s->x[0], 0, e + 1);
 }
 
 int fl_kroute_find(fl_kroute *r) {
-  fl_kindices *k = (fl_kindices *)(uintptr_t)r->k;          /* a cache: the answers stay the same */
-  if (k->last->goal == r->goal) {
-    *r = *k->last;
-    return k->last_is_found;
-  }
-  k->last_is_found = find(r, k->f->body);
-  *k->last = *r;
-  return k->last_is_found;
+  fl_kindices *k = (fl_kindices *)(uintptr_t)r->k;      /* a cache: the answers stay the same */
+  if (!k->spots) k->spots = fl_kspots_new(&k->arena, k->f->body);
+  const int32_t i = k->spots ? fl_kspots_find(k->spots, r->goal) : -1;
+  if (i < 0) return 0;
+  enter(r, k->spots, i);
+  r->at.order = i + 1;
+  return 1;
 }
 
 int fl_kroute_is_place(fl_kroute *r) {

@@ -44,32 +44,51 @@ static void lives_of_variables(const fl_lane_code *c, life *l) {
   for (int64_t k = 0; k < c->inits.n; k++) l[c->inits.at[k].reg] = (life){ 0, INT32_MAX };
 }
 
+/* The slots of one width as the leaves of a binary tree: the end of the last lifetime assigned to
+** each, -1: none, and in each node above the least end below it. The root is end[1]. */
+typedef struct slots { int32_t *end; size_t leaves; } slots;
+
+/* The first slot that is free before instruction 'first', which is then taken to 'last'. */
+static int32_t take(const slots *x, int32_t first, int32_t last) {
+  size_t at = 1;
+  while (at < x->leaves) at = 2 * at + (x->end[2 * at] >= first);
+  const int32_t slot = (int32_t)(at - x->leaves);
+  x->end[at] = last;
+  while ((at /= 2)) x->end[at] = x->end[2 * at] < x->end[2 * at + 1] ? x->end[2 * at]
+                                                                    : x->end[2 * at + 1];
+  return slot;
+}
+
+static void give(fl_lane_code *c, const life *l, const slots *narrow, const slots *wide) {
+  for (int64_t k = 0; k < c->regs.n; k++) {
+    fl_lane_reg *r = &c->regs.at[k];
+    int32_t *count = r->wide ? &c->n_wide : &c->n_narrow;
+    if (r->uniform) { r->slot = c->n_cells++; continue; }
+    if (l[k].first < 0) { r->slot = 0; continue; }                /* no instruction uses it */
+    r->slot = take(r->wide ? wide : narrow, l[k].first, l[k].last);
+    if (r->slot >= *count) *count = r->slot + 1;
+  }
+  if (!c->n_wide) c->n_wide = 1;
+  if (!c->n_narrow) c->n_narrow = 1;
+}
+
 /* Assigns slots in the order of register numbers, which is for temporaries the order of their first
 ** instruction. */
 int fl_lane_give_slots(fl_lane_builder *b) {
   fl_lane_code *c = b->code;
   const size_t n = (size_t)c->regs.n;
+  size_t leaves = 1;
+  while (leaves < n + 1) leaves *= 2;
   life *l = fl_alloc(b->mem, n * sizeof *l);
-  int32_t *busy = fl_zalloc(b->mem, 2 * n * sizeof *busy);     /* by slot: end of the last lifetime
-                                                               ** assigned to it */
-  if (l && busy) {
+  int32_t *end = fl_alloc(b->mem, 4 * leaves * sizeof *end);
+  if (l && end) {
     for (size_t k = 0; k < n; k++) l[k] = (life){ -1, -1 };
+    for (size_t k = 0; k < 4 * leaves; k++) end[k] = -1;
     find_lives(c, l);
     lives_of_variables(c, l);
-    for (size_t k = 0; k < n; k++) {
-      fl_lane_reg *r = &c->regs.at[k];
-      if (r->uniform) { r->slot = c->n_cells++; continue; }
-      int32_t *count = r->wide ? &c->n_wide : &c->n_narrow, *end = busy + (r->wide ? n : 0), s = 0;
-      if (l[k].first < 0) { r->slot = 0; continue; }              /* no instruction uses it */
-      while (s < *count && end[s] >= l[k].first) s++;
-      end[s] = l[k].last;
-      r->slot = s;
-      if (s == *count) (*count)++;
-    }
-    if (!c->n_wide) c->n_wide = 1;
-    if (!c->n_narrow) c->n_narrow = 1;
+    give(c, l, &(slots){ end, leaves }, &(slots){ end + 2 * leaves, leaves });
   }
   fl_free(b->mem, l, n * sizeof *l);
-  fl_free(b->mem, busy, 2 * n * sizeof *busy);
-  return l && busy;
+  fl_free(b->mem, end, 4 * leaves * sizeof *end);
+  return l && end;
 }

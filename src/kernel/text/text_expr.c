@@ -15,6 +15,14 @@
 /* Nearly all names differ in their first letter. */
 static int is_same(const char *a, const char *b) { return *a == *b && !strcmp(a, b); }
 
+/* Most names of generated code are numbered: x_12. No word is. */
+static int is_numbered(const char *name) {
+  size_t n = strlen(name);
+  if (!n || name[n - 1] < '0' || name[n - 1] > '9') return 0;
+  while (n && name[n - 1] >= '0' && name[n - 1] <= '9') n--;
+  return n && name[n - 1] == '_';
+}
+
 static int is_word(const char *name) {
   static const char *const words[] = {
     "asm", "auto", "bool", "break", "case", "catch", "char", "class", "const", "continue",
@@ -26,6 +34,7 @@ static int is_word(const char *name) {
     "constexpr", "decltype", "noexcept", "nullptr", "static_assert", "and", "or", "not", "xor",
     "bitand", "bitor", "compl", "threadIdx", "blockIdx", "blockDim", "gridDim", "warpSize",
     "printf", "llabs", "main" };
+  if (is_numbered(name)) return 0;
   for (size_t i = 0; i < sizeof words / sizeof *words; i++)
     if (is_same(words[i], name)) return 1;
   for (int i = 0; i < FL_KB_COUNT; i++)
