@@ -3,6 +3,7 @@
 ** the sweep (forward and reverse code), and the role of each parameter, for the launcher. The
 ** contract is in ad.h; ad_sweep.c reverses statements, ad_loop.c loops.
 */
+#include "kernel/ad/ad_copies.h"
 #include "kernel/ad/ad_state.h"
 #include "kernel/ad/unroll.h"
 #include <stdarg.h>
@@ -553,7 +554,8 @@ static fl_kad *ordered(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r)
 }
 
 fl_kad *fl_kad_adjoint(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r) {
-  fl_kad *res = ordered(a, f, r);
+  const fl_kfunc *g = fl_kad_without_copies(a, f);
+  fl_kad *res = g ? ordered(a, g, r) : NULL;
   fl_kad_tell("adjoint", f, r, res);
   return res;
 }

@@ -4,6 +4,7 @@
 ** SELECT is computed in an IF with the arms' tangents as branches, so guarded loads stay guarded.
 ** PRINTF and ASSERT are dropped.
 */
+#include "kernel/ad/ad_copies.h"
 #include "kernel/ad/ad_state.h"
 
 static fl_kexpr *tangent(fl_kad_state *d, fl_kblock *b, fl_kexpr *x);
@@ -230,13 +231,14 @@ static fl_kad *forward_mode(fl_karena *a, const fl_kfunc *f, const fl_kad_reques
   return fl_kad_derive(&d, f, passes, (int)(sizeof passes / sizeof *passes), "jvp");
 }
 
-fl_kad *fl_kad_tangent(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r) {
-  fl_kad *res = forward_mode(a, f, r);
+fl_kad *fl_kad_tangent(fl_karena *a, const fl_kfunc *given, const fl_kad_request *r) {
+  const fl_kfunc *f = fl_kad_without_copies(a, given);
+  fl_kad *res = f ? forward_mode(a, f, r) : NULL;
   for (int between = 0; between < 2 && res && res->refusal && !a->failed; between++) {
     const fl_kfunc *g = fl_kad_meet_grid(a, f, between);
     fl_kad *next = g ? forward_mode(a, g, r) : NULL;
     if (next && next->func) res = next;
   }
-  fl_kad_tell("tangent", f, r, res);
+  fl_kad_tell("tangent", given, r, res);
   return res;
 }
