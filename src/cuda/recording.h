@@ -102,8 +102,9 @@ struct fl_replay {                /* fl_plan.replay */
 /* ---- stand_in.c ---- */
 /* Before a run: copies inputs to their stand-ins, which *b names from then on. */
 flame_status fl_stand_ins_use(fl_cuda *s, fl_replay *r, const fl_plan *p, fl_binding *b);
-/* Notes that a run had frozen addresses that were seen before (known) or not. After several of the
-** latter, inputs that have moved since the last run get stand-ins, for the next. */
+/* Called after each run: known: its frozen addresses were those of an earlier run. After several
+** runs with addresses that were not, inputs that have moved since the last run get stand-ins in the
+** next run. */
 void fl_stand_ins_learn(fl_cuda *s, fl_replay *r, const fl_plan *p, const fl_binding *b,
                         int known);
 void fl_stand_ins_free(fl_replay *r, int driver);

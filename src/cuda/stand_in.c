@@ -7,8 +7,9 @@
 #include "cuda/recording.h"
 #include <string.h>
 
-/* FRESH: runs in a row with addresses that were not seen before. MOST: bytes of an input, which are
-** copied in the time of few launches; ALL: of all stand-ins of a plan. */
+/* FRESH: after more runs than this, one after another, whose addresses were all new, inputs get
+** stand-ins. MOST: bytes of the largest such input (it is copied in the time of few launches); ALL:
+** bytes of all stand-ins of a plan. */
 enum { FRESH = 3, MOST = 16 << 20, ALL = 64 << 20 };
 
 /* The bytes that x's elements lie in; *low: the first, counted from x's first element. */

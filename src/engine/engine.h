@@ -92,7 +92,7 @@ void fl_engine_spare(flame_context *c);
 int fl_device_index(flame_context *c, const char *name);
 void fl_device_name(int index, char buf[16]);
 /* Writes the value of n as host bytes, row-major in n's shape, of n's dtype. Evaluates n. bytes:
-** those of 'out', which must be exactly those of the value. */
+** the size of 'out', which must be exactly that of the value. */
 flame_status fl_read_node(flame_context *c, fl_node *n, void *out, size_t bytes);
 /* A new STORED node from row-major host bytes. Borrowed: the current scope holds it. */
 fl_node *fl_node_from_host(flame_context *c, int device, int dtype, int ndim, const int64_t *shape,

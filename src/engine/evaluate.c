@@ -120,9 +120,9 @@ static int lay_out(flame_context *c, run *r) {
 }
 
 /* Is the value of x, which is in the buffer of a home (where a write ends), needed after the run?
-** Yes if a handle or a gradient rule may read it. If only a part of the window runs, also if it has
-** any use, or if a write that may fail would fall back to it (guards). If the whole window runs,
-** only uses outside the program count: it is known then which writes have failed. */
+** Yes if a handle or a gradient rule may read it. If only a part of the window runs: also if a node
+** uses it, or if a write that may fail would keep it (guards). If the whole window runs, only uses
+** by nodes outside the program count, since it is known after the run which writes have failed. */
 static int survives(const run *r, const fl_node *x, int whole) {
   if (x->held > 0 || (x->entry && x->entry->reads_out && x->grefs > 0)) return 1;
   if (!whole) return x->uses > 0 || x->guards > 0;

@@ -12,7 +12,7 @@ static int is_written(const fl_node *n) {
   return q->state == FL_PENDING && q->before && q->rests;
 }
 
-/* Sets rests of each node to the checks on which it depends, bit k for check k. 0: something is
+/* Sets 'rests' of each node of the program: bit k: its value depends on check k. 0: something is
 ** computed from a write that may not happen. */
 static int mark(const fl_program *p, const fl_plan *plan) {
   for (int64_t i = 0; i < p->nodes.n; i++) p->nodes.at[i]->rests = 0;

@@ -42,19 +42,21 @@ typedef struct fl_watch {
 } fl_watch;
 void fl_watches_end(flame_context *c, const void *owner);          /* ends all of this owner */
 
-/* May the run, which is queued, be in flight? made: by result the buffer that its node will own,
-** NULL for a home. 1: it is now. 0: no, or no memory: its checks must be read. */
+/* May the queued run be in flight? 1: it is in flight now. 0: no, or there is no memory: its checks
+** must be read. made[i]: the buffer that the node of result i will own; NULL if the result is in a
+** home. */
 int fl_flight_begin(flame_context *c, const fl_program *p, const fl_plan *plan,
                     fl_buffer *const *made);
-/* After the results of the run on this device were stored: writes of what is computed from those
-** that may still fail are guarded, if the run is in flight. */
+/* Called after the results of a run on this device were stored. If the run is in flight, its values
+** may still fail; from now on writes of values that are computed from them are guarded
+** (fl_node_guard). */
 void fl_flight_stored(const flame_context *c, int device);
 /* Reads the checks of all runs in flight. BAD_VALUE, with its error: one has failed, and values and
 ** writes are what they would be after a run that was waited for. INTERRUPTED: nothing has
 ** changed. */
 flame_status fl_flight_land(flame_context *c);
-/* The same, and BAD_VALUE as well for an error that only the next read would raise; both are told
-** by this call then. */
+/* The same, but also returns BAD_VALUE for an error that otherwise only the next read would raise.
+** Both kinds of error are reported by this call, and not again later. */
 flame_status fl_flight_tell(flame_context *c);
 /* At the end of a script: writes to stderr what fl_flight_tell finds. */
 void fl_flight_end(flame_context *c);

@@ -98,8 +98,8 @@ int fl_launch_each(fl_launch *l, int i, int held) {
   return 0;
 }
 
-/* Sizes are bounded so that neither their sum overflows nor 8 times the sum, to which the kind of
-** the argument is added. */
+/* The number of elements is bounded so that the sum of all outputs' bytes does not overflow, nor 8
+** times that sum: p[] holds 8 * bytes + the kind of the argument. */
 flame_status fl_launch_output(fl_launch *l, int i, int dtype, int rank, const int64_t *size,
                               int input) {
   char text[192];

@@ -1,20 +1,22 @@
 /*
 ** Graphs hold the addresses of results that calls, products and copies write (cuda/replay.h), so a
-** result returns to its last address if that is free. Often it is not: the script keeps the value
-** (images in a list), or dropped it when two collections had made its handle old. Then the last
-** value is copied to the memory that the new one would have got, and its buffer names that memory:
-** handles see no difference, and the step is launched as graphs, not as some hundred launches.
+** result returns to its last address if that is free. Often it is not: the script keeps the old
+** value (images in a list), or has dropped it, but its handle is old for the collector and not
+** freed yet. Then the old value is copied to the memory that the new one would have got, and its
+** buffer names that memory: handles see no difference, and the step is launched as graphs, not as
+** some hundred launches.
 **
 ** A value stays where it is if its memory is known outside (DLPack), if this run writes it, and in
-** a rehearsal, which copies nothing. Results that take turns in two places are two sets of graphs.
+** a rehearsal, which copies nothing. A result that alternates between two addresses is left alone:
+** there is a set of graphs for each.
 */
 #include "engine/stay.h"
 #include "engine/profile.h"
 #include <stdio.h>
 #include <string.h>
 
-/* MOST: bytes of a value that is copied; that takes as long as few launches. LEAST: after a result
-** has moved in so many runs. */
+/* MOST: bytes of the largest value that is copied, which takes as long as a few launches. LEAST: a
+** value is copied only after its result has moved in so many runs. */
 enum { MOST = 16 << 20, LEAST = 2 };
 
 /* The counted buffer at this address; NULL: that is free by now, or part of another. */

@@ -3,9 +3,10 @@
 #define FL_ENGINE_STAY_H
 #include "engine/engine.h"
 
-/* Result i of the plan could not return to its last address, and would go to b, which is new. If a
-** graph would hold its address, and it has moved in several runs, b gets the old place, and the
-** value that is there moves to b's. Nothing else changes. */
+/* Result i of the plan could not return to its last address, and would go to b, a new buffer. If a
+** graph would hold that address, and the result has moved in several runs, the two exchange memory:
+** b gets the old address, and the value that is there is copied to b's memory. Otherwise nothing
+** changes. */
 flame_status fl_stay(flame_context *c, const fl_program *p, fl_plan *plan, int32_t i, fl_buffer *b);
 /* Writes what is known of why the plan's last run was not launched as graphs, without the line;
 ** after one that was, which of its steps were not. */

@@ -40,9 +40,10 @@ static int reads_files(const fl_kfunction *k) {
   return 0;
 }
 
-/* Computes the digest of everything that a device's compilation depends on: kernels of one text are
-** compiled together. If that is files, the time makes it another one than that of any kernel
-** before, which may have had this address. */
+/* Computes the digest of all that the compilation for a device depends on: kernels of one text are
+** compiled together. If it depends on files, whose contents may change, the digest has the kernel's
+** address and the time in it, so that it differs from that of every earlier kernel, also of one at
+** the same address. */
 static int set_digest(fl_kfunction *k) {
   fl_text t;
   struct timespec now = { 0 };
@@ -115,8 +116,8 @@ static int bounds_first(const asked *a) {
   return 0;
 }
 
-/* Is token k, which follows "template", the '<' of a template of a kernel? A '{' before its '>'
-** belongs to a default argument. */
+/* Token k follows "template". Is it the '<' of the template of a kernel? (A '{' before the '>'
+** belongs to a default argument.) */
 static int of_kernel(const asked *a, int64_t k) {
   int angle = 0, round = 0;
   for (; k < a->t.n && !fl_is_punct(&a->t.at[k], ';'); k++) {
@@ -412,13 +413,14 @@ static int other_parameters(const fl_kfunc *f) {
   return n;
 }
 
-/* Makes a function of f with its text as written. If f has a tree, it is printed from that instead
-** where NVRTC would not do with the text: it uses cooperative groups or a similar library (NVRTC
-** rarely finds their headers) or names of headers that are not included, has included files or host
-** code; a parameter is a variable of file scope, a list of arrays, a texture or part of a struct
-** that is spread; it has assertions that a device shall survive (fl_ktext_stops); or NVRTC would
-** evaluate the text in another order (fl_kfunc.reordered). What NVRTC refuses all the same is
-** printed when a device has found that (fl_kfunction_reprint). */
+/* Makes a function of f with its text as written. If f has a tree, the text is printed from that
+** instead where NVRTC would refuse the text as written, or compile something else: it uses
+** cooperative groups or a similar library (NVRTC rarely finds their headers) or names of headers
+** that are not included, has included files or host code; a parameter is a variable of file scope,
+** a list of arrays, a texture or part of a struct that is spread; it has assertions that a device
+** shall survive (fl_ktext_stops); or NVRTC would evaluate the text in another order
+** (fl_kfunc.reordered). If NVRTC refuses a text for another reason, it is printed then
+** (fl_kfunction_reprint). */
 fl_kfunction *fl_kfunction_given(fl_kunit *u, fl_kfunc *f) {
   fl_text t;
   const int stops = f && fl_ktext_stops(f, 0);

@@ -58,9 +58,10 @@ void fl_callback_drop(void *callback) {
   fl_free(&b->c->mem, f, size_with(f->nkept));
 }
 
-/* The collector removed the function from its table, and a finaliser of the same collection still
-** uses the graph: the function must live as long as the boxes of that graph. Pushes it, found in
-** the registry's table from functions to their sets of ids; nil: it is not there. */
+/* Called when the collector has removed the function from its table, and a finaliser of the same
+** collection still uses the graph: the function must live as long as the boxes of that graph. Finds
+** it in the registry's table from functions to their sets of ids, and pushes it; nil: it is not
+** there. */
 static void push_found_dead(lua_State *L, const fl_callback *f) {
   if (lua_rawgetp(L, LUA_REGISTRYINDEX, &fl_key_functions) == LUA_TTABLE) {
     for (lua_pushnil(L); lua_next(L, -2) != 0; lua_pop(L, 1)) {

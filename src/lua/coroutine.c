@@ -62,8 +62,9 @@ static int resume(lua_State *L) {
   return n >= 0 ? n + 1 : 2;
 }
 
-/* Raises the error on top, of the coroutine that wrap made, after the position of the call. Closes
-** the coroutine if it failed; an error in closing its variables replaces its error. */
+/* Raises the error on top, which ended the coroutine co that wrap made, with the position of the
+** call before it. Closes co if it failed; an error in closing its variables replaces the first
+** one. */
 static int failed(lua_State *L, fl_lua *b, lua_State *co) {
   int status = lua_status(co);
   if (status != LUA_OK && status != LUA_YIELD) {

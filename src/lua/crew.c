@@ -378,8 +378,8 @@ static int crew_take(lua_State *L) {
   return 2;
 }
 
-/* (crew, ticket): drops all waiting requests and answers; later also those answers of the requests
-** under way that are below the ticket. */
+/* (crew, ticket): drops all waiting requests and answers. Of the requests that are being worked on,
+** the answers with numbers below the ticket are dropped when they come. */
 static int crew_forget(lua_State *L) {
   fl_crew *q = crew_at(L);
   const int64_t floor = luaL_checkinteger(L, 2);

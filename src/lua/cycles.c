@@ -16,7 +16,7 @@
 **      userdata, and only those found can be in a cycle.
 **   2. Count the references of handles that are accounted for: boxes found, gradients, tensors
 **      kept for callbacks. A handle with others (a box not found, the host's) is a root.
-**   3. From the inputs up, what a node reaches: nothing, a callback's function, what its one input
+**   3. From the inputs up, find what each node reaches: nothing, a callback's function, what its one input
 **      reaches, or a table of several of these. So their number is linear in the graph's.
 **   4. Weak keys (reach): what each box found reaches. Strong (pinned): what roots reach, what the
 **      call that is under way borrows, and callbacks that no handle reaches.
@@ -437,9 +437,11 @@ void fl_cycles_loosen(lua_State *L, fl_lua *b) {
   if (running) lua_gc(L, LUA_GCRESTART);
 }
 
-/* The engine's decision to do a full collection counts the cost of traversing the heap, not the
-** graph. So a survey that the script did not request waits until as many entries (ops) were
-** recorded as the last survey examined nodes, or values beyond those of the callbacks' own. */
+/* Has enough been recorded since the last survey to make another one? The engine's decision to do
+** a full collection counts the cost of traversing the heap, but not of surveying the graph. So a
+** survey that the script did not request waits until as many entries (ops) were recorded as the
+** last survey looked at nodes, or at Lua values, not counting those that each callback has
+** anyway. */
 int fl_cycles_due(const fl_lua *b) { return b->c->sequence - b->surveyed >= b->survey_cost; }
 
 /* Undoes fl_cycles_loosen. Needs no memory, since the keys exist. If a finaliser made a graph

@@ -6,9 +6,9 @@
 
 enum { AT_TEXT = 3, AT_NAME = 4, AT_FUNCTION = 5 };     /* upvalues */
 
-/* Pushes the text of a declaration, unparsed. The value at 'text' is the text for a function
-** written in Lua, the text's address for one in C; that of the op table lacks the name, which is at
-** 'name'. */
+/* Pushes the text of a declaration, unparsed. The value at 'text' is that text, for a function
+** written in Lua, or the text's address, for one in C. The declarations of the op table begin after
+** the name, which is the value at 'name'. */
 static void push_text(lua_State *L, int text, int name) {
   const char *row = (const char *)lua_touserdata(L, text);
   size_t n = 0;
@@ -56,8 +56,9 @@ static int misfit(lua_State *L) {
       fl_declare_forms(L, fl_declared_here(L), op));
 }
 
-/* The end of a call: its results, or its error raised again (misfit). casting: its arguments were
-** cast for autocast, so the ops inside it cast none; the next op casts again. */
+/* The end of a call: returns its results, or raises its error again (misfit). casting: the call has
+** cast its arguments for autocast and switched casting off for the ops inside it; now it is on
+** again. */
 static int results(lua_State *L, int status, lua_KContext casting) {
   if (casting) self_of(L)->inside = 0;
   return status == LUA_OK || status == LUA_YIELD ? lua_gettop(L) : misfit(L);

@@ -307,9 +307,10 @@ static void move_rest(draft *s, const fl_decl_form *f, int rest) {
   }
 }
 
-/* Decides where 'id...' goes, and whether options may be the first argument: not in a method, nor
-** if the first parameter may be a table; else if there is none, it may be omitted, or it is an
-** object (which can be told from options). */
+/* Decides where 'id...' goes, and whether a table of options may be the first argument. It may not
+** in a method, nor if the first parameter may be a table. Otherwise it may if there is no first
+** parameter, if that may be omitted, or if it is an object (which differs from a table of
+** options). */
 static void finish_params(draft *s, fl_decl_form *f, int rest) {
   if (f->rest == 1) move_rest(s, f, rest);
   f->nparams = (uint8_t)(s->nparams - f->param - (f->rest == 1));

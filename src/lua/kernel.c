@@ -305,8 +305,8 @@ static fl_kunit *unit_of(lua_State *L, fl_lua *b, const char *forms) {
 
 /* (source, name of the __global__ function or nil, options, inout, file or nil[, forms, kernel of
 ** the same text, files that it may include, kernel of the same text that need not be parsed again])
-** -> a kernel. forms: "bias=0," if the argument bias will be nil (kernel_form.c). Of a text that is
-** not parsed again another entry must be named each time. */
+** -> a kernel. forms: "bias=0," if the argument bias will be nil (kernel_form.c). If the text is
+** not parsed again, each call must name another __global__ function of it. */
 static int kernel_new(lua_State *L) {
   fl_lua *b = self_of(L);
   const char *entry = luaL_optstring(L, 2, NULL), *forms = luaL_optstring(L, 6, NULL);

@@ -55,15 +55,15 @@ static inline const char *fl_kparam_argument(const fl_kparam *q) {
   return q->part_of ? q->part_of : fl_kparam_title(q);
 }
 int fl_kernel_arguments(lua_State *L);             /* internal.kernel_arguments */
-/* Of a call whose first argument, at 2, is a table: if that is a module of flame.nn, and the call
-** one as its method, changes the arguments to those without it (kernel/method.lua). Returns how
-** many there are then. */
+/* For a call whose first argument, at 2, is a table. If the table is a module of flame.nn, the
+** kernel was called as a method of it: then the arguments are replaced with those without the
+** module (kernel/method.lua). Returns the number of arguments. */
 int fl_kernel_drop_module(lua_State *L);
 /* Has q a separate result? All arrays of a list have one together. */
 static inline int fl_kparam_counts(const fl_kparam *q) { return q->list <= 1; }
-/* Parameter i is the first of those that one argument, a list or a struct, gives. Returns the
-** number of the first parameter after them. *taken: does a call have that argument? Not if all of
-** it is made by the call. (kernel_parts.c) */
+/* Parameter i is the first of those that are given by one argument, a list or a struct. Returns the
+** number of the first parameter after them. *taken: does a call have this argument? It has not if
+** the call makes all of these parameters itself (outputs). (kernel_parts.c) */
 int fl_kernel_argument_of_parts(const fl_kernel_box *k, int i, int *taken);
 static inline int fl_kernel_argument(const fl_kernel_box *k, int i, int *taken) {
   const fl_kparam *q = &k->k->f->params[i];
@@ -120,15 +120,16 @@ static inline int64_t fl_numel_of(const fl_sizes *s) {
 fl_kernel_box *fl_kernel_formed(lua_State *L, fl_kernel_box *k, int at);
 int fl_kernel_for_forms(lua_State *L);             /* (kernel, forms) -> the kernel for them */
 
-/* Pushes q's value in the argument at 'at', of which q is a part: an element or member of it.
-** Returns the index of what is pushed. list: all of the list of which q is the first.
-** fl_kernel_part: if q is all of the argument, returns 'at' and pushes nothing. */
+/* Pushes the value of parameter q, which is an element or a member of the argument at 'at'; returns
+** its index. list: q is the first element of a list, and the whole list is pushed. fl_kernel_part:
+** if q is the whole argument, returns 'at' and pushes nothing. */
 int fl_kernel_push_part(lua_State *L, const char *op, const fl_kparam *q, int at, int list);
 static inline int fl_kernel_part(lua_State *L, const char *op, const fl_kparam *q, int at) {
   return q->part_of || q->list_of ? fl_kernel_push_part(L, op, q, at, 0) : at;
 }
-/* The kernel at 1 for launches in which those lengths of accessors are equal that are in l; it then
-** replaces the kernel at 1. NULL: none are. */
+/* If some lengths of accessors are equal in launch l, replaces the kernel at 1 with the kernel of
+** the same text for launches with these equal lengths, and returns it; NULL: no lengths are
+** equal. */
 const fl_kernel_box *fl_kernel_equal(lua_State *L, const fl_kernel_box *k, const fl_launch *l);
 /* Raises if the table at 'at', for parameters from i on up to 'end', has a member that the struct
 ** has not. */

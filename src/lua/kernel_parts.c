@@ -1,13 +1,13 @@
 /*
-** Structs that hold pointers among the arguments of a kernel. Such a parameter of the text is
-** several of the kernel (front/spread.c), and one argument: a table with the names of its members,
-** nested as they are, in which each of these parameters is found by its name ("p.box.low",
-** "p.at[1][0]"). An accessor of a tensor is the tensor itself, whose lengths are numbers of the
-** launch.
+** Structs that hold pointers among the arguments of a kernel. Such a struct is one parameter in the
+** text, several parameters of the kernel (front/spread.c), and one argument of a call: a table with
+** the names of its members, nested as they are. Each of the several parameters is found in it by
+** its name ("p.box.low", "p.at[1][0]"). An accessor of a tensor is the tensor itself, whose lengths
+** are numbers of the launch.
 **
-** Which lengths are equal is a form of the kernel (kernel_form.c): "y.size(1)=2," says that this
-** one is that of parameter 2. The kernel for it has the same parameters, and what is proven of its
-** indices holds for the calls in which the lengths are equal.
+** For calls in which some lengths are equal there is another form of the kernel (kernel_form.c):
+** "y.size(1)=2," says that this length is equal to parameter 2. That kernel has the same
+** parameters, and more can be proven of its indices.
 */
 #include "lua/declare.h"
 #include "lua/kernel.h"
@@ -123,8 +123,9 @@ void fl_kplan_lengths(lua_State *L, fl_kplan *p, int i, const fl_sizes *s) {
     if (!fl_launch_bytes(&p->l, i + 1 + d, &s->at[d], size)) fl_lua_raise(L, self_of(L));
 }
 
-/* The first parameter before i that is an accessor's length too, of the same type, and has in
-** launch l the same value; -1: there is none, or i is not a length. */
+/* Parameter i is the length of an accessor: returns the first parameter before it that is such a
+** length too, of the same type and with the same value in launch l; -1: there is none, or i is not
+** a length. */
 static int equal_to(const fl_kfunc *f, const fl_launch *l, int i) {
   const int64_t *p = l->p + FL_KP_ARGS;
   int j = 0;

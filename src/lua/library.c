@@ -153,9 +153,9 @@ int fl_library_text(lua_State *L) {
 
 /* ---- chapters -------------------------------------------------------------------------------- */
 /* A file that adds functions to flame, to tensors and to the internals, with the names that it
-** adds: each between spaces, "linalg.svd" in a group, "^fail" for the internals; of f and f_ only
-** f. Generated from the files (tools/chapters). A missing name is still found, by loading every
-** chapter. */
+** adds: each between spaces, "linalg.svd" in a group, "^fail" for the internals; for a function f
+** with an in-place form f_ only f. Generated from the files (tools/chapters). A missing name is
+** still found, by loading every chapter. */
 static const struct { const char *module, *names; } chapters[] = {
 #define CHAPTER(module, names) { "flame." module, names },
 #include "lua/chapters.def"

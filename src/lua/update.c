@@ -376,8 +376,8 @@ static fl_watch *arg_watch(lua_State *L) {
   return w;
 }
 
-/* internal.flown(w) -> were there runs that were not waited for? Those that follow are not
-** watched. */
+/* internal.flown(w) -> did any run take place, while w watched, that was not waited for (a flight)?
+** Ends the watch. */
 static int flown(lua_State *L) {
   fl_watch *w = arg_watch(L);
   w->to = ((const fl_engine *)self_of(L)->c->engine)->flights;
@@ -385,8 +385,8 @@ static int flown(lua_State *L) {
   return 1;
 }
 
-/* internal.flew_badly(w, x): has a run that was watched failed on x's device? None of its writes
-** has happened then, otherwise all. */
+/* internal.flew_badly(w, x): has a check failed in a run on x's device that w has watched? Then
+** none of that run's writes has happened, otherwise all have. */
 static int flew_badly(lua_State *L) {
   const fl_watch *w = arg_watch(L);
   const fl_box *x = fl_arg_tensor(L, 2, "step", "parameter");

@@ -33,8 +33,8 @@ static int may_pad(const fl_planner *P, fl_ref ref) {
          !fl_is_view(t) && t->shape->rank > 1 && t->shape->numel > 0;
 }
 
-/* Does the product take matrices of the library's form that are large enough for padding (which
-** blas.c decides by the same numbers)? Then the three of them. */
+/* Is G's product one that the library takes, large enough for padding (blas.c decides by the same
+** numbers)? If so, x receives its two operands and its result. */
 static int matrices_of(fl_planner *P, int32_t g, matrix x[3]) {
   fl_matmul m;
   const fl_group *G = fl_plan_group(P, g);
@@ -131,8 +131,8 @@ static void check_step(fl_planner *P, int32_t g) {
 
 /* ---- maps ---- */
 
-/* The distance of two elements of a padded cell that were 'elements' apart: a number of rows, or
-** within one. */
+/* The distance, in the padded cell, of two elements that were 'elements' apart without padding. It
+** was a number of whole rows, or both elements are in one row. */
 static int64_t padded(const fl_cell *t, int64_t elements) {
   const int64_t n = length_of(t);
   return elements / n * t->pitch + elements % n;

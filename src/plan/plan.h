@@ -210,9 +210,9 @@ void fl_plans_close(fl_plans *t);
 fl_plan *fl_plans_find(fl_plans *t, fl_program *p);
 /* A cached plan of this program, whatever values it keeps; NULL: none. */
 const fl_plan *fl_plans_like(const fl_plans *t, const fl_program *p);
-/* For a program without a plan: what distinguishes it from the most similar one of the latest
-** plans of its device, that whose key agrees longest with its own. The reason is NONE if there is
-** none. */
+/* For a program without a plan: how it differs from the most similar of the latest plans of its
+** device, which is the plan whose key has the longest beginning in common with the program's key.
+** The reason is NONE if the device has no plan. */
 fl_unreplayed fl_plans_differ(const fl_plans *t, const fl_program *p);
 /* p, which is in the cache and had 'before' bytes, has grown: it was prepared, or runs were
 ** recorded. May drop old plans. */

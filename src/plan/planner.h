@@ -264,8 +264,8 @@ int fl_plan_natural(const fl_group *G, const fl_layout *shape, fl_map *m, int *l
 /* emit.c: emits input i of cell t, a tensor, for t read through m; emits scalar i of t. */
 int fl_plan_read_input(fl_planner *P, int32_t g, int32_t t, int i, const fl_map *m, int depth);
 int fl_plan_scalar(fl_planner *P, int32_t g, int32_t t, int i, int dtype);
-/* joint.c: emits a node that is several operations at each point; how many operations and scalars
-** such an op is (0: it is none). */
+/* joint.c: emits a node that is several operations at each point. fl_plan_joint_cost: how many
+** operations and scalars such an op takes; 0: 'op' is not such an op. */
 int fl_plan_emit_joint(fl_planner *P, int32_t g, int32_t t, const fl_map *m, int depth);
 int fl_plan_joint_cost(int op);
 /* form.c: emits a component of form t, read through m. */

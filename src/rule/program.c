@@ -37,8 +37,9 @@ static void set_roles(fl_kprogram *p, const uint8_t *inout) {
   p->omit = integers == 1 && last >= 0 && is_integer(&f->params[last]) ? last : -1;
 }
 
-/* Has the kernel a list of tensors whose length is not known yet? Such a kernel never runs: a call
-** makes one of the list's length, and that one must be passable. */
+/* Has the kernel a list of tensors whose length is not known yet? Such a kernel never runs itself:
+** a call makes a kernel for the length of its list. So whether arguments can be passed is decided
+** for that kernel. */
 static int awaits_lengths(const fl_kfunc *f) {
   for (int i = 0; i < f->n_params; i++) if (f->params[i].list && !f->params[i].lists) return 1;
   return 0;

@@ -66,8 +66,8 @@ fl_node *n_random(flame_context *c, int op, int dtype, int device, int rank, con
 fl_node *n_randint(flame_context *c, int dtype, int device, int rank, const int64_t *size,
                    int64_t low, int64_t high);
 
-/* Two i64 for a call that draws this many random words itself: the first counter, from which on so
-** many are reserved as for a random node, and the seed. */
+/* The key for a call that draws 'words' random words itself, two i64: the first counter and the
+** seed. Reserves as many counters as a random node of so many words would. */
 fl_node *n_draw_key(flame_context *c, int device, int64_t words);
 /* The numbers, f32 in [0, 1), that a call draws with such a key: for gradients by ordinary ops. */
 fl_node *n_drawn(flame_context *c, int device, int rank, const int64_t *size, int64_t base,
@@ -135,8 +135,9 @@ fl_node *n_matmul_bias(fl_node *a, fl_node *b, fl_node *bias);
 /* The product of a and b, at least two axes each, plus an array x of its shape; all f32
 ** (torch.addmm, baddbmm). */
 fl_node *n_matmul_add(fl_node *a, fl_node *b, fl_node *x);
-/* p + x, one of which has no other user. On a GPU, a large product of f32 that waits for its
-** evaluation takes the other as a third operand: the same bits, and one pass over memory less. */
+/* p + x, where one of the two is used nowhere else. On a GPU, if one is a large product of f32 that
+** is not computed yet, the other becomes its third operand (n_matmul_add): the same bits, and one
+** pass over memory less. */
 fl_node *n_add_fused(fl_node *p, fl_node *x);
 
 /* Composites of the functions above, which fuse. Axes count from 0. */

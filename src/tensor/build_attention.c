@@ -100,8 +100,8 @@ static fl_node *turned(fl_node *x) {
   return x ? n_transpose(x, x->shape->rank - 2, x->shape->rank - 1) : NULL;
 }
 
-/* x with the heads of a group on a separate axis: x has 'group' of them for each head of k and
-** v. */
+/* x, which has 'group' heads for each head of k and v, with its axis of heads split in two: the
+** heads of k and v, and the 'group' heads that share one of them. */
 static fl_node *grouped(fl_node *x, int64_t group) {
   const int64_t *n = x->shape->size;
   return n_reshape(x, 5, (int64_t[]){ n[0], n[1] / group, group, n[2], n[3] });

@@ -24,10 +24,11 @@ enum {
 /* MEAN: the sum divided by n. Scripts record a SUM for half types and divide it themselves, since
 ** NCCL would round each part of the mean. */
 enum { FL_REDUCE_SUM, FL_REDUCE_MEAN, FL_REDUCE_MAX, FL_REDUCE_MIN, FL_REDUCE_COUNT };
-/* Indices of p[]. Ranks must agree on all of them; the two of a SEND and its RECEIVE only from
-** TRACKED on. JOINS: 1: nothing needs its result before the next collective, so a device may do
-** both in one. TRACKED: 1: there will be a gradient, which is a collective too. NOTE: a number of
-** the caller, such as a hash of what else must be equal. From SIZES on: the array's shape. */
+/* Indices of p[]. Ranks must agree on all of them; the two ranks of a SEND and its RECEIVE only on
+** those from TRACKED on. JOINS: 1: nothing needs its result before the next collective, so a device
+** may do both in one. TRACKED: 1: there will be a gradient, which is a collective too. NOTE: a
+** number of the caller, such as a hash of what else must be equal. From SIZES on: the array's
+** shape. */
 enum { FL_COLLECT_WHAT, FL_COLLECT_REDUCE, FL_COLLECT_PEER, FL_COLLECT_RANKS, FL_COLLECT_ARRAYS,
        FL_COLLECT_JOINS, FL_COLLECT_TRACKED, FL_COLLECT_NOTE, FL_COLLECT_NDIM, FL_COLLECT_SIZES };
 #endif

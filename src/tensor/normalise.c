@@ -38,9 +38,9 @@ static fl_node *centre(const norm *s, fl_node *x, fl_node **mean, fl_node **inve
   return d;
 }
 
-/* Those of the norm's axes along which w is constant, if it is cheaper to sum along them first: if
-** they are all of them (batch norm), or if x is large and they have many positions (the places of a
-** group norm, not its channels); else 0. */
+/* The axes of the norm along which w is constant, if it is cheaper to sum along them first: if w is
+** constant along all axes of the norm (batch norm), or if x is large and these axes have many
+** positions (the places of a group norm, not its channels); else 0. */
 static uint32_t shared_axes(const norm *s) {
   const fl_layout *x = s->in[X]->shape, *w = s->in[W] ? s->in[W]->shape : NULL;
   uint32_t same = 0;

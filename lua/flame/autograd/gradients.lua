@@ -225,9 +225,10 @@ end)
 -- or a nested table of tensors with names, f's only argument. Grad mode is on while f runs. In an f
 -- that is being differentiated itself, their results keep the graph.
 
--- Runs f on x with each floating-point tensor replaced by a tracked stand-in: it detached or, with
--- 'keep' and where it is tracked, itself or a view of it, so that results stay on its graph.
--- Returns the list of stand-ins, and f's results as table.pack has them. op: the name in messages.
+-- Runs f on x with each floating-point tensor replaced by a tracked stand-in. This is a detached
+-- copy of it; with 'keep', a tracked tensor is used itself, or a view of it, so that results stay
+-- on its graph. Returns the list of stand-ins, and f's results as table.pack has them. op: the name
+-- in messages.
 local function apply(op, f, x, keep)
   local single, xs = is_tensor(x), {}
   local function track(t)

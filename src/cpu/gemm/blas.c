@@ -31,8 +31,8 @@ typedef struct library {
   void (*set)(int);                  /* sets its number of threads; NULL: it has no such function */
   void *(*take)(int);                    /* one of its buffers */
   void (*give)(void *);
-  /* memory was limited when the library was opened; number of its buffers; number of callers that
-  ** were too many, or 0 */
+  /* memory was limited when the library was opened; the number of its buffers; 0, or a number of
+  ** callers for which there was no room */
   int limited, ready, refused;
 } library;
 

@@ -143,8 +143,9 @@ static void box_unit(fl_tile *t, int64_t unit) {
   }
 }
 
-/* Each row of a tile is for one index of the dims that are not reduced (ROW kernels), or for one
-** index of the outer dims, with 'columns' indices of the innermost dim (COL kernels). */
+/* Runs one unit of mode WHOLE. Each row of a tile is for one index of the dims that are not reduced
+** (ROW kernels), or for one index of the outer dims, with 'columns' indices of the innermost dim
+** (COL kernels). */
 static void whole_unit(fl_tile *t, int64_t unit) {
   const fl_prog *g = t->g;
   const int64_t end = fl_min(g->k->rows / g->columns, (unit + 1) * g->unit);

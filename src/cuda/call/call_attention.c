@@ -1,13 +1,13 @@
 /*
-** Attention on a CUDA device: large problems in half types on Hopper by cuDNN
-** (cuda/library/cudnn_attention.c), the gradients of heads of 40 to 64 and 104 to 128 features
-** without a mask there by kernels/attention_hopper.cu, others by kernels/attention.cu, for f32, f16
-** and bf16 if keys and values have the same number of features, which is at most 256, and for half
-** types, which need tensor cores, a multiple of 8. Other calls run on the host; where they would,
-** lua/flame/ops/attention.lua mostly records simpler operations instead of a call. How rows and
-** columns are divided depends only on the dtype, the size of a head and, for half types, on whether
-** there is a mask; this file decides it, and for half types passes it to the kernels' sources as
-** definitions.
+** Attention on a CUDA device. Three implementations:
+** - cuDNN (cuda/library/cudnn_attention.c): large problems in half types on Hopper;
+** - kernels/attention_hopper.cu: there, the gradients of heads of 40 to 64 and 104 to 128 features without a mask;
+** - kernels/attention.cu: the rest, if keys and values have the same number of features, at most 256, and in half types, which need tensor cores, a multiple of 8.
+**
+** Other calls run on the host; for most of these lua/flame/ops/attention.lua records simpler
+** operations instead of a call. How rows and columns are divided depends only on the dtype, the
+** size of a head and, for half types, on whether there is a mask; this file decides it, and for
+** half types passes it to the kernels' sources as definitions.
 */
 #include "cuda/call/call.h"
 #include "base/num.h"

@@ -10,8 +10,8 @@
 **   launch   only if not: adds with the true unit, in 128 bits; else each thread ends at once
 **   finish   integers to floats, and the bucket is noted for the next time
 ** The host knows of none of it, so a graph can hold these launches. The bits depend on the bucket
-** of the summands alone, never on a guess. Where an array has few elements, or f64, the first
-** launch has 128 bits as well. kernels/ordered.cu has the small kernels, kernel/text/text_prelude.c
+** of the summands alone, never on a guess. For arrays of few elements, or of f64, the first launch
+** adds in 128 bits as well. kernels/ordered.cu has the small kernels, kernel/text/text_prelude.c
 ** what the launches call.
 */
 #include "cuda/call/ordered.h"

@@ -194,9 +194,11 @@ int fl_text_kernel_weight(const text_form *f) {
   return sum;
 }
 
-/* What differs at each element is compiled again for each element of the vectors in flight, whose
-** loops are unrolled, and for each sweep over a row. A row in registers counts as two sweeps; so
-** does a COL, with its loops over whole vectors and over other ones. */
+/* Decides whether costly ops are written out, or are calls of functions, by the weight that NVRTC
+** would have to compile. The text of a value that differs at each element counts once for each
+** element of the vectors in flight, whose loops are unrolled, and for each sweep over a row. A row
+** in registers counts as two sweeps; so does a COL, which has one loop over whole vectors and one
+** over others. */
 void fl_text_plan_calls(text_form *f) {
   const int sweeps = f->cls == C_MAP ? 1 : f->persist ? 2 : f->rounds + 1;
   const int vectors = f->persist ? f->steps : f->cls == C_MAP || f->cls == C_COL ? f->unroll : 1;

@@ -59,8 +59,9 @@ void fl_row_put_kept_stores(row_writer *r);
 void fl_row_across_early(row_writer *r);
 void fl_row_across_plan(text_form *f);
 int fl_row_across_bytes(text_form *f);
-/* Is value v, an early load, requested ahead? Writes its load from there; the request of the next
-** row, which comes when the current one is in registers. */
+/* For loads that are requested ahead. fl_row_is_asked: is value v such a load? fl_row_put_asked
+** writes the load of v from shared memory; fl_row_put_ahead writes the request of the next row,
+** after the current one was read into registers. */
 int fl_row_is_asked(const row_writer *r, int v);
 void fl_row_put_asked(const row_writer *r, int v);
 void fl_row_put_ahead(row_writer *r);

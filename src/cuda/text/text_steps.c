@@ -58,8 +58,8 @@ static int64_t sharers(int64_t nk) {
 
 /* ---- scatter ------------------------------------------------------------------------------ */
 
-/* Does the index vary along a dim along which dst's address varies too? Then all dims are in the
-** group (those that index g, see kernels/steps.cu). */
+/* Does the index vary along a dim along which dst's address varies too (a kept dim)? Then there is
+** no split into group dims and kept dims (kernels/steps.cu): all dims are group dims. */
 static int index_moves(const fl_scatter *s) {
   for (int d = 0; d < s->rank; d++)
     if (s->size[d] > 1 && s->dst.stride[d] && s->idx.stride[d]) return 1;
@@ -105,8 +105,8 @@ static void *take(char *base, int64_t words, int64_t *used) {
   return at;
 }
 
-/* Divides the scratch into parts. Keys have slots in a table if there are more of them than the
-** table has slots. */
+/* Divides the scratch into parts. Keys share the slots of a hash table if there are more keys (nb)
+** than slots; else each key has its own slot. */
 static void share_scratch(const fl_scatter *s, scatter_params *p, char *base, fl_text_step *out) {
   int64_t used = 0, table = 64;
   if (!s->add) {

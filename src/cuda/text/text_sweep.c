@@ -116,9 +116,11 @@ static int has_quads(const text_form *f) {
   return 0;
 }
 
-/* A vector is stored when it is computed. With 'few' (rows of two chunks, text_form.h), vectors are
-** stored together: one branch chooses between vectors and elements, where predicated stores of each
-** vector take time even if they do nothing; longer vectors would take too many registers. */
+/* What follows the name o<t> of the vector that holds values to be stored. Usually a vector is
+** stored as soon as it is computed. With 'few' (rows of two chunks, text_form.h) the names are
+** arrays, indexed by j, and all vectors are stored at the end: one branch chooses between storing
+** vectors and storing elements, where predicated stores of each vector take time even if they do
+** nothing. With longer vectors this would take too many registers. */
 static const char *stored_at(const text_form *f) { return f->few ? "[j]" : ""; }
 
 static void put_room_to_store(row_writer *r, int count) {
@@ -275,10 +277,10 @@ static int put_targets(row_writer *r, const sweep *s, const uint8_t *before) {
   return any;
 }
 
-/* If the sweep of a row that is read once makes only the greatest or the least of its half floats,
-** as they are in memory: the load; else -1. *red: the reduction. Then one instruction compares the
-** halves of a 32-bit word at once. (Other rows gain nothing: a softmax over rows of 8,192 bf16 took
-** 197 us with it and 188 without, on an H200.) */
+/* For a row that is read once: if all that the sweep does is to find the greatest or the least of
+** its half floats, returns the load of these, and *red, the reduction; else -1. One instruction
+** then compares both halves of a 32-bit word. (Other rows gain nothing: a softmax over rows of
+** 8,192 bf16 took 197 us with it and 188 without, on an H200.) */
 static int paired_load(const row_writer *r, const sweep *s, int *red) {
   const text_form *f = r->w->f;
   *red = -1;

@@ -331,8 +331,8 @@ static void memory_value(text_writer *w, int v) {
   }
 }
 
-/* Four draws of a vector share a generator block: with the low bits written separately, the
-** compiler sees that. */
+/* Writes the index of a random draw. If a vector's four draws come from one block of the generator,
+** the low two bits are written as 'q & 3', so that the compiler sees that the block is the same. */
 static void iota_value(text_writer *w, int o) {
   const text_form *f = w->f;
   const char *plus = w->plus;

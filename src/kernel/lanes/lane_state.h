@@ -165,8 +165,8 @@ int fl_lane_classify(const fl_lane_state *s, int64_t x, int64_t y, int64_t z, fl
 /* Do values from low to high fit into a class of integers (fl_lane_class)? Those of 64 bits must be
 ** at most 2^46 in magnitude. */
 int fl_lane_fits(int cls, int64_t low, int64_t high);
-/* Do values from low to high fit into the type of the result of p, whose kind (fl_lane_linear_kind)
-** this is? */
+/* Do values from low to high fit into the type of p's result? kind: what fl_lane_linear_kind gave
+** for p. */
 int fl_lane_holds(const fl_lane_ins *p, int kind, int64_t low, int64_t high);
 void fl_lane_renew(fl_lane_state *s);    /* at the start of a block: computes what s->fresh lists */
 void fl_lane_do_hoist(fl_lane_state *s);           /* at the start of a launch (lane_hoist.c) */

@@ -1,5 +1,7 @@
 /* Writes what concerns the lanes of a warp: shuffles, votes, barriers, sums of lanes that add to
-** one element (ad_lanes.c). */
+** one element (ad_lanes.c; the terms of fl_kstmt are used here: sums 'joined', which one call makes
+** together; 'held', kept in lanes until a loop ends; 'in step', made by all threads of a block
+** together). */
 #include "kernel/text/text.h"
 #include "kernel/text/text_check.h"
 #include "kernel/text/text_write.h"
@@ -38,8 +40,8 @@ static int follows(const fl_kstmt *a, const fl_kstmt *b) {
 
 int fl_kput_is_joint(const fl_kstmt *s) { return s->kind == FL_KS_ATOMIC && s->mode == FL_KM_WARP; }
 
-/* The number of sums made with s, itself included; *all: this number rounded up to a power of
-** two. */
+/* The number of sums that are made together with s by one call (fl_kstmt.joined), s included; *all:
+** this number rounded up to a power of two. */
 static int n_joined(const fl_kstmt *s, int *all) {
   int n = 1;
   for (; follows(s, s->next); s = s->next) n++;
@@ -72,8 +74,8 @@ static void put_keeper(fl_kwriter *w, const fl_kstmt *s) {
   fl_text_printf(w->t, "> fl_h%d = ", is_held(w, s) ? s->held : 0);
 }
 
-/* Calls 'see' for each sum in b, outside of loops in it, that lanes hold. Returns the greatest
-** number of rounds of which sums in step are made at once, at least 1. */
+/* Calls 'see' for each sum in b that lanes hold (is_held), except those in loops inside b. Returns
+** the greatest number of rounds of which sums in step are added at once (n_rounds); at least 1. */
 static int each_held(fl_kwriter *w, fl_kblock b, fl_kput *see) {
   int most = 1, all;
   for (const fl_kstmt *s = b.first; s; s = s->next) {
@@ -121,8 +123,8 @@ static void put_begun(fl_kwriter *w, const fl_kstmt *s) {
   if (!is_step(w, s)) fl_text_printf(w->t, "fl_warp_begin(fl_h%d);\n", s->held);
 }
 
-/* Writes the call that adds the variable fl_h<held>, which has s and the sums made with it; held 0:
-** they are added where they are made. */
+/* Writes the call that adds s and the sums made with it, from the variable fl_h<held>, in which
+** lanes hold them; held 0: they are not held, and the variable is declared where they are made. */
 static void put_adds(fl_kwriter *w, const fl_kstmt *s, int held) {
   int all;
   const int n = n_joined(s, &all);

@@ -56,8 +56,9 @@ void fl_kput_expr(fl_kwriter *w, const fl_kexpr *x);
 void fl_kput_apart(fl_kwriter *w);
 void fl_kput_list(fl_kwriter *w, fl_kexpr *const *x, int n);   /* with commas, and a ')' after it */
 void fl_kput_element(fl_kwriter *w, const fl_kstmt *s);     /* the element that s writes */
-/* text_sums.c: must s be the same in any order of the threads (exact)? Writes such a sum; what a
-** kernel with them does first; what a thread does when it ends. */
+/* text_sums.c. fl_kput_is_ordered: is s an exact sum, which must be the same in any order of the
+** threads? fl_kput_ordered writes such a sum; the other two write what a kernel with exact sums
+** does first, and what each of its threads does when it ends. */
 int fl_kput_is_ordered(const fl_kfunc *f, const fl_kstmt *s);
 void fl_kput_ordered(fl_kwriter *w, const fl_kstmt *s);
 void fl_kput_sums_begin(fl_kwriter *w);

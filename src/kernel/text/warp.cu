@@ -75,11 +75,11 @@ FL_FN void fl_warp_some(unsigned some, int same, T *base, const int (&at)[K], fl
 
 /* Lanes that have the same elements (with HOLD: those of them that do not add 0) are summed first:
 ** by fl_halve if all 32 are there and more than four do not add 0, else by fl_warp_some. With HOLD
-** one of the lanes to which fl_halve gives a sum keeps it, each time another one, so that
-** fl_warp_end adds 32 at once; lanes that would choose different ones (in different rounds of an
-** outer loop) do not add so.
-** id: a number for the call; a compiler may merge calls with different 'at'. S: int if the array is
-** in shared memory, which has less than 2^16 elements, else long long. */
+** one of the lanes to which fl_halve gives a sum keeps it, in each call another one, so that
+** fl_warp_end adds 32 sums at once. Lanes that have made different numbers of calls (in different
+** rounds of an outer loop) would choose different lanes, and use fl_warp_some. id: a number for the
+** call; a compiler may merge calls with different 'at'. S: int if the array is in shared memory,
+** which has less than 2^16 elements, else long long. */
 template <class S, bool HOLD, int K, class T>
 FL_FN void fl_warp_adds(unsigned id, T *base, const int (&at)[K], fl_held<T, K> &h) {
   const unsigned n = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
