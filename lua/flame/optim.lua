@@ -442,8 +442,9 @@ end)
 
 -- ---- the rules ----------------------------------------------------------------------------------
 
--- Writes a value into a tensor of the state, and gives the value. What is computed from that
--- fails with it: if an index check fails, the tensor is not written and would give its old value.
+-- Writes a value into a tensor of the state, and returns the value. A rule computes with the
+-- result, not with the tensor: if an index check fails, the tensor is not written and still has its
+-- old value, while what is computed from the result fails as well.
 local function set(x, value)
   x:copy_(value)
   return value

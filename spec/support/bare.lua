@@ -1,6 +1,6 @@
 --- Runs the tests of a spec file without busted, each in a separate process. Specs of failing
--- allocations make whole collections by the thousand, which look at the whole heap, and of that
--- busted is the larger part, and what other tests have loaded the next. At the top of a file,
+-- allocations do thousands of full collections, each of which traverses the whole heap: without
+-- busted and what other tests have loaded, the heap is much smaller. At the top of a file,
 --
 --   if require "spec.support.bare"(describe, it, "spec/memory/oom_spec.lua") then return end
 --

@@ -202,8 +202,8 @@ local function harmless(program)
   return { steps = steps }
 end
 
---- As fault, after the program was run 'times' times with positions in range: on a GPU its plans
---- are then graphs, whose checks are read later.
+--- Like M.fault, but after the program was run 'times' times with positions in range: on a GPU its
+--- plans are then graphs, whose checks are read later.
 function M.repeated(program, device, times)
   if not M.expect(program) then return nil end
   for _ = 1, times do M.run(harmless(program), device) end

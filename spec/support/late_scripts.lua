@@ -1,6 +1,7 @@
---- Random scripts that train while some of their steps have an index out of range: on a GPU such a
---- step is told later (src/engine/flight.h), and must leave what it leaves on a CPU, which tells it
---- at once. late.lua has one net with one optimiser; scripts here differ in how they train.
+--- Random scripts that train while some of their steps have an index out of range: on a GPU the
+-- error of such a step is raised later (src/engine/flight.h); values and weights must then be
+-- those on a CPU, which raises it at once. late.lua has one net with one optimiser; scripts here
+-- differ in how they train.
 --
 -- They vary in the nets (one or two, on one GPU or on two, whose updates depend on one check or on
 -- several, with a layer in common), in their layers (embedding, linear, batch norm, dropout, a user
@@ -218,8 +219,8 @@ local function known(why)
   if not names(text) and not text:find("update() without a step()", 1, true) then error(why, 0) end
 end
 
---- Calls f, a step of opt, and again if it has made no step, perhaps since it told an earlier one.
---- once: not if it has told an index of this round.
+--- Calls f, a step of opt. If opt has made no step, perhaps because f raised the error of an
+--- earlier round, f is called again; with 'once' it is not if the error is of this round.
 function Script:redo(opt, once, f, ...)
   local steps = opt.steps
   local ok, y = pcall(f, ...)

@@ -110,8 +110,8 @@ M.cases = {
   { program = "rms", rows = { 4100 }, n = 5000, dtype = "f32" },
 }
 
---- Sums beside a dying array that has the size of their partial results, and is read in each row;
---- true: op by op.
+--- Sums beside an array that is read in each row for the last time, and has the size of their
+--- partial results, so its memory could be reused. apart: each op is computed by itself.
 function M.beside(apart)
   flame.seed(3)
   local rows <const>, n <const> = 8192, 72

@@ -16,10 +16,11 @@
 **      userdata, and only those found can be in a cycle.
 **   2. Count the references of handles that are accounted for: boxes found, gradients, tensors
 **      kept for callbacks. A handle with others (a box not found, the host's) is a root.
-**   3. From the inputs up, find what each node reaches: nothing, a callback's function, what its one input
-**      reaches, or a table of several of these. So their number is linear in the graph's.
-**   4. Weak keys (reach): what each box found reaches. Strong (pinned): what roots reach, what the
-**      call that is under way borrows, and callbacks that no handle reaches.
+**   3. From the inputs up, find what each node reaches: nothing, a callback's function, what its
+**      one input reaches, or a table of several of these. So there are no more tables than nodes.
+**   4. Write it down: 'reach', a table with weak keys, has what each box found reaches; 'pinned',
+**      a strong table, what roots reach, what the call under way borrows, and callbacks that no
+**      handle reaches.
 **
 ** A survey is made before a collection that the engine requests, and after one that the script
 ** requested by collectgarbage(), in preparation for the script's next one. For that a userdata, the

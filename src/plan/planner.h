@@ -87,8 +87,8 @@ typedef struct fl_cell {
   uint8_t checks;         /* the cell is a scatter that checks its index itself */
   fl_layout *shape;
   uint8_t dtype, anchored, live, stored, faulty;   /* faulty: its expression contains an INDEX */
-  /* wide: a consumer broadcasts the cell; reduced: how many inputs that it is computed from are, or
-  ** are made from, reductions with results of its size */
+  /* wide: a consumer broadcasts the cell; reduced: the number of its inputs that are reductions
+  ** with results of its size, or are made from such reductions */
   uint8_t wide, reduced;
   uint16_t whole;      /* axes along which one of its readers reads each position (classify.c) */
   /* set on a GPU only (check_early): */

@@ -18,9 +18,9 @@ local function copy(k)
   return config
 end
 
---- The kernel k for these forms, and those it is for already: which arguments are nil, how long its
---- lists of tensors are, which lengths are equal (src/lua/kernel_form.c). All kernels that differ
---- only in geometry share one parse of the text.
+--- The kernel of k's text for these forms, in addition to those that k already has: which arguments
+--- are nil, how long its lists of tensors are, which lengths are equal (src/lua/kernel_form.c). All
+--- kernels that differ only in geometry share one parse of the text.
 function internal.kernel_formed(k, forms)
   local config = internal.kernel_info(k).config
   local read, own = config.formed, config.own or {}

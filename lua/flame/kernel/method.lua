@@ -1,5 +1,6 @@
---- Calls of kernels as methods of modules: net:k(x), for net.k = flame.kernel(…). The module is no
--- argument of the kernel; where arguments are missing, its tensors of their names take the places.
+--- Calls of kernels as methods of modules: net:k(x), for net.k = flame.kernel(…). The module is not
+-- an argument of the kernel. Where arguments are missing, the module's tensors with the names of
+-- these parameters are passed.
 local flame = require "flame"
 local internal = flame.internal
 local fail = require("flame.base.arguments").fail

@@ -40,7 +40,8 @@ local function check_names(what, o, k)
 end
 
 -- The kernel 'entry' of a text with these options for NVRTC and files that it may include. With
--- o.parsed entries share what is parsed, each as long as it is asked for once.
+-- o.parsed, which has the kernels made of each text, the text is parsed only once for different
+-- entries; an entry that was asked for before is parsed again.
 local function parsed(o, text, entry, flags, files)
   local before = o.parsed and o.parsed[text]
   if before and before.taken[entry or ""] then before = nil end

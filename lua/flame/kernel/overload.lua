@@ -73,8 +73,9 @@ local function of_floats(state)
   return read and k or nil
 end
 
--- state.places. Only a text that is read says which accessors it writes: that of the instance of
--- floats; where that can not be read, all count as inputs.
+-- state.places, which is made at the first call. Which accessors the kernel writes is known only
+-- after an instance was read: the one for floats is. If it can not be read, all accessors count as
+-- inputs.
 local function places_of(state)
   if state.places then return state.places end
   local k, written = of_floats(state), {}

@@ -72,8 +72,8 @@ function refused.watch(opt, changed)
   return setmetatable({ opt = opt, changed = changed, old = {} }, watched)
 end
 
---- Called before an update of x, a parameter or its part, in Lua; taken.at = nil ends it. One in C
---- changes the count of steps alone, and does so when it is recorded.
+--- Called before the update of x, a parameter or its part, by a rule in Lua; taken.at = nil ends
+--- it. (An update in C changes only the count of steps, and does so when it is recorded.)
 function refused.before(taken, x, state)
   internal.forget_refused(x)
   taken.old[x], taken.at = { state = state, numbers = numbers_of(state) }, x

@@ -1,8 +1,10 @@
 /*
 ** Attention on a CUDA device. Three implementations:
 ** - cuDNN (cuda/library/cudnn_attention.c): large problems in half types on Hopper;
-** - kernels/attention_hopper.cu: there, the gradients of heads of 40 to 64 and 104 to 128 features without a mask;
-** - kernels/attention.cu: the rest, if keys and values have the same number of features, at most 256, and in half types, which need tensor cores, a multiple of 8.
+** - kernels/attention_hopper.cu: there, the gradients of heads of 40 to 64 and 104 to 128 features
+**   without a mask;
+** - kernels/attention.cu: the rest, if keys and values have the same number of features, at most
+**   256, and in half types, which need tensor cores, a multiple of 8.
 **
 ** Other calls run on the host; for most of these lua/flame/ops/attention.lua records simpler
 ** operations instead of a call. How rows and columns are divided depends only on the dtype, the
