@@ -442,9 +442,8 @@ end)
 
 -- ---- the rules ----------------------------------------------------------------------------------
 
--- Writes a value into a tensor of the state, and returns the value. A rule computes with the
--- result, not with the tensor: if an index check fails, the tensor is not written and still has its
--- old value, while what is computed from the result fails as well.
+-- Writes a value into a tensor of the state, and returns it. Rules compute with the result, not with
+-- the tensor: if an index check fails, the tensor keeps its old value, but the result fails.
 local function set(x, value)
   x:copy_(value)
   return value
