@@ -442,8 +442,8 @@ end)
 
 -- ---- the rules ----------------------------------------------------------------------------------
 
--- Writes a value into a tensor of the state, and returns it. Rules compute with the result, not with
--- the tensor: if an index check fails, the tensor keeps its old value, but the result fails.
+-- Writes a value into a tensor of the state, and returns it. Rules compute with the result, not
+-- with the tensor: if an index check fails, the tensor keeps its old value, but the result fails.
 local function set(x, value)
   x:copy_(value)
   return value

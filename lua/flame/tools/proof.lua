@@ -10,11 +10,11 @@ local fail = arguments.fail
 local is_tensor = flame.is_tensor
 
 local ROUNDS = 3                        -- two of them must fail for an error
--- the relative error of one rounding; the relative difference of tangent and gradient that is
--- allowed (CLOSE)
+-- the relative error of one rounding to the dtype
 local PRECISION = { f64 = 2.3e-16, f32 = 1.2e-7, f16 = 1e-3, bf16 = 8e-3 }
 -- step of differences, relative to the argument's size; half types are too coarse for them
 local STEP = { f64 = 2.0 ^ -17, f32 = 2.0 ^ -9 }
+-- the allowed relative difference between tangent and gradient
 local CLOSE = { f64 = 1e-7, f32 = 1e-3, f16 = 4e-2, bf16 = 0.2 }
 
 -- A direction in x's shape: f64 numbers in [-1.5, -0.5] and [0.5, 1.5] that depend on the seed.

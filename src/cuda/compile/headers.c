@@ -34,8 +34,8 @@ const char fl_header_text[] =
   "#define LONG_MIN (-LONG_MAX - 1)\n#endif\n"
   "#endif\n";
 
-/* The text of C++ headers: it declares what the C headers do, also in namespace std, and what
-** fl_kstd_text has. */
+/* The text that all C++ headers get. It declares what the C headers declare, also in namespace std,
+** and what fl_kstd_text has. */
 static const char cpp[] = "#include <fl_std>\n";
 extern const char fl_kstd_text[];           /* kernel/front/std.cu, embedded */
 static const char fl_std[] =

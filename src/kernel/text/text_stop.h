@@ -19,8 +19,8 @@ void fl_ktext_stop(fl_text *t);
 const fl_kstmt *fl_kassert_of(const fl_kfunc *f, int64_t n);
 
 /* ---- for text.c ---- */
-/* Sets w->stops, of a kernel that stops: 1, or 2 if its threads meet and a word more of shared
-** memory has room. */
+/* Raises w->stops from 1 to 2 if threads of a block meet (at barriers and so on) and shared memory
+** has room for one more word: that word then tells the others that a thread has ended. */
 void fl_kstop_open(fl_kwriter *w);
 void fl_kstop_begin(fl_kwriter *w);                 /* what the kernel does first */
 void fl_kput_assert(fl_kwriter *w, const fl_kstmt *s);
