@@ -137,9 +137,10 @@ while i <= #from do
 end
 list("uc_lower", "uc_lowers", pairs_of)
 
--- One step of decomposition, by character: the low bits of its code point (heads), and its number
--- of parts | compatibility << 7 (kinds). uc_planes: index of the first character of each plane. The
--- parts are in uc_parts, in UTF-16; uc_places has the index of those of every 32nd character.
+-- One step of decomposition, for each character that has one. heads: the low 16 bits of its code
+-- point; kinds: the number of UTF-16 units of its parts | compatibility << 7; uc_planes: the index
+-- of each plane's first such character. All parts are in uc_parts; uc_places says where those of
+-- every 32nd character begin.
 local heads, kinds, planes, places, parts = {}, {}, { 0 }, {}, {}
 from = {}
 for c in pairs(maps) do from[#from + 1] = c end

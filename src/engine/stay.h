@@ -8,7 +8,7 @@
 ** b gets the old address, and the value that is there is copied to b's memory. Otherwise nothing
 ** changes. */
 flame_status fl_stay(flame_context *c, const fl_program *p, fl_plan *plan, int32_t i, fl_buffer *b);
-/* Writes what is known of why the plan's last run was not launched as graphs, without the line;
-** after one that was, which of its steps were not. */
+/* Writes what is known of why the plan's last run was not launched as graphs, without the line; if
+** it was, which of its steps were not. */
 void fl_why_text(const fl_unreplayed *w, const fl_plan *p, char *out, size_t size);
 #endif

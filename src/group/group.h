@@ -115,8 +115,8 @@ fl_wire *fl_mpi_open(const fl_launch *l, char *why, size_t bytes);
 /* ---- groups ---------------------------------------------------------------------------------- */
 
 /* calls: collectives run; bytes: of their arrays at this rank. sent: bytes of arrays that this rank
-** sent, on a GPU those that it sends if each rank sends straight to each. busy: seconds of the host
-** in collectives; wait: those in which it waited for messages. gpu: seconds in which a GPU ran
+** sent; on a GPU computed as if each rank sent directly to each other. busy: seconds of the host in
+** collectives; wait: those in which it waited for messages. gpu: seconds in which a GPU ran
 ** collectives; bare: those in which it did nothing else, since it needed a result. */
 typedef struct fl_group_stats {
   int64_t calls, bytes, sent;

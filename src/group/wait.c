@@ -66,8 +66,9 @@ void fl_group_cancel(fl_group *g) {
   g->nletter = 0;
 }
 
-/* Writes what is waited for: "rank 2" or "ranks 2 and 3", of which a message is not complete; if
-** there is none, that the others take what is sent; if nothing is in transit, the others' GPUs. */
+/* Writes what this rank waits for. If messages to it are not complete: "rank 2" or "ranks 2 and 3",
+** their senders; else, if its own are not, that the others take them; if no message is in transit,
+** the others' GPUs. */
 static void missing(const fl_group *g, char *out, size_t bytes) {
   int n = 0, last = -1;
   if (!g->nletter) {

@@ -209,8 +209,9 @@ static inline void fl_anchor(flame_context *c) {
 }
 
 /* A function of flame.h holds the context from its first use of it until it returns, including the
-** functions that it calls. Another thread is refused meanwhile, and flame_error tells it so. If 'c'
-** is NULL or held by another thread, FL_HOLD returns 'otherwise' from the function. (scope.c) */
+** functions that it calls. Calls by another thread fail meanwhile, and flame_error gives that
+** thread the reason. If 'c' is NULL or held by another thread, FL_HOLD returns 'otherwise' from the
+** function. (scope.c) */
 flame_context *fl_hold(flame_context *c);
 void fl_unhold(flame_context *const *held);
 int fl_held_elsewhere(const flame_context *c);

@@ -48,8 +48,8 @@ int64_t fl_numel(int rank, const int64_t *size) {
   return empty ? 0 : n;
 }
 
-/* Writes the strides in normal form; returns the hash. Strides that no program can observe have
-** one value there: 0 for an axis of size 1, and for an empty array those of a row-major one. */
+/* Writes the strides in normal form; returns the hash. There, strides that no program can observe
+** have fixed values: 0 for an axis of size 1; in an empty array those of a row-major array. */
 static uint64_t normalise(int rank, const int64_t *size, const int64_t *stride, int64_t *norm) {
   uint64_t h = (uint64_t)rank + 1;
   int64_t row = 1;

@@ -12,8 +12,8 @@
 /* ---- shared ------------------------------------------------------------------------ */
 
 /* Are all handles usable and of one context? If not, stores the error of the first that is not, in
-** the context of the first handle. 0 without a new error if one is NULL: what should have made that
-** handle has stored one. */
+** the context of the first handle. If a handle is NULL: 0 without a new error, since the function
+** that should have made the handle has stored one. */
 int fl_public_ready(const char *op, int n, flame_tensor *const *x) {
   for (int i = 0; i < n; i++)
     if (!x[i]) return 0;

@@ -5,8 +5,8 @@
 #include "tensor/tensor.h"
 
 /* Are all handles usable and of one context? If not, stores the error of the first that is not, in
-** the context of the first handle. 0 without a new error if one is NULL: what should have made that
-** handle has stored one. */
+** the context of the first handle. If a handle is NULL: 0 without a new error, since the function
+** that should have made the handle has stored one. */
 int fl_public_ready(const char *op, int n, flame_tensor *const *x);
 /* A handle on n; ends the scope of the call. n NULL: NULL. */
 flame_tensor *fl_public_result(flame_context *c, int64_t mark, fl_node *n);

@@ -1,11 +1,10 @@
 /*
 ** Handles, writes, and the public functions that need no more than this layer.
-** A handle names a value; a write makes it name another (docs/design.md 1.3). The old value's
-** memory becomes the home of the new one, where it is written, if the handle's own value was
-** computed into it (a view or an alias only refers to it) and no other write has taken it: so
-** parameters keep their address. The engine gives a copy to a handle that still holds the old
-** value. Handles are linked in the context: closing takes their values and leaves the structs to
-** their owners.
+** A handle names a value; a write makes it name another (docs/design.md 1.3). The memory of the old
+** value becomes the home of the new one, which is written there, if the handle owns that memory (a
+** view or an alias only refers to it) and no other write has taken it: so parameters keep their
+** address. The engine gives a copy to a handle that still holds the old value. Handles are linked
+** in the context: closing takes their values and leaves the structs to their owners.
 */
 #include "tensor/call.h"
 #include "tensor/tensor.h"

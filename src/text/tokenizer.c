@@ -169,8 +169,8 @@ static const char *char_before(const char *p) {
   return p;
 }
 
-/* May the added token a stand at *first … *last? If so, extends these by the space that it strips
-** around it, on its left not beyond 'from'. */
+/* May the added token a stand at *first … *last? If so, extends the range by the white space that a
+** strips on its sides, on the left not beyond 'from'. */
 static int counts(const fl_tokenizer *t, const fl_added *a, fl_span text, const char *from,
                   const char **first, const char **last) {
   const char *end = text.at + text.n;

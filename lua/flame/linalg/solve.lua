@@ -338,7 +338,7 @@ local function on_device(x) return x.device ~= "cpu" end
 
 local function largest_column(x) return x:abs():sum(-2):amax(-1) end
 --- Determinants and transposed inverses of x in f64; nil unless all matrices are far from singular.
---- Whether they are is one flag, which is read (so this evaluates).
+--- To find that out it reads one flag from the device (so this evaluates).
 local function regular_parts(x, lead, count, n)
   if x:numel() == 0 then return end
   local wide = x:double()

@@ -261,9 +261,9 @@ static void put_split(row_writer *r, sweep *s) {
 ** the L2 cache before the second. Two barriers per row, one in each round's join; the memory of one
 ** join is used again after the barrier of the other. */
 
-/* Writes the values of the whole row that need no reduction. first: those that are loaded and those
-** that the first sweep needs; else, after that sweep, the others, so that it does not wait for
-** loads at an index. */
+/* Writes the values of the whole row that need no reduction. With 'first' those that are loaded or
+** that the first sweep needs. Without it, after the first sweep, the others, so that the first
+** sweep does not wait for loads at an index. */
 static void put_before(row_writer *r, int first) {
   const text_form *f = r->w->f;
   uint8_t now[FL_MAX_INSTR] = { 0 };

@@ -226,8 +226,8 @@ static void put_full_stores(row_writer *r, int count) {
   fl_text_puts(w->out, "}\n");
 }
 
-/* For values held in shared memory: writes the loads of those that this sweep reads, and declares
-** packs for those that it computes. */
+/* For values held in shared memory: writes the loads of the values that this sweep reads (k<v>),
+** and declares packs for the values that it computes (n<v>). */
 static void put_held(row_writer *r, const sweep *s, const uint8_t *before) {
   const text_form *f = r->w->f;
   for (int v = 0; v < f->k->ninstr && !f->persist; v++) {

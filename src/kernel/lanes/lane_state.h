@@ -174,7 +174,7 @@ void fl_lane_do_hoist(fl_lane_state *s);           /* at the start of a launch (
 /* The first index of each row, of an index with 'rows' or 'flat'. */
 const int64_t *fl_lane_starts(fl_lane_state *s, const fl_lane_ins *p);
 
-/* Of these functions those that return an int return 0 on a fault, which they have reported. */
+/* Functions below that return an int: 0: there was a fault, and it was reported. */
 void fl_lane_do_index(fl_lane_state *s, const fl_lane_ins *p);
 int fl_lane_do_load(fl_lane_state *s, const fl_lane_ins *p, void *out);
 /* If the register's values were left in memory (fl_lane_rows), copies them into the register. */

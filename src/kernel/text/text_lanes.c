@@ -200,7 +200,8 @@ static void put_once(fl_kwriter *w, const fl_kstmt *s, int n) {
   fl_text_puts(w->t, " }\n");
 }
 
-/* Writes what lanes note of sums that they hold: put_late adds it at the end of the round. */
+/* Writes the target and the values of held sums into their variable: put_late adds them at the end
+** of the round. */
 static void put_noted(fl_kwriter *w, const fl_kstmt *s, int n) {
   const int held = s->held;
   fl_text_printf(w->t, "fl_h%d.to = ", held);

@@ -137,7 +137,8 @@ template <class T> FL_FN void fl_step_put(T *&p, T v) {
   p = 0;
 }
 
-/* Of the lanes with one sum one keeps it, each time another one, until 32 can be added at once. */
+/* Each sum is in several lanes; one of them keeps it, in each call another one. When all lanes keep
+** one, they are added to memory at once. */
 template <class T, int K, int R> FL_FN void fl_step_sum(fl_steps<T, K, R> &h) {
   const int each = 32 / (R * K), turn = (h.n - 1) / R % each;
   const int n = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
