@@ -124,11 +124,11 @@ static int any_asserts(const fl_plan *p) {
   return 0;
 }
 
-/* Must the checks before step i be read? After the last step (i = p->nstep) yes, unless the run
-** repeats an earlier one outside of a group of processes and without assertions: then its caller
-** reads them. Before a write that does not read them itself, a kernel that trusts an assertion, a
-** collective that runs on the host, or one before which ranks tell each other the results of their
-** checks, yes. */
+/* Must the checks before step i be read? Yes before a kernel that trusts an assertion, a write that
+** does not read the checks itself, and a collective that runs on the host or before which ranks
+** tell each other the results of their checks. After the last step (i = p->nstep) yes, unless the
+** run repeats an earlier one outside of a group of processes and without assertions: then its
+** caller reads them. */
 static int must_look(fl_cuda *s, const fl_plan *p, const fl_recording *w, int32_t i) {
   if (i == p->nstep) return s->ctx->group || !fl_replay_repeats(w) || any_asserts(p);
   if (fl_step_trusts(p, i)) return 1;

@@ -29,8 +29,8 @@ void fl_objects_end(fl_lua *b);
 
 /* (host_value.c) Pushes the value; elements of a list that have names become fields. */
 void fl_host_push(lua_State *L, fl_lua *b, const flame_value *v);
-/* Pushes the values on the stack; those with a name become one table, after the others. Returns how
-** many values were pushed. */
+/* Pushes the n values; those with a name become one table, after the others. Returns how many Lua
+** values were pushed. */
 int fl_host_push_all(lua_State *L, fl_lua *b, int n, const flame_value *v);
 /* Converts the value at i to v; data that v points to is kept in the table at 'kept'. */
 void fl_host_take(lua_State *L, fl_lua *b, int i, int kept, flame_value *v);

@@ -215,8 +215,8 @@ static flame_tensor *gradient_at(lua_State *L, lua_Integer i, int *more, int *fi
 
 typedef struct fl_sums { fl_node **at; int64_t n, cap; } fl_sums;
 
-/* A GPU makes one launch for as many arrays as a call may have; each call adds the result of the
-** one before it. */
+/* The result of calls of power_sum for the arrays g. A call takes at most FL_CALL_INPUTS arrays (a
+** GPU makes one launch for them), and adds the result of the call before it. */
 static fl_node *sum_by_calls(flame_context *c, const fl_sums *g, int64_t what) {
   fl_node *in[FL_CALL_INPUTS], *total = NULL;
   for (int64_t i = 0; i < g->n;) {

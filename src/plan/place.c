@@ -262,8 +262,8 @@ int fl_place_crowds(const fl_group *G, const fl_place_was *was, int reduces) {
   return fresh > FL_FRESH_ARRAYS && fresh > G->shared;
 }
 
-/* Is G a small reduction of everything (without kept dims) that other cells wait for, and is
-** 'stage' later than its own, so that a move there would delay it? */
+/* Do other cells wait for G, a small reduction of everything (without kept dims), and would a move
+** to 'stage' delay it? */
 static int delays(const fl_planner *P, const fl_group *G, int32_t stage) {
   if (stage <= G->stage || G->kind != FL_K_ROW || G->red + 1 != 1u << G->nd ||
       row_length(G, G->red) > FL_AWAIT_LIMIT) return 0;

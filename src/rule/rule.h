@@ -236,8 +236,8 @@ fl_krule *fl_krule_of(fl_kcall *k);
 void fl_krule_release(fl_krule *r);
 /* Makes floating-point results tracked: value[j] become other nodes. Takes ownership of r. */
 flame_status fl_krule_attach(fl_krule *r, fl_node **value);
-/* Has no gradient with respect to these arguments been proven yet? From now on it counts as
-** proven. */
+/* 1 at the first call for r's program and active arguments, 0 at later ones: so FLAME_CHECK=grad
+** proves their gradients once. */
 int fl_krule_unproven(fl_krule *r);
 /* Launches the rule's call again, with x as active argument n; out: the floating-point results, in
 ** order. */

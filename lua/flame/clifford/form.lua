@@ -64,8 +64,8 @@ local function sums_of(form, role, last)
   return sums
 end
 
--- The sums as a string of 16-bit integers that src/tensor/form.h reads; components from 0, -1:
--- none. A group has the sign of its first term; its terms have signs relative to that.
+-- The sums as a string of 16-bit integers in the format of src/tensor/form.h, with components from
+-- 0 (-1: none). A group has the sign of its first term; its terms have signs relative to that.
 local function code_of(sums, factors, last)
   local head, body = { #factors, last and 1 or 0, #sums }, {}
   local function put(v) body[#body + 1] = v end

@@ -207,9 +207,9 @@ static void append_from(fl_chain *c, const fl_chain *more, int first) {
 
 static void append(fl_chain *c, const fl_chain *more) { append_from(c, more, 0); }
 
-/* The operation that may become part of a chain (operations done in one pass) that reads v: one
-** that only that chain reads, or one that only chains read, since computing it again costs less
-** than a pass. */
+/* The operation that makes v, if it may become part of the chain (operations done in one pass) that
+** reads v: nothing else reads v, or only chains do (computing v again for each costs less than a
+** pass). NULL: it may not. */
 static fl_vop *part_for(const fuse *f, uint16_t v) {
   const fl_vreg *r = &f->g->reg.at[v];
   fl_vop *p = r->kind == FL_KIND_FULL && !r->lives && f->maker[v] >= 0

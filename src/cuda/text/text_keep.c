@@ -67,9 +67,9 @@ static int work_of(const row_writer *r, const sweep *s) {
   return sum;
 }
 
-/* Keeps value v in registers in sweep s instead of computing it again in 'next', if that saves
-** 'least' instructions per element and if the registers of the loads that it replaces, or free
-** ones, suffice. */
+/* Keeps value v of sweep s in registers for sweep 'next', instead of computing it there again, if
+** that saves 'least' instructions per element, and if free registers suffice, or those of loads
+** that 'next' then need not do. */
 static void try_keep(row_writer *r, sweep *s, sweep *next, int v, int least) {
   const text_form *f = r->w->f;
   const int limit = f->lanes == 1024 ? 128 : 256, work = work_of(r, next);

@@ -61,8 +61,8 @@ static int race(fl_lane_state *s, const fl_lane_ins *p, int64_t lane, int64_t in
   return 0;
 }
 
-/* The later of two recorded accesses (*last, by one thread, and *other, the last by others) that
-** may race with one of this lane; 0: none. last NULL: they are not recorded. */
+/* The later of two recorded accesses of an element, *last by one thread and *other by the others,
+** that may race with one by this lane; 0: neither. last NULL: they are not recorded. */
 static int64_t met(const fl_lane_state *s, const fl_lane_order *o, const int64_t *last,
                    const int64_t *other, int64_t lane) {
   if (!last) return 0;
@@ -109,8 +109,8 @@ static int meet(fl_lane_state *s, const fl_lane_ins *p, int64_t lane, int64_t in
 
 /* ---- values that were never set ------------------------------------------------------ */
 
-/* set: the flags of an element, 'bytes' of them. Checks that it is set before it is read, and notes
-** that it is written. 0: a fault. */
+/* Checks that an element is set before it is read, and notes that it is written. set: its flags,
+** 'bytes' of them. 0: a fault. */
 static int is_set(fl_lane_state *s, const fl_lane_ins *p, int64_t lane, int64_t index, int how,
                   uint8_t *set, int64_t bytes) {
   if (!(how & FL_LANE_WRITE) || (how & FL_LANE_ATOMIC)) {

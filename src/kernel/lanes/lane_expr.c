@@ -111,9 +111,9 @@ static void remember(fl_lane_builder *b, fl_lane_known k, int32_t reg) {
   else b->failed = 1;
 }
 
-/* Emits fn applied to registers (-1: none); those that fn takes as vectors must be such. The result
-** is uniform if all of them are, unless 'spread' is set. wide: of the result. The same application
-** is not computed again while its result is known. */
+/* Emits fn applied to registers (-1: none), which must be vectors where fn takes vectors. The
+** result, of 8 bytes if 'wide', is uniform if all of them are, unless 'spread' is set. An
+** application whose result is still known is not emitted again. */
 static int32_t apply(fl_lane_builder *b, int fn, int wide, int spread, int32_t x, int32_t y,
                      int32_t z) {
   if (b->failed) return 0;

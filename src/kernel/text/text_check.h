@@ -42,9 +42,10 @@ void fl_kcheck_atomic(fl_kwriter *w, const fl_kstmt *s);
 void fl_kcheck_warp(fl_kwriter *w, const fl_kstmt *s);
 void fl_kcheck_barrier(fl_kwriter *w, const fl_kstmt *s);
 void fl_kcheck_assertion(fl_kwriter *w, const fl_kstmt *s);
-/* The flags of a variable that is tracked (for another one nothing is written): their declaration;
-** at its DECL, that it has no value; after an ASSIGN, or for a statement's result (var -1: it has
-** none), "; v__s = true". */
+/* Of the flags of a variable that is tracked (for another one they write nothing). fl_kcheck_flag:
+** their declaration; fl_kcheck_begin: at the variable's DECL, that it has no value;
+** fl_kcheck_given: after an ASSIGN, or for the result of a statement (var -1: it has none), "; v__s
+** = true". */
 void fl_kcheck_flag(fl_kwriter *w, int var);
 void fl_kcheck_begin(fl_kwriter *w, int var);
 void fl_kcheck_given(fl_kwriter *w, int var);

@@ -1,7 +1,7 @@
 /*
 ** Exact sums, which do not depend on the order of the threads (text_prelude.c has their functions):
-** which statements are such sums, and the text of these and of what a kernel with them does when it
-** begins and ends.
+** which statements are such sums, how they are written, and what a kernel that has some does when
+** it begins and ends.
 */
 #include "kernel/text/text_write.h"
 #include "kernel/text/text.h"
