@@ -147,11 +147,11 @@ local function new(class, params, values)
   return self
 end
 
--- Makes the class of an optimiser from its declaration, in which OPTIONS and PLAIN are options of
--- many. update(group, p, g, state) records one step of one parameter, or of a 1-d part of it;
--- check(opt) checks a new optimiser. whole: a text if update needs whole parameters, not parts; it
--- says what to do instead. run(group, first, …) or nil: an update in C (src/lua/update.c) of the
--- group's parameters from 'first' on. Returns the class; class.step may be replaced.
+-- Makes the class of an optimiser from its declaration, in which OPTIONS and PLAIN stand for
+-- options of many. update(group, p, g, state) records one step of one parameter, or of a 1-d part
+-- of it; check(opt) checks a new optimiser. whole: if update needs whole parameters, not parts, a
+-- text that says what to do instead. run(group, first, …) or nil: an update in C (src/lua/update.c)
+-- of the group's parameters from 'first' on. Returns the class; class.step may be replaced.
 local function make_class(text, update, check, whole, run)
   text = text:gsub("OPTIONS", "*, maximize = false, " .. PLAIN):gsub("PLAIN", "*, " .. PLAIN)
   local name = text:match("%.(%w+)%(")

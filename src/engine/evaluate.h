@@ -25,8 +25,8 @@ int fl_anomaly_possible(int mode, const fl_node *n);
 ** writes "; it may be of k at a.lua:3" for launches that have not ended successfully. */
 void fl_suspects_note(flame_context *c, const fl_program *g, const fl_plan *p);
 void fl_suspects_tell(flame_context *c, int device, char *out, size_t size);
-/* collect.c: full collections by the host language, when memory is out; the collection that is due
-** before planning. */
+/* collect.c: fl_engine_collect does full collections by the host language, when memory is out;
+** fl_engine_collect_before does the collection that is due, before planning. */
 void fl_engine_collect(flame_context *c);
 void fl_engine_collect_before(flame_context *c);
 /* the device's arena (memory of intermediate values), at least this large; NULL: no memory left */

@@ -3,8 +3,8 @@
 #define FL_ENGINE_SCAN_H
 #include "engine/evaluate.h"
 
-/* Copies the buffers of handles that the program writes (its homes) into 'old', an array of a NULL
-** for each; the caller owns the copies, also after an error. */
+/* Copies the buffers of handles that the program writes (its homes) into 'old', an array with one
+** NULL for each; the caller owns the copies, also after an error. */
 flame_status fl_scan_keep(flame_context *c, const fl_program *p, fl_device *d, fl_buffer **old);
 /* Has a step of the last run written a NaN? Waits for the run. */
 flame_status fl_scan_look(flame_context *c, const fl_plan *p, fl_device *d, int *found);

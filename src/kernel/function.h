@@ -127,9 +127,9 @@ void fl_kfunction_say(const fl_kfunction *k, const fl_lane_report *r, char *out)
 static inline int fl_kfunction_tells(const fl_kfunction *k, const fl_call *c) {
   return k->stops && !(c->p[FL_KP_CHECKS] && k->checked);
 }
-/* Writes the message of a failed assertion that a thread noted in that record. at: 2^10 times
-** the number of the thread's block, plus its number in the block; which: the number of the
-** assertion. */
+/* Writes the message of a failed assertion that a thread noted in the record of the run's checks.
+** at: 2^10 times the number of the thread's block, plus its number in the block; which: the number
+** of the assertion. */
 void fl_kfunction_say_stopped(const fl_call *c, int64_t at, int64_t which, char *out);
 /* Fills *c and *run with launch number 'part' of r's batch, as a call without a batch. */
 void fl_kbatch_part(const fl_call_run *r, int64_t part, fl_call *c, fl_call_run *run);

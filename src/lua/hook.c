@@ -56,8 +56,8 @@ void fl_hook_charge(lua_State *L, fl_lua *b, long long n) {
   fl_hook_look(L, b);
 }
 
-/* While the hook runs Lua calls no hook, not even in message handlers for errors raised here, which
-** must take that into account. */
+/* While this runs, Lua calls no hook, not even in message handlers of errors that it raises: such
+** handlers must take that into account. */
 static void hook(lua_State *L, lua_Debug *ar) {
   fl_lua *b = fl_hook_of(L);
   if (b == NULL || b->c == NULL) {

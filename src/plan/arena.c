@@ -203,8 +203,8 @@ static int reads_in_place(const fl_group *G, const fl_access *w, int64_t r) {
   return 1;
 }
 
-/* Fills heir and from. heir[a] = b: b takes the memory of a, and from[b] = a; -1: none. Partial
-** results (ACROSS) do not lie at the points whose values they sum, so they take no memory. */
+/* Fills heir and from. heir[a] = b: b takes over a's memory, and from[b] = a; -1: none. Partial
+** results (ACROSS) do not lie at the points whose values they sum, so they take over none. */
 static void share(const fl_planner *P, const fl_turn *turns, int64_t n, int32_t *heir,
                   int32_t *from) {
   for (int64_t i = 0; i < n; i++) {

@@ -131,7 +131,7 @@ static void collapse(fl_kernel *k) {
 }
 
 /* Do the first element and the start of each row (in a COL: of each run of columns) have an address
-** that is a multiple of 16? Overlapping windows have a stride of 1 from row to row, too. */
+** that is a multiple of 16? A step of 1 may also be that from row to row (overlapping windows). */
 static int is_aligned(const fl_planner *P, const fl_kernel *k, const fl_operand *o) {
   const int size = fl_dtype_size(o->dtype);
   if (o->place.where == FL_AT_EXT) {

@@ -35,8 +35,9 @@ static inline int fl_lost_op(uint32_t lost) {
   return (int)(lost >> (FL_LOST_SITE_BITS + FL_LOST_REASON_BITS));
 }
 
-/* Notes that the tracked value m is used untracked. Work under no_grad, such as an optimiser's,
-** does not replace a reason like detach, which was intended or does not depend on the grad mode. */
+/* Notes that the tracked value m is used untracked, for the reason 'lost'. Work under no_grad, such
+** as an optimiser's, does not replace an earlier reason that was intended or that does not depend
+** on the grad mode, such as detach. */
 static inline void fl_lost_note(fl_node *m, uint32_t lost) {
   const fl_lost_reason before = fl_lost_why(m->entry->lost);
   if (fl_lost_why(lost) == FL_LOST_NO_GRAD && before > FL_LOST_GRADIENT) return;

@@ -171,8 +171,8 @@ void fl_node_fail(fl_node *n, const char *message, uint32_t site);
 /* STORED to FAILED: a check of the run that computed n has failed, as is known only now. */
 void fl_node_spoil(fl_node *n, const char *message, uint32_t site);
 flame_status fl_node_raise(const fl_node *n);      /* of a FAILED node */
-/* The first marks n as a PENDING write to a target that had the value 'before'; the second ends
-** that write as a copy of 'before', with which ops recorded later continue. */
+/* fl_node_guard marks n as a PENDING write to a target that had the value 'before'; fl_node_refuse
+** ends such a write: n becomes a copy of 'before', with which ops recorded later continue. */
 void fl_node_guard(fl_node *n, fl_node *before);
 void fl_node_refuse(fl_node *n);
 /* Moves a STORED node to another buffer of the same layout (copy on write of a snapshot); the

@@ -31,10 +31,10 @@ arguments.def(".autocast() -> dtype", function() return cast_dtype() end,
   function(dtype, enabled) return autocast(enabled and dtype) end)
 
 local Before <const> = { __close = function(before) internal.tf32(before[1]) end }
---- May products of f32 on a GPU, but small ones, round their operands to TF32 (10 bits of fraction)
---- and sum in f32? No, unless it is set here or by FLAME_TF32=1. A product has the setting of the
---- moment at which it is recorded, a gradient's that of backward. tf32(on, f, …): f's results, with
---- this setting inside.
+--- May products of f32 on a GPU, except small ones, round their operands to TF32 (10 bits of
+--- fraction) and sum in f32? No, unless it is set here or by FLAME_TF32=1. A product has the
+--- setting of the moment at which it is recorded, a gradient's that of backward. tf32(on, f, …):
+--- f's results, with this setting inside.
 arguments.def(".tf32(on?: bool) -> bool", function(on)
   internal.tf32(on)
   return internal.tf32()

@@ -14,8 +14,9 @@ void fl_cuda_explain(const fl_driver *cu, fl_cu_result r, const char *call, char
 const char *fl_cuda_explain_lost(fl_cu_result r);
 /* The message when no device is found. */
 void fl_cuda_explain_none(char *out, size_t size);
-/* These return 0 and a sentence if the driver is too old; if NVRTC can not compile for the
-** architecture (major * 10 + minor); if NVRTC makes kernels that the driver can not load. */
+/* Each returns 0 and writes a sentence in one case. _driver: the driver is too old; _arch: NVRTC
+** can not compile for the architecture (major * 10 + minor); _version: NVRTC makes kernels that the
+** driver can not load. */
 int fl_cuda_fits_driver(int driver, char *out, size_t size);
 int fl_cuda_fits_arch(const fl_nvrtc *rtc, int major, int minor, int arch, char *out, size_t size);
 int fl_cuda_fits_version(int major, int minor, int driver, char *out, size_t size);

@@ -413,8 +413,9 @@ static flame_status clear_padding(fl_cuda *s, const pitched *q, const char *at, 
       .to_cols = along ? q->to_length - q->length : q->length });
 }
 
-/* Copies an operand to *to, which moves on, or, if it has padding, only clears that where the sums
-** need it. *at: the operand, which becomes the copy. */
+/* Sees to the padding of an operand. q->take: copies the operand to *to with padding, makes *at the
+** copy, and moves *to past it. Otherwise, if the product sums over the padding ('summed'), clears
+** it. */
 static flame_status pad_operand(fl_cuda *s, const pitched *q, const char **at, char **to,
                                 int summed, int along) {
   if (!q->odd) return FLAME_OK;

@@ -31,8 +31,8 @@ static int type_of(int dtype) {
   }
 }
 
-/* Can the library do this collective? Of floats it takes no maximum or minimum, since its own
-** ignore NaN and ours do not. */
+/* Can the library do this collective? It is not asked for a maximum or minimum of floats: it
+** ignores NaN, and ours do not. */
 static int takes(const fl_call *k) {
   const int64_t reduce = k->p[FL_COLLECT_REDUCE];
   if (k->p[FL_COLLECT_WHAT] == FL_COLLECT_BARRIER) return 0;

@@ -50,8 +50,8 @@ typedef struct text_form {
   uint8_t wide;                             /* points are counted in 64 bits */
   uint8_t multi;                            /* the launch has several instances (text.h) */
   int8_t inner;                             /* innermost dim, -1: none */
-  /* MAP, ROW: elements of a vector; COL: columns of a thread. MAP: vectors in flight; COL, once
-  ** planned: rows in flight */
+  /* vector: elements of a vector (MAP, ROW), columns of a thread (COL); unroll: vectors in flight
+  ** (MAP) or, once planned, rows in flight (COL) */
   int vector, unroll;
   int runs;              /* MAP, flag: what does not change along the innermost dim is computed once
                          ** for all vectors of a thread whose outer coordinates are the same */

@@ -48,14 +48,15 @@ int fl_row_late_batch(const text_form *f);
 int fl_row_room(const text_form *f);
 int fl_row_size(const text_form *f, int v);
 
-/* text_row.c. Writes the values of the whole row (the kept level) that can be computed after
-** 'round' rounds; 'count' sweeps; the stores of such values. */
+/* text_row.c. fl_row_put_kept writes the values of the whole row (the kept level) that can be
+** computed after 'round' rounds; fl_row_put_kept_stores the stores of such values;
+** fl_row_put_sweeps 'count' sweeps. */
 void fl_row_put_kept(row_writer *r, int round);
 void fl_row_put_sweeps(row_writer *r, int count);
 void fl_row_put_kept_stores(row_writer *r);
 
-/* text_across.c. Chooses the loads that are done before a row's first sweep; plans the kernel, and
-** its bytes of shared memory. */
+/* text_across.c. fl_row_across_early chooses the loads that are done before a row's first sweep;
+** fl_row_across_plan plans the kernel; fl_row_across_bytes is its shared memory in bytes. */
 void fl_row_across_early(row_writer *r);
 void fl_row_across_plan(text_form *f);
 int fl_row_across_bytes(text_form *f);
