@@ -132,8 +132,8 @@ local function reader(class, text)
   end
 end
 
--- states: parameter -> its state; made: number of steps; known: set of parameters; moves: that of
--- internal at the last step; unsure: a step whose checks are not read (refused.watch), or false.
+-- states: parameter -> its state; made: number of steps; known: a set of parameters; moves:
+-- internal.moves at a step; unsure: a step whose checks are not read (refused.watch), or false.
 local function new(class, params, values)
   local self = setmetatable({ groups = {}, states = {}, made = 0, what = class.what, known = {},
     moves = internal.moves, defaults = {}, options = class.options, read = class.read,

@@ -1,5 +1,5 @@
---- What a script of late_scripts.lua does between two rounds, by name: functions of it. try and
---- reread are those of that file.
+--- By name, what a script of late_scripts.lua ('self') does between two rounds. try, reread:
+--- functions of that file.
 local flame = require "flame"
 local optim = require "flame.optim"
 local CLASSES <const> = 4

@@ -8,8 +8,8 @@
 #include <string.h>
 #include <time.h>
 
-/* How many looks come before it sleeps between them; every how many of these it probes for
-** messages; the longest sleep in nanoseconds. */
+/* A waiting rank looks at its messages BUSY_LOOKS times before it sleeps between looks, LONGEST_NAP
+** nanoseconds at most; PROBE_EVERY: looks from one probe of the wire to the next. */
 enum { BUSY_LOOKS = 2000, PROBE_EVERY = 64, LONGEST_NAP = 500000 };
 
 double fl_group_now(void) {

@@ -495,9 +495,9 @@ fl_node *n_cross_entropy(fl_node *input, fl_node *target, fl_node *weight, int r
   return back_to(y, input->dtype);
 }
 
-/* The gradient of a step function is 0, but that of the quotient inside it may be infinite, and 0
-** times that is NaN. So the value is untracked, and the gradient comes from floordiv, in the branch
-** that is never taken. */
+/* q, a step function of x / y, as a value whose gradient is 0. Its own rule would give NaN where
+** the quotient's gradient is infinite (0 times infinity). So q is untracked, in a 'where' whose
+** other branch, which is never taken, is floordiv: that has the gradient 0. */
 static fl_node *with_no_slope(fl_node *q, fl_node *x, fl_node *y) {
   fl_node *zero = q ? n_num(q->ctx, 0) : NULL;
   return n_where(n_eq(zero, zero), q, n_floordiv(x, y));

@@ -121,8 +121,9 @@ local function others(name)
   return own
 end
 
--- r: old: new table -> its old one; list: those new tables in order; live: the set of those old
--- ones; met and seen: what pair and renew have visited; own: what the load did not make.
+-- Copies 'new', the table that the file of module 'name' has returned now, into 'old'. r.old: new
+-- table -> its old one; list: these new tables in order; live: the set of the old ones; met, seen:
+-- what 'pair' and 'renew' have visited; own: what this load did not make.
 local function take_over(name, old, new)
   local r = { old = {}, list = {}, met = {}, seen = {}, live = {}, own = others(name) }
   pair(r, old, new)
