@@ -42,8 +42,8 @@ static int library_layout(const fl_layout *l) {
   return rows || cols;
 }
 
-/* Can the batch axes be one axis with a single step? The answer is 1, too, if only some of them are
-** broadcast: a copy would expand these. */
+/* Can the batch axes be one axis with a single step? 1 also if only some of them are broadcast: a
+** copy would be no better, since it would expand them. */
 static int one_batch(const fl_layout *l, const fl_layout *out) {
   const int lead = out->rank - l->rank;
   int64_t want = -1;

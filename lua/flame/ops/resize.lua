@@ -72,8 +72,8 @@ local function cubic_taps(r, n, out, scale, align)
   return taps
 end
 
---- Filters: the triangular and the cubic kernel (a = -0.5); 0 for t above 'reach'. antialias
---- stretches them to the distance of the outputs.
+--- Filters, as functions of the distance t: the triangular and the cubic kernel (a = -0.5); 0 for t
+--- above 'reach'. With antialias they are as wide as the distance of the outputs.
 local filters = {
   bilinear = { reach = 1, function(t) return math.max(1 - t, 0) end },
   bicubic = { reach = 2, function(t)
