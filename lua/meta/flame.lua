@@ -15459,10 +15459,10 @@ Tensor.tensordot = flame.tensordot
 ---@class flame.options.tf32
 ---@field on? boolean
 
---- May products of f32 on a GPU, but small ones, round their operands to TF32 (10 bits of fraction)
---- and sum in f32? No, unless it is set here or by FLAME_TF32=1. A product has the setting of the
---- moment at which it is recorded, a gradient's that of backward. tf32(on, f, …): f's results, with
---- this setting inside.
+--- May products of f32 on a GPU, except small ones, round their operands to TF32 (10 bits of
+--- fraction) and sum in f32? No, unless it is set here or by FLAME_TF32=1. A product has the
+--- setting of the moment at which it is recorded, a gradient's that of backward. tf32(on, f, …):
+--- f's results, with this setting inside.
 ---@param on? boolean|flame.options.tf32
 ---@overload fun(options: flame.options.tf32): boolean
 ---@return boolean
