@@ -51,8 +51,8 @@ void fl_kput_name(fl_kwriter *w, const char *name);   /* writes a name in a form
 void fl_kput_var(fl_kwriter *w, int var);
 void fl_kput_constant(fl_kwriter *w, const fl_kexpr *x);
 void fl_kput_expr(fl_kwriter *w, const fl_kexpr *x);
-/* Writes, before a kernel that calls functions as sinf and powf at many places, functions that call
-** them, which the kernel then calls: their texts are not repeated at each place. */
+/* If a kernel calls functions such as sinf and powf at many places: writes, before it, functions
+** that call them, which it then calls instead, so that their texts are not repeated. */
 void fl_kput_apart(fl_kwriter *w);
 void fl_kput_list(fl_kwriter *w, fl_kexpr *const *x, int n);   /* with commas, and a ')' after it */
 void fl_kput_element(fl_kwriter *w, const fl_kstmt *s);     /* the element that s writes */
