@@ -9,7 +9,8 @@ local FORMS <const> = { "sinf(%s)", "expf(-%s * %s * 0.01f)", "%s * %s", "tanhf(
 
 --- A random expression of the variables v0 to v<n - 1>.
 local function expression(n)
-  return (FORMS[math.random(#FORMS)]:gsub("%%s", function() return "v" .. math.random(0, n - 1) end))
+  local form = FORMS[math.random(#FORMS)]
+  return (form:gsub("%%s", function() return "v" .. math.random(0, n - 1) end))
 end
 
 local VECTOR <const> = [[
