@@ -87,6 +87,9 @@ static void stored_type(fl_kfunc *f) {
   stmt(f, FL_KS_STORE, 0)->x[1] = fl_kexpr_float(f->arena, FL_KT_F64, 1);
 }
 static void atomic(fl_kfunc *f) { stmt(f, FL_KS_ATOMIC, 0)->op = FL_KA_COUNT; }
+static void seen_as(fl_kfunc *f) { stmt(f, FL_KS_ATOMIC, 0)->as = FL_KT_F64; }
+static void seen_as_none(fl_kfunc *f) { stmt(f, FL_KS_ATOMIC, 0)->as = FL_KT_COUNT + 60; }
+static void added(fl_kfunc *f) { fl_kstmt *s = stmt(f, FL_KS_ATOMIC, 0); s->x[1] = s->x[0]; }
 static void condition(fl_kfunc *f) {
   stmt(f, FL_KS_IF, 0)->x[0] = fl_kexpr_int(f->arena, FL_KT_I32, 1);
 }
@@ -126,6 +129,9 @@ static const struct { const char *name; void (*broken)(fl_kfunc *f); const char 
   { "a write to a constant array", constant_array, "constant array" },
   { "a store's site", store_site, "site" }, { "a store's type", stored_type, "a value of type" },
   { "an atomic operation", atomic, "atomic operation" },
+  { "an atomic on other bits", seen_as, "sees type" },
+  { "an atomic on no type", seen_as_none, "sees type" },
+  { "a value for an atomic", added, "a value of type" },
   { "a condition's type", condition, "a value of type" },
   { "a loop's number twice", loop_twice, "appears twice" },
   { "a loop's number out of range", loop_number, "loop" },

@@ -45,7 +45,9 @@ void __asan_poison_memory_region(void const volatile *p, size_t n);
 void __asan_unpoison_memory_region(void const volatile *p, size_t n);
 #define fl_mem_close(p, n) __asan_poison_memory_region((p), (n))
 #define fl_mem_open(p, n) __asan_unpoison_memory_region((p), (n))
+enum { FL_MEM_GAP = 16 };      /* closed bytes after what an arena gives */
 #else
+enum { FL_MEM_GAP = 0 };
 #define fl_mem_close(p, n) ((void)0)
 #define fl_mem_open(p, n) ((void)0)
 #endif

@@ -35,7 +35,7 @@ void fl_kad_last(fl_kad_state *d) {
     if (x->kind != FL_KV_POINTER || x->is_const || !fl_kad_written(d, v)) continue;
     if (d->f->params[x->param].is_struct && !d->f->params[x->param].is_pointer) continue;
     fl_kwalk_block(&see, d->body);
-    d->lasting[v] = (u.reads && !u.bad) || d->won[v] == 1;
+    d->lasting[v] = (u.reads && !u.bad) || fl_kad_won(d, v) == 1;
   }
 }
 

@@ -266,7 +266,7 @@ void fl_kad_modes(fl_kad_state *d) {
   for (int v = 0; v < d->n0 && !d->a->failed; v++) {
     const fl_kvar *var = &d->f->vars[v];
     if (!d->active[v] || var->kind == FL_KV_LOCAL) continue;
-    int zero = var->kind != FL_KV_POINTER || d->won[v];
+    int zero = var->kind != FL_KV_POINTER || fl_kad_won(d, v);
     for (int i = 0; i < loads.n; i++) d->adds[v] |= loads.at[i].var == v;
     if (var->kind == FL_KV_POINTER && d->r->want[var->param] & FL_KAD_INPUT)
       zero |= overwrites(&stores, v);

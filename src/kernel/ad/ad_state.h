@@ -120,6 +120,7 @@ typedef struct fl_kad_state {
                              ** (ad_undo.c); NULL: none */
   uint8_t *won;              /* by variable of the source: 1: an array that only atomicMax (or only
                              ** atomicMin) accesses; more: see ad_winner.c; NULL: tangent mode */
+  int32_t n_won;             /* its entries; variables made later have none: fl_kad_won */
   uint8_t lists;             /* 1: loops may list the elements that they write (ad_list.c), and hold
                              ** elements of shared memory */
   fl_kad_list *listing;      /* NULL: none */
@@ -225,9 +226,12 @@ void fl_kad_winner(fl_kad_state *d, const fl_kstmt *s, fl_kblock *r);
 int fl_kad_is_one_phase(const fl_kad_state *d, int v);
 /* Lets s, a copy of such an atomic, see bits again, as it did in the source. */
 void fl_kad_see_bits(const fl_kad_state *d, fl_kstmt *s);
+static inline int fl_kad_won(const fl_kad_state *d, int32_t v) {
+  return d->won && v < d->n_won ? d->won[v] : 0;
+}
 /* Does the adjoint of the atomic s read what the element holds after it? */
 static inline int fl_kad_reads_won(const fl_kad_state *d, const fl_kstmt *s) {
-  return s->kind == FL_KS_ATOMIC && d->won && d->won[s->var] > 1;
+  return s->kind == FL_KS_ATOMIC && fl_kad_won(d, s->var) > 1;
 }
 /* ad_drawn.c: refuses s, and returns 1, if it is an atomic operation that the derivative runs again
 ** and whose outcome depends on the order of the threads. */

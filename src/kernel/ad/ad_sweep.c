@@ -197,7 +197,7 @@ static void atomic(fl_kad_state *d, const fl_kstmt *s, fl_kset keep, fl_kblock *
   fl_kad_reads(d, reads, s);
   fl_kset_join(d, keep, reads);
   if (!(marks & FL_KN_REVERSE) || d->shadow[v] < 0) return;
-  if (d->won[v]) {
+  if (fl_kad_won(d, v)) {
     fl_kad_winner(d, s, r);
     return;
   }

@@ -52,7 +52,7 @@ static int see_load(void *arg, fl_kexpr *x) {
 
 static int see_won(void *arg, fl_kstmt *s) {
   fl_kad_state *d = arg;
-  if (s->kind != FL_KS_ATOMIC || !d->won[s->var]) return 1;
+  if (s->kind != FL_KS_ATOMIC || !fl_kad_won(d, s->var)) return 1;
   s->x[1] = candidate(d, s);
   s->as = FL_KT_VOID;
   return 1;
@@ -75,6 +75,7 @@ void fl_kad_find_winners(fl_kad_state *d) {
   const fl_kvisitor see = {see_write, see_load, &w}, rewrite = {see_won, NULL, d};
   d->won = fl_karena_new(d->a, n);
   if (!w.bad || !w.op || !d->won) return;
+  d->n_won = d->f->n_vars;
   w.used = w.bad + n;
   w.as = w.used + n;
   fl_kad_real_arrays(d);
@@ -109,7 +110,7 @@ static void see_met(void *arg, int i, int k) {
 
 int fl_kad_is_one_phase(const fl_kad_state *d, int v) {
   phase w = { .var = v };
-  if (d->won[v] < AGAIN) return 0;
+  if (fl_kad_won(d, v) < AGAIN) return 0;
   fl_kwalk_block(&(fl_kvisitor){see_maximum, NULL, &w}, d->body);
   if (w.n >= MOST_MAXIMA) return 0;
   fl_kad_meetings(&(fl_kad_meeting){.a = d->a, .at = w.at, .n = w.n, .pair = see_met, .arg = &w},
@@ -118,8 +119,8 @@ int fl_kad_is_one_phase(const fl_kad_state *d, int v) {
 }
 
 void fl_kad_see_bits(const fl_kad_state *d, fl_kstmt *s) {
-  if (s->kind != FL_KS_ATOMIC || !d->won || d->won[s->var] < AGAIN) return;
-  s->as = (uint8_t)(d->won[s->var] - AGAIN);
+  if (!fl_kad_reads_won(d, s)) return;
+  s->as = (uint8_t)(fl_kad_won(d, s->var) - AGAIN);
   s->x[1] = fl_kad_bits_of_real(d, s->as, s->x[1]);
 }
 
@@ -141,7 +142,7 @@ static fl_kexpr *is_near(fl_kad_state *d, fl_kexpr *x, fl_kexpr *y) {
 
 void fl_kad_winner(fl_kad_state *d, const fl_kstmt *s, fl_kblock *r) {
   const int v = s->var, to = d->shadow[v], type = d->f->vars[to].type;
-  if (d->won[v] == WON && fl_kblock_any(d->body, is_replayed_sum, d)) {
+  if (fl_kad_won(d, v) == WON && fl_kblock_any(d->body, is_replayed_sum, d)) {
     fl_kad_refuse(d, s->line, "%s of values in '%s' that depend on the order of the threads,",
                   fl_katomic_text[s->op], d->f->vars[v].source);
     return;

@@ -24,6 +24,7 @@ void fl_karena_close(fl_karena *a) {
   while (a->chunks) {
     struct fl_karena_chunk *c = a->chunks;
     a->chunks = c->next;
+    fl_mem_open(c, c->bytes);
     fl_free(a->mem, c, c->bytes);
   }
   a->at = a->end = NULL;
@@ -39,9 +40,9 @@ static int may_take(fl_karena *a, size_t size) {
   return 0;
 }
 
-void *fl_karena_new(fl_karena *a, size_t bytes) {
-  if (bytes > (size_t)1 << 40) return a->failed = FL_KARENA_MEMORY, NULL;
-  bytes = (bytes + ALIGNED - 1) / ALIGNED * ALIGNED;
+void *fl_karena_new(fl_karena *a, size_t asked) {
+  if (asked > (size_t)1 << 40) return a->failed = FL_KARENA_MEMORY, NULL;
+  const size_t bytes = (asked + ALIGNED - 1) / ALIGNED * ALIGNED + FL_MEM_GAP;
   if ((size_t)(a->end - a->at) < bytes) {
     const size_t size = HEAD + (bytes > CHUNK - HEAD ? bytes : CHUNK - HEAD);
     if (!may_take(a, size)) return NULL;
@@ -53,10 +54,12 @@ void *fl_karena_new(fl_karena *a, size_t bytes) {
     a->chunks = c;
     a->at = (char *)c + HEAD;
     a->end = (char *)c + size;
+    fl_mem_close(a->at, size - HEAD);
   }
   void *p = a->at;
   a->at += bytes;
-  return memset(p, 0, bytes);
+  fl_mem_open(p, asked);
+  return memset(p, 0, asked);
 }
 
 void *fl_karena_room(fl_karena *a, void *at, int n, int32_t *cap, size_t size) {

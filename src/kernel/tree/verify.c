@@ -196,6 +196,17 @@ static int check_result(verifier *v, int32_t var) {
   return 1;
 }
 
+static int check_atomic(verifier *v, const fl_kstmt *s, const fl_kvar *w) {
+  NEED(w->kind == FL_KV_SHARED || w->kind == FL_KV_POINTER, "an atomic on variable %d of kind %d",
+       s->var, w->kind);
+  NEED(s->op < FL_KA_COUNT, "atomic operation %d of %d", s->op, FL_KA_COUNT);
+  NEED(s->as < FL_KT_COUNT && (!s->as || fl_kt_size(s->as) == fl_kt_size(w->type)),
+       "an atomic that sees type %d as type %d", w->type, s->as);
+  const int type = s->as ? s->as : w->type;
+  return check_typed(v, s->x[1], type) && (s->op != FL_KA_CAS || check_typed(v, s->x[2], type)) &&
+         check_result(v, s->result);
+}
+
 static int check_memory(verifier *v, const fl_kstmt *s) {
   if (!usable(v, s->var) || !check_typed(v, s->x[0], FL_KT_I64)) return 0;
   const fl_kvar *w = &v->f->vars[s->var];
@@ -203,13 +214,7 @@ static int check_memory(verifier *v, const fl_kstmt *s) {
        s->var, w->kind);
   NEED(!w->is_const, "a write to the constant array %d", s->var);
   NEED(s->site >= 0 && s->site < v->f->n_sites, "site %d of %d", s->site, v->f->n_sites);
-  if (s->kind == FL_KS_ATOMIC) {
-    NEED(w->kind == FL_KV_SHARED || w->kind == FL_KV_POINTER, "an atomic on variable %d of kind %d",
-         s->var, w->kind);
-    NEED(s->op < FL_KA_COUNT, "atomic operation %d of %d", s->op, FL_KA_COUNT);
-    return check_expr(v, s->x[1]) && (s->op != FL_KA_CAS || check_expr(v, s->x[2])) &&
-           check_result(v, s->result);
-  }
+  if (s->kind == FL_KS_ATOMIC) return check_atomic(v, s, w);
   return s->accumulate ? check_expr(v, s->x[1]) : check_typed(v, s->x[1], w->type);
 }
 
