@@ -262,13 +262,11 @@ fl_symbol fl_front_symbol(const char *name, int kind) {
 }
 
 fl_symbol *fl_front_add(fl_front *p, const char *name, int kind) {
-  fl_symbol *s = FL_PUSH(p->a->mem, &p->syms);
-  if (!s) {
-    p->a->failed = p->failed = 1;
-    return NULL;
-  }
-  *s = fl_front_symbol(name, kind);
-  return s;
+  fl_symbol *at = fl_karena_room(p->a, p->syms.at, (int)p->syms.n, &p->syms.cap, sizeof *at);
+  if (!at) return p->failed = 1, NULL;
+  p->syms.at = at;
+  at[p->syms.n] = fl_front_symbol(name, kind);
+  return &at[p->syms.n++];
 }
 
 fl_symbol *fl_front_bind(fl_front *p, const char *name, int kind, fl_cvalue v) {

@@ -87,7 +87,6 @@ fl_kmap *fl_kmap_parse(fl_mem *m, fl_error *e, const char *text, size_t n,
   if (x->f && copy && fl_kpreprocess(&x->arena, copy, n, "", NULL, &p.toks))
     read_value(x, &p, types, n_types, result);
   FL_DROP(m, &p.toks);
-  FL_DROP(m, &p.syms);
   if (!x->arena.failed) return x;
   fl_kmap_free(x);
   fl_fail(e, FLAME_NO_MEMORY, "map", "no memory for the expression");

@@ -532,7 +532,6 @@ fl_ksource *fl_ksource_parse_until(fl_mem *m, fl_error *e, const char *text, siz
   if (is) read_all(&r);
   s->included = files && files->read;
   FL_DROP(m, &r.p.toks);
-  FL_DROP(m, &r.p.syms);
   const int failed = s->arena.failed;
   s->arena.stop = NULL;
   if (!failed) return s;
