@@ -52,6 +52,19 @@ static fl_cvalue stored_as(fl_front *p, const fl_ctype *t, int type, const char 
   return v;
 }
 
+/* Declares a variable for each of the n numbers of an object; returns the first, -1: no memory, or
+** refused. An object without numbers has a variable that no statement names. */
+static int make_leaves(fl_front *p, const char *name, const fl_kfield *fields, int n,
+                       fl_kvkind kind, int32_t line) {
+  int first = n ? -1 : fl_kvar_add(p->f, FL_KV_LOCAL, FL_KT_BOOL, name, 1);
+  for (int i = 0; i < n; i++) {
+    const int var = make_leaf(p, &fields[i], kind, line);
+    if (var < 0) return -1;
+    if (!i) first = var;
+  }
+  return first;
+}
+
 fl_cvalue fl_decl_make(fl_front *p, const fl_ctype *t, const char *name, fl_kvkind kind,
                        int32_t line) {
   if (p->failed) return fl_val_none();
@@ -68,12 +81,10 @@ fl_cvalue fl_decl_make(fl_front *p, const fl_ctype *t, const char *name, fl_kvki
       fl_refuse(p, line, "arrays of more than %d dimensions ('%s')", FL_K_MAX_RANK, name);
     return fl_val_none();
   }
-  fl_cvalue v = { .kind = FL_V_PLACE, .type = t, .var = -1 };
-  for (int i = 0; i < n && !p->failed; i++) {
-    const int var = make_leaf(p, &fields[i], kind, line);
-    if (!i) v.var = var;
-  }
-  if (p->failed) return fl_val_none();
+  fl_cvalue v = { .kind = FL_V_PLACE, .type = t };
+  v.var = make_leaves(p, name, fields, n, kind, line);
+  fl_front_check(p, NULL);
+  if (v.var < 0 || p->failed) return fl_val_none();
   fl_view_settle(p, t, name, v.var, n);
   return v;
 }
