@@ -217,7 +217,7 @@ typedef struct fl_front {
   fl_ktoks toks;
   int64_t at;
   fl_ktok end;               /* the token that is read after a refusal */
-  struct { fl_symbol *at; int64_t n; int32_t cap; } syms;    /* stay readable while more are added */
+  struct { fl_symbol *at; int64_t n; int32_t cap; } syms;    /* readable while more are added */
   int64_t globals, frame;    /* number of symbols of the file; first symbol of this function */
   const fl_kscope *up;       /* symbols of the scopes around a lambda, searched after its own */
   fl_kfunc *f;               /* kernel being read; NULL: file scope */
