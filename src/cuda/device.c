@@ -282,7 +282,8 @@ flame_status fl_cuda_open_with(flame_context *c, fl_device *d, int ordinal,
     close_state(s);
     return e;
   }
-  *d = (fl_device){ .table = &cuda_table, .ctx = c, .index = ordinal + 1, .state = s };
+  *d = (fl_device){ .table = &cuda_table, .ctx = c, .index = ordinal + 1, .state = s,
+                    .shared = s->shared };
   return FLAME_OK;
 }
 

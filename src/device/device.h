@@ -43,6 +43,7 @@ typedef struct fl_device {
   int index;                    /* 0: CPU; n: cuda:n-1 */
   void *state;
   fl_trace *trace;              /* NULL: no profile is on */
+  int64_t shared;               /* bytes of shared memory that a block may have; 0: any number */
 } fl_device;
 
 /* Memory of a device, in bytes. used: by tensors, intermediate values and scratch, including

@@ -181,6 +181,7 @@ flame_status fl_launch_check(const fl_launch *l) {
     return FAIL(l, "a block of (%lld, %lld, %lld) has %lld threads, __launch_bounds__ allows %d"
                 FL_DO ": give a smaller block", (long long)block[0], (long long)block[1],
                 (long long)block[2], (long long)threads, most);
+  if (l->k->ad && l->device == 0) return FLAME_OK;          /* a CPU has memory enough */
   if (l->p[FL_KP_SHARED] < 0 || l->p[FL_KP_SHARED] > MOST_SHARED)
     return FAIL(l, "shared = %lld bytes, need 0 to %d", (long long)l->p[FL_KP_SHARED], MOST_SHARED);
   if (l->p[FL_KP_SHARED] + fl_kfunc_moved(l->k->f) > MOST_SHARED)

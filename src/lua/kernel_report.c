@@ -152,6 +152,8 @@ int fl_kernel_show(lua_State *L) {
   const int counted = k->has_threads || k->lua_threads;
   const int whole = lua_getfield(L, -1, "block") == LUA_TTABLE && !counted;
   if (lua_getfield(L, -2, "grid") != LUA_TTABLE) geometry[0] = 0;
+  if (lua_getfield(L, -3, "shared") == LUA_TNUMBER)
+    geometry[FL_KP_SHARED] = lua_tointeger(L, -1);
   const int64_t m = fl_lua_enter(L, b);
   const fl_kderived *d = fl_kprogram_show(b->c, p, adjoint, whole ? geometry : NULL);
   fl_scope_end(b->c, m);
@@ -159,8 +161,11 @@ int fl_kernel_show(lua_State *L) {
   lua_createtable(L, d->nparts, 0);
   for (int i = 0; i < d->nparts; i++) {
     fl_kernel_box *part = fl_kernel_push(L);
-    d->part[i]->refs++;
-    fl_kernel_take(part, d->part[i]);
+    fl_kprogram *of = adjoint ? fl_kprogram_fit(b->c, d->part[i], geometry[FL_KP_SHARED],
+                                                FL_K_MOST_SHARED) : d->part[i];
+    if (!of) return fl_lua_raise(L, b);
+    of->refs++;
+    fl_kernel_take(part, of);
     lua_rawseti(L, -2, i + 1);
   }
   push_kept(L, p, d);

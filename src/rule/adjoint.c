@@ -6,24 +6,33 @@
 #include <string.h>
 
 enum { MOST = FL_KP_MAX_ARGS };
+static const long long MOST_SLICES = 4LL << 30;    /* bytes of global memory of a launch for what
+                                                   ** does not fit shared memory */
 
-flame_status fl_kenlarge(flame_context *c, const char *name, int64_t *geometry, const fl_kad *ad,
-                         int64_t *bytes) {
-  const long long before = geometry[FL_KP_SHARED];
+int64_t fl_kcall_room(const fl_kcall *k) {
+  int index = k->c->default_device;
+  for (int i = k->p->nparam - 1; i >= 0; i--)
+    if (k->arg[i].value && k->p->k->f->params[i].is_pointer) index = k->arg[i].value->device;
+  const fl_device *d = fl_engine_device(k->c, index);
+  return d && d->shared ? d->shared : INT32_MAX;
+}
+
+flame_status fl_kenlarge(const fl_kcall *k, int64_t *geometry, const fl_kad *ad, int64_t *bytes) {
+  const long long before = geometry[FL_KP_SHARED], room = fl_kcall_room(k);
   *bytes = 0;
-  for (int k = 0; k < ad->n_params && !*bytes; k++) {
-    if (ad->params[k].role != FL_KAD_SHARED) continue;
+  for (int i = 0; i < ad->n_params && !*bytes; i++) {
+    if (ad->params[i].role != FL_KAD_SHARED) continue;
     *bytes = (before + 15) / 16 * 16;
-    geometry[FL_KP_SHARED] = ad->params[k].count * *bytes;
+    geometry[FL_KP_SHARED] = ad->params[i].count * *bytes;
   }
-  const long long own = fl_kfunc_moved(ad->func), needs = geometry[FL_KP_SHARED] + own;
-  if (needs <= FL_K_MOST_SHARED) return FLAME_OK;
+  const long long own = ad->func->shared_bytes, needs = geometry[FL_KP_SHARED] + own;
+  if (needs <= room) return k->c->err.code;
   char arrays[48] = "";
   if (own) snprintf(arrays, sizeof arrays, " and %lld for static arrays", own);
-  return FL_FAIL(c, FLAME_BAD_ARGUMENT, name, "the derivative of '%s' needs %lld bytes of shared "
-                 "memory for the %lld of the launch%s, and a block has at most %d" FL_DO "; launch "
-                 "it with less, shared = …, or give vjp = …", name, needs - own, before, arrays,
-                 FL_K_MOST_SHARED);
+  return FL_FAIL(k->c, FLAME_BAD_ARGUMENT, k->p->name, "the derivative of '%s' needs %lld bytes of "
+                 "shared memory for the %lld of the launch%s, and a block has at most %lld" FL_DO
+                 "; launch it with less, shared = …, or give vjp = …", k->p->name, needs - own,
+                 before, arrays, room);
 }
 
 /* ---- adjoints -------------------------------------------------------------------------------- */
@@ -50,11 +59,39 @@ static flame_status work(adjoint *a, fl_launch *l, const fl_kprogram *part, int 
   return fl_kgive_copy(l, part, k, fl_kflat(seed, q->type));
 }
 
-/* The elements of an array of role KEPT that is for shared memory. */
-static int64_t kept_of_blocks(const adjoint *a, const fl_kad_param *q) {
-  int64_t n = q->count * (q->part ? a->shared / q->part : 1);
+/* The elements for each block of an array of role KEPT that is for shared memory. */
+static int64_t kept_of_block(const adjoint *a, const fl_kad_param *q) {
+  return q->count * (q->part ? a->shared / q->part : 1);
+}
+
+static int64_t blocks_of(const adjoint *a) {
+  int64_t n = 1;
   for (int axis = 3; axis < 6; axis++) n *= fl_kextent(a->call->geometry, axis);
   return n;
+}
+
+/* Fails if the slices of all blocks take too much memory. */
+static flame_status check_slices(const adjoint *a, const fl_kad *ad) {
+  const fl_kcall *k = a->call;
+  const long long blocks = blocks_of(a) * (k->batch ? k->batch : 1);
+  long long each = 0;
+  for (int i = 0; i < ad->n_params; i++)
+    if (ad->params[i].fresh)
+      each += kept_of_block(a, &ad->params[i]) * fl_kt_size(ad->params[i].type);
+  if (each <= MOST_SLICES / blocks) return FLAME_OK;
+  return FL_FAIL(k->c, FLAME_BAD_ARGUMENT, k->p->name, "the derivative of '%s' keeps %lld bytes in "
+                 "global memory, %lld for each block, which do not fit shared memory; it may keep "
+                 "%lld" FL_DO "; launch fewer blocks, or give vjp = …", k->p->name, each * blocks,
+                 each, MOST_SLICES);
+}
+
+/* Gives parameter k as many elements, of zeros or, where the kernel writes each of them before it
+** reads it, as they are. (While checks are on all results have a value.) */
+static flame_status give_kept(const adjoint *a, fl_launch *l, int k, const fl_kad_param *q) {
+  const flame_status e = fl_kgive_zeros(l, k, kept_of_block(a, q) * blocks_of(a));
+  int64_t *w = &l->p[FL_KP_ARGS + 2 * k];
+  if (e == FLAME_OK && q->fresh && !fl_kfunction_checks(l->c)) *w += FL_KARG_RAW - FL_KARG_OUT;
+  return e;
 }
 
 /* Gives the launch parameter k of the adjoint. An argument that is not given is a null pointer. */
@@ -79,7 +116,7 @@ static flame_status give(adjoint *a, fl_launch *l, const fl_kprogram *part, int 
       assert(y);
       return fl_kgive_zeros(l, k, fl_kcall_elements(call, i, y));
     case FL_KAD_KEPT:
-      if (i < 0) return fl_kgive_zeros(l, k, kept_of_blocks(a, q));
+      if (i < 0) return give_kept(a, l, k, q);
       assert(of == FL_KROLE_OUT ? y : v);
       if (of == FL_KROLE_OUT) v = y;                       /* q->count values for each element */
       return fl_kgive_zeros(l, k, q->count * fl_kcall_elements(call, i, v));
@@ -112,19 +149,33 @@ static void take(adjoint *a, const fl_kad_param *q, fl_node *y) {
     a->gradient[q->param] = fl_kshaped(n_cast(y, v->dtype), v);
 }
 
+/* *part or, if that does not fit the shared memory of a block, the same with arrays in global
+** memory. Sets the geometry of its launch. */
+static flame_status enlarge(adjoint *a, fl_kprogram **part, int64_t *geometry) {
+  a->shared = 0;
+  memcpy(geometry, a->call->geometry, sizeof a->call->geometry);
+  fl_kprogram *p = fl_kprogram_fit(a->call->c, *part, geometry[FL_KP_SHARED],
+                                   fl_kcall_room(a->call));
+  if (!p) return a->call->c->err.code;
+  *part = p;
+  if (p->k->ad->n_gather > 0) return FLAME_OK;
+  const flame_status e = fl_kenlarge(a->call, geometry, p->k->ad, &a->shared);
+  return e == FLAME_OK ? check_slices(a, p->k->ad) : e;
+}
+
 /* Launches one kernel of the adjoint; a part without results is skipped. */
-static flame_status run_part(adjoint *a, const fl_kprogram *part) {
-  const fl_kad *ad = part->k->ad;
+static flame_status run_part(adjoint *a, fl_kprogram *part) {
   fl_launch l;
   fl_node *y[MOST];
   int made[MOST] = { 0 };
-  flame_status e = FLAME_OK;
+  int64_t geometry[FL_KP_COUNT_ARGS];
+  flame_status e = enlarge(a, &part, geometry);
+  if (e != FLAME_OK) return e;
+  const fl_kad *ad = part->k->ad;
   fl_launch_begin(&l, a->call->c, part->k);
-  memcpy(l.p, a->call->geometry, sizeof a->call->geometry);
+  memcpy(l.p, geometry, sizeof geometry);
   l.batch = a->call->batch;
-  a->shared = 0;
   if (ad->n_gather > 0) gather_geometry(a, &l, ad);
-  else e = fl_kenlarge(a->call->c, a->call->p->name, l.p, ad, &a->shared);
   for (int k = 0; k < part->nparam && e == FLAME_OK; k++) {
     const int before = l.nout;
     e = give(a, &l, part, k);

@@ -97,6 +97,7 @@ void fl_kprogram_release(fl_kprogram *p) {
     for (int i = 0; i < d->nparts; i++) fl_kprogram_release(d->part[i]);
     fl_free(m, d, sizeof *d);
   }
+  fl_kprogram_release(p->spilled);
   fl_kprogram_release(p->replay);
   fl_kfunction_release(p->recorder);
   fl_kfunction_release(p->k);
@@ -219,6 +220,32 @@ static int add_part(flame_context *c, fl_kderived *d, const fl_kprogram *p, fl_k
   if (!d->ask.adjoint) mean_tangent(part, p, d->ask.want);
   d->part[d->nparts++] = part;
   return 1;
+}
+
+/* p itself if the arrays can not move. */
+static fl_kprogram *spilled(flame_context *c, fl_kprogram *p, int32_t excess) {
+  fl_kprogram **at = &p->spilled;
+  for (; *at; at = &(*at)->spilled)
+    if ((*at)->excess == excess) return *at;
+  fl_karena *a = &p->k->unit->source->arena;
+  fl_kad *ad = fl_kad_spill(a, p->k->ad, excess);
+  const int failed = a->failed;
+  a->failed = 0;
+  if (failed) return no_memory(c);
+  if (!ad || ad->n_params > FL_KP_MAX_ARGS) return p;
+  fl_kfunction *k = fl_kfunction_derived(p->k->unit, ad, p->k->sums > 0);
+  if (!k) return no_memory(c);
+  if (!(*at = fl_kprogram_new(c, k, NULL))) return NULL;
+  (*at)->name = p->name;
+  (*at)->excess = excess;
+  return *at;
+}
+
+fl_kprogram *fl_kprogram_fit(flame_context *c, fl_kprogram *p, int64_t dynamic, int64_t room) {
+  const fl_kad *ad = p->k->ad;
+  if (ad->n_gather > 0) return p;                /* it has no shared memory */
+  const int32_t excess = fl_kad_excess(ad, (dynamic + 15) / 16 * 16, room);
+  return excess ? spilled(c, p, excess) : p;
 }
 
 /* Combines the parts of a derivation. The first is the gather (a kernel with one thread per

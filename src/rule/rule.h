@@ -55,6 +55,10 @@ typedef struct fl_kprogram {
                                        ** run; NULL: this program */
   int records;                 /* number of values per thread in the recorder's additional result */
   struct fl_kderived *derived;         /* owned */
+  /* of an adjoint: the same with arrays in global memory (fl_kad_spill); owned, a list by this
+  ** field. excess: what has moved in this one */
+  struct fl_kprogram *spilled;
+  int32_t excess;
   uint64_t apart;              /* hash of the last launch for which fl_kcall_apart was OK */
   struct { uint64_t *at; int64_t n, cap; } proven;   /* sets of arguments for which FLAME_CHECK=grad
                                                      ** has proven the gradient */
@@ -96,6 +100,10 @@ flame_status fl_kprogram_record(flame_context *c, fl_kprogram *p);
 flame_status fl_kprogram_refuse(flame_context *c, const fl_kprogram *p, const char *why);
 /* Borrowed from p; NULL with the error: why there is no derivative. */
 const fl_kderived *fl_kprogram_derive(flame_context *c, fl_kprogram *p, const fl_kask *ask);
+/* The adjoint p, with arrays in global memory (fl_kad_spill) if a block would need more than 'room'
+** bytes of shared memory in a launch whose original has 'dynamic' bytes of it. Borrowed from p;
+** NULL with the error. */
+fl_kprogram *fl_kprogram_fit(flame_context *c, fl_kprogram *p, int64_t dynamic, int64_t room);
 /* The derivation that k:source and k:report show: with respect to all arguments and for all
 ** outputs, using what 'geometry' tells about the launch (a size of 0: unknown; NULL: nothing). */
 const fl_kderived *fl_kprogram_show(flame_context *c, fl_kprogram *p, int adjoint,
@@ -188,11 +196,12 @@ flame_status fl_kcall_launch(fl_kcall *k, const int64_t *count);
 fl_node *fl_kshaped(fl_node *x, const fl_node *like);      /* x in the shape of 'like' */
 /* Reads the single element of x as a number of a parameter's type. Evaluates. */
 flame_status fl_kread_number(flame_context *c, fl_node *x, int type, void *to);
+/* The bytes of shared memory that a block may have on the device of a call. */
+int64_t fl_kcall_room(const fl_kcall *k);
 /* Adds room in shared memory for the copies that a derived kernel keeps there; *bytes: those of the
 ** original, rounded up to 16, which are a parameter of the derived kernel; 0: it has none. Fails,
-** in the name of the original kernel, if a block can not have so much. */
-flame_status fl_kenlarge(flame_context *c, const char *name, int64_t *geometry, const fl_kad *ad,
-                         int64_t *bytes);
+** in the name of the call's kernel, if a block can not have so much. */
+flame_status fl_kenlarge(const fl_kcall *k, int64_t *geometry, const fl_kad *ad, int64_t *bytes);
 /* Fails: no launch can give a parameter of this role. */
 flame_status fl_kno_role(flame_context *c, const fl_kad_param *q);
 

@@ -82,7 +82,7 @@ static flame_status make_tangent(tangents *x, fl_kprogram *p) {
   flame_context *c = x->of->c;
   int64_t geometry[FL_KP_COUNT_ARGS];
   memcpy(geometry, x->of->geometry, sizeof geometry);
-  const flame_status large = fl_kenlarge(c, x->of->p->name, geometry, p->k->ad, &x->shared);
+  const flame_status large = fl_kenlarge(x->of, geometry, p->k->ad, &x->shared);
   if (large != FLAME_OK) return large;
   memset(x->t->of_value, -1, sizeof x->t->of_value);
   memset(x->t->of_tangent, -1, sizeof x->t->of_tangent);

@@ -4,6 +4,7 @@
 local flame = require "flame"
 local helper = require "spec.support.helper"
 local proof = dofile("spec/kernel/kernel_proof.lua")
+local machine = dofile("spec/support/machine.lua")
 
 local small = dofile("spec/kernel/kernel_body.lua")
 local f64, wave, kernel = small.f64, small.wave, small.kernel
@@ -381,24 +382,37 @@ describe("a derivative that needs more shared memory than a block has", function
     .. "116240 of the launch, and a block has at most 232448; launch it with less, shared = …, "
     .. "or give vjp"
 
-  it("is refused with both sizes", function()
-    local x, k = flame.ones(10, { requires_grad = true }), doubled("", "")
-    assert.same(1, k(x, 10)[3]:item())
-    assert.matches("turned: " .. facts, helper.message(function() k(x, 10):sum():backward() end))
-    assert.matches(facts, helper.message(function()
-      return flame.jvp(function(v) return k(v, 10) end, x, x)
-    end))
-    local less = k:with { shared = 116224 }
-    less(x, 10):sum():backward()
+  it("is a gradient with arrays in global memory", function()
+    local x = flame.ones(10, { requires_grad = true })
+    doubled("", "")(x, 10):sum():backward()
     assert.equal(2, x.grad[1]:item())
   end)
 
-  it("counts its static arrays too", function()
-    local x = flame.ones(10, { requires_grad = true })
-    local k = doubled("__shared__ float t[12000]; t[threadIdx.x] = x[threadIdx.x %% n]; __syncthreads();",
-      "* t[i] * t[i + 1]"):with { shared = 80000 }
+  it("is refused with both sizes on a GPU if it is a tangent", function()
+    local folder = machine.new()
+    local script = [=[
+      local text, static, with, shared = %q, %q, %q, %d
+      local k = flame.kernel { source = text:gsub("STATIC", static):gsub("WITH", with), grid = 1,
+        shared = shared }
+      local x = flame.ones(10)
+      print(select(2, pcall(flame.jvp, function(v) return k(v, 10) end, x, x)))]=]
+    local ok, told = pcall(machine.run, folder, script:format(text, "", "", 116240))
+    local and_static, more = pcall(machine.run, folder, script:format(text,
+      "__shared__ float t[12000]; t[threadIdx.x] = x[threadIdx.x %% n]; __syncthreads();",
+      "* t[i] * t[i + 1]", 80000))
+    local fits, y = pcall(machine.run, folder, script:format(text, "", "", 116224))
+    machine.remove(folder)
+    assert(ok and and_static and fits, told)
+    assert.matches(facts, told)
     assert.matches("needs 160000 bytes of shared memory for the 80000 of the launch and 9%d+ for "
-      .. "static arrays, and a block has at most 232448",
-      helper.message(function() k(x, 10):sum():backward() end))
+      .. "static arrays, and a block has at most 232448", more)
+    assert(not y:find("shared memory", 1, true), y)
+  end)
+
+  it("has both on the CPU", function()
+    if flame.default_device() ~= "cpu" then return end
+    local x = flame.ones(10)
+    local y, u = flame.jvp(function(v) return doubled("", "")(v, 10) end, x, x)
+    assert.same({ 1, 2 }, { y[3]:item(), u[3]:item() })
   end)
 end)

@@ -353,13 +353,7 @@ static fl_kad *finish(fl_kad_state *d) {
                                          "nodiff", d->f->name, d->f->line);
     return d->res->refusal ? d->res : NULL;
   }
-  if (d->f->shared_bytes > FL_K_MOST_SHARED - FL_KAD_SUM_SHARED) {
-    fl_kad_refuse(d, d->f->line, "a kernel whose derivative needs %lld bytes of shared memory (a "
-                  "block has at most %d)", (long long)d->f->shared_bytes, FL_K_MOST_SHARED);
-    d->res->func = NULL;
-    return d->res;
-  }
-  d->f->moves_shared = d->f->shared_bytes > FL_K_MAX_SHARED - FL_KAD_SUM_SHARED;
+  fl_kad_place_shared(d->f);
   d->res->func = d->f;
   d->res->n_params = d->f->n_params;
   for (int i = 0; i < d->res->n_params; i++)

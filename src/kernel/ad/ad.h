@@ -100,6 +100,7 @@ typedef struct fl_kad_param {
   uint8_t stores;       /* GRAD: elements are stored, not added to. Where the access analysis finds
                         ** that all are written, and none is read, the array need not be zeroed */
   uint8_t part;         /* KEPT for dynamic shared memory: the size of an element there; else 0 */
+  uint8_t fresh;        /* KEPT: an element is written before it is read, so needs no zero */
   int32_t param;        /* parameter of the source's signature; -1: none */
   int32_t leaf;         /* index among the fields (fl_kfield) of a parameter that is a struct;
                         ** -1: the parameter is no member of a struct */
@@ -129,6 +130,8 @@ typedef struct fl_kad {
   uint8_t *positive;       /* gather: if not NULL, the result is right only where the scalar
                            ** parameters of the source that are marked here are greater than 0;
                            ** otherwise run the whole adjoint */
+  uint8_t gradients;       /* how many regions of dynamic shared memory hold gradients; those after
+                           ** them hold old contents */
   uint8_t views;           /* dynamic shared memory is seen as several types: right for launches
                            ** of the source of which fl_kviews_apart (facts/views.h) says so */
   int32_t unordered_line;  /* the request was deterministic, yet sums at this line, into memory that
@@ -146,6 +149,16 @@ typedef struct fl_kad {
 ** open. */
 fl_kad *fl_kad_tangent(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r);
 fl_kad *fl_kad_adjoint(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r);
+
+/* Arrays of an adjoint in global memory, a slice for each block, so that the others fit the shared
+** memory of a block. fl_kad_shared: the bytes that it has there, in a launch whose original has
+** 'dynamic' bytes of dynamic shared memory (a multiple of 16). fl_kad_excess: says what must move
+** for at most 'room' bytes, or as many as is possible; 0: nothing. fl_kad_spill: the adjoint in
+** which that is done, right for each launch for which 'ad' is; NULL: it can not be, or memory is
+** out (a->failed). */
+int64_t fl_kad_shared(const fl_kad *ad, int64_t dynamic);
+int32_t fl_kad_excess(const fl_kad *ad, int64_t dynamic, int64_t room);
+fl_kad *fl_kad_spill(fl_karena *a, const fl_kad *ad, int32_t excess);
 
 /* Finds the sums of a derived kernel that lanes of a warp make together, and loops whose lanes
 ** should be in the same iteration: sets the fields of statements that say so (FL_KM_WARP, 'joined',

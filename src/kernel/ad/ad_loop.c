@@ -113,8 +113,7 @@ int fl_kloop_look_back(fl_kloop *l, int condition) {
 /* ---- values before the loop ------------------------------------------------------------- */
 
 int fl_kloop_can_copy_shared(const fl_kloop *l, const fl_kvar *x) {
-  return x->kind == FL_KV_SHARED && l->barrier == FL_KBAR_BLOCK + 1
-      && (x->dynamic || x->count * fl_kt_size(x->type) <= FL_KLOOP_SHARED / 4);
+  return x->kind == FL_KV_SHARED && l->barrier == FL_KBAR_BLOCK + 1;
 }
 
 int fl_kloop_room(fl_kad_state *d, int v, const char *prefix, int64_t n, int32_t *region) {

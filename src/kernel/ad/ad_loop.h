@@ -5,8 +5,8 @@
 #define FL_KERNEL_AD_LOOP_H
 #include "kernel/ad/ad_state.h"
 
-enum { FL_KLOOP_COUNTERS = 8, FL_KLOOP_SHARED = 40 << 10, FL_KLOOP_MOST_SHARED = 160 << 10,
-       FL_KLOOP_DYNAMIC = 6, FL_KLOOP_UNDO = 16, FL_KLOOP_SLOTS = 64 };
+enum { FL_KLOOP_COUNTERS = 8, FL_KLOOP_SHARED = 40 << 10, FL_KLOOP_DYNAMIC = 6, FL_KLOOP_UNDO = 16,
+       FL_KLOOP_SLOTS = 64 };
 
 /* Marks (fl_kad_note.marks) of the statements in the loop, saved to be restored later ('back'). */
 typedef struct fl_kmarks { uint8_t *at; int n, back; } fl_kmarks;

@@ -28,6 +28,7 @@ static void find_regions(fl_kad_state *d) {
     whole |= !fl_kt_is_half(x->type);
   }
   d->regions = d->halves ? 3 + whole : 2;
+  d->res->gradients = (uint8_t)(d->regions - 1);
   d->res->views = n > 1;
 }
 

@@ -199,10 +199,6 @@ static void make_slots(fl_kloop *l, fl_kset keep) {
   measure_state(l, keep, &bytes, &shared, &dynamic);
   if (!bytes && !shared && !dynamic && !fl_kloop_listed_slots(l)) return;
   choose_slots(l, bytes, shared, dynamic);
-  if (l->slots * shared > FL_KLOOP_MOST_SHARED) {
-    fl_kad_refuse(d, l->s->line, "a loop that keeps so much in shared memory");
-    return;
-  }
   note_kept(l, (int32_t)(l->slots * (bytes + (l->whole ? 0 : fl_kt_size(l->type)))));
   for (int v = 0; v < d->n0; v++)
     if (fl_kset_has(l->state, v))

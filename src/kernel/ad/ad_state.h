@@ -166,6 +166,10 @@ void fl_kad_refuse(fl_kad_state *d, int line, const char *fmt, ...)
 static inline int fl_kad_dead(const fl_kad_state *d) {
   return d->a->failed || d->res->refusal != NULL || d->again;
 }
+/* Says where the function's static shared arrays are, now that their sizes are known. */
+static inline void fl_kad_place_shared(fl_kfunc *f) {
+  f->moves_shared = f->shared_bytes > FL_K_MAX_SHARED - FL_KAD_SUM_SHARED;
+}
 /* The type in which derivatives of values of a type are computed. */
 static inline int fl_kad_type(int type) { return type == FL_KT_F64 ? FL_KT_F64 : FL_KT_F32; }
 fl_kad_note *fl_kad_note_of(fl_kad_state *d, fl_kstmt *s);

@@ -282,7 +282,6 @@ static void keep_around(fl_kad_state *d, fl_kstmt *s, fl_kset keep, fl_kblock *f
     const fl_kvar x = d->f->vars[v];
     const meeting m = {d, v};
     if (x.kind != FL_KV_SHARED || !d->in_thread[v] || !fl_kset_has(keep, v)) continue;
-    if (!x.dynamic && x.count * fl_kt_size(x.type) > FL_KLOOP_SHARED / 4) continue;
     if (!fl_kstmt_any(s, is_meeting, &m)) continue;
     keep_whole(d, v, f, back);
     fl_kset_del(keep, v);
