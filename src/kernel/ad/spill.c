@@ -186,18 +186,52 @@ static void rewrite_all(spill *m, fl_kblock b) {
   }
 }
 
-/* Is the parameter of role SHARED a part of the value x, beside indices? */
-static int is_made_of(const spill *m, const fl_kexpr *x) {
+/* Is a variable that 'made' marks a part of the value x, beside indices? */
+static int is_made_of(const uint8_t *made, const fl_kexpr *x) {
   if (!x || x->kind == FL_KX_LOAD) return 0;
-  if (x->var >= 0 && x->var == m->beyond) return 1;
+  if (x->kind == FL_KX_VAR && made[x->var]) return 1;
   for (int i = 0; i < x->n; i++)
-    if (is_made_of(m, x->x[i])) return 1;
+    if (is_made_of(made, x->x[i])) return 1;
   return 0;
 }
 
-/* (An index with a variable that is made of it could not be told from others.) */
-static int hides(const void *of, const fl_kstmt *s) {
-  return s->kind == FL_KS_ASSIGN && is_made_of(of, s->x[0]);
+/* Variables whose values are made of the parameter of role SHARED ('made'), and whether one is a
+** part of an index of dynamic memory, which could not be told from others. */
+typedef struct hidden { const fl_kfunc *f; uint8_t *made; int more, is; } hidden;
+
+static int see_made(void *arg, fl_kstmt *s) {
+  hidden *h = arg;
+  if (s->kind == FL_KS_ASSIGN && !h->made[s->var] && is_made_of(h->made, s->x[0]))
+    h->made[s->var] = (uint8_t)(h->more = 1);
+  return 1;
+}
+
+static void look(hidden *h, int32_t v, const fl_kexpr *index) {
+  h->is |= h->f->vars[v].dynamic && is_made_of(h->made, index);
+}
+
+static int see_index(void *arg, fl_kstmt *s) {
+  if (fl_kwrites(s)) look(arg, s->var, s->x[0]);
+  return 1;
+}
+
+static int see_load(void *arg, fl_kexpr *x) {
+  if (x->kind == FL_KX_LOAD) look(arg, x->var, x->x[0]);
+  return 1;
+}
+
+static int hides(const spill *m) {
+  hidden h = {.f = m->f, .made = fl_karena_new(m->a, (size_t)m->n0 + 1), .more = 1};
+  const fl_kvisitor making = {see_made, NULL, &h}, using = {see_index, see_load, &h};
+  if (!h.made) return 1;
+  h.made[m->beyond] = 1;
+  while (h.more) {
+    h.more = 0;
+    fl_kwalk_block(&making, m->f->body);
+  }
+  h.made[m->beyond] = 0;                         /* (itself it is seen) */
+  fl_kwalk_block(&using, m->f->body);
+  return h.is;
 }
 
 /* ---- the whole ---- */
@@ -280,7 +314,7 @@ fl_kad *fl_kad_spill(fl_karena *a, const fl_kad *ad, int32_t excess) {
   for (int i = 0; i < ad->n_params; i++)
     if (ad->params[i].role == FL_KAD_SHARED) m.beyond = m.f->params[i].first_var;
   m.first = m.level == COPIES ? 1 + ad->gradients : 1;
-  if (m.level && fl_kblock_any(m.f->body, hides, &m)) return NULL;
+  if (m.level && hides(&m)) return NULL;
   move_all(&m, excess / LEVELS);
   if (a->failed) return NULL;
   keep_regions(&m);
