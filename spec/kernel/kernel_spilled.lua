@@ -19,7 +19,8 @@ local rounds <const> = [[
       y[blockIdx.x * n + i] = tile[n - 1 - i] * tile[i];
   }]]
 local function rounds_of(type, tile, o)
-  o.source = rounds:gsub("T %*row", type .. " *row"):gsub("double %*", type .. " *"):gsub("TILE", tile)
+  o.source = rounds:gsub("T %*row", type .. " *row"):gsub("double %*", type .. " *")
+    :gsub("TILE", tile)
   o.dtype, o.blocks, o.numbers = type == "double" and "f64" or "f32", 2, { o.n, 5 }
   return o
 end
@@ -57,8 +58,8 @@ end
 kernels.types = two(6000, 512)
 kernels.small_types = two(60, 32)
 
-kernels.halves = { n = 100, threads = 32, shared = 600, dtype = "f32", blocks = 3, numbers = { 100 },
-  source = [[
+kernels.halves = { n = 100, threads = 32, shared = 600, dtype = "f32", blocks = 3,
+  numbers = { 100 }, source = [[
   __global__ void halves(const float *x, float *y, int n) {
     extern __shared__ float s[];
     __half *h = (__half *)(s + n);
@@ -72,7 +73,8 @@ kernels.halves = { n = 100, threads = 32, shared = 600, dtype = "f32", blocks = 
   }]] }
 
 --- Gradients that threads add to elements of others, and a loop with two arrays.
-kernels.neighbours = { n = 100, threads = 32, dtype = "f64", blocks = 3, numbers = { 100, 4 }, source = [[
+kernels.neighbours = { n = 100, threads = 32, dtype = "f64", blocks = 3, numbers = { 100, 4 },
+  source = [[
   __global__ void neighbours(const double *x, double *y, int n, int steps) {
     __shared__ double a[100], b[100];
     for (int i = threadIdx.x; i < n; i += blockDim.x) a[i] = x[blockIdx.x * n + i];
@@ -86,10 +88,12 @@ kernels.neighbours = { n = 100, threads = 32, dtype = "f64", blocks = 3, numbers
     for (int i = threadIdx.x; i < n; i += blockDim.x) y[blockIdx.x * n + i] = a[i];
   }]] }
 
-kernels.gathered = { n = 100, threads = 32, shared = 1600, dtype = "f64", blocks = 3, numbers = { 100 }, source = [[
+kernels.gathered = { n = 100, threads = 32, shared = 1600, dtype = "f64", blocks = 3,
+  numbers = { 100 }, source = [[
   __global__ void gathered(const double *x, double *y, int n) {
     extern __shared__ double s[];
-    for (int i = threadIdx.x; i < 2 * n; i += blockDim.x) s[i] = x[blockIdx.x * n + i % n] + 0.01 * i;
+    for (int i = threadIdx.x; i < 2 * n; i += blockDim.x)
+      s[i] = x[blockIdx.x * n + i % n] + 0.01 * i;
     __syncthreads();
     for (int i = threadIdx.x; i < n; i += blockDim.x) {
       double sum = 0;

@@ -13,8 +13,9 @@ table.sort(names)
 --- Runs a script on a GPU with these settings (FAKE_CUDA); spilled is the file above.
 local function on_gpu(settings, script, environment)
   local folder = machine.new()
-  local ok, text = pcall(machine.run, folder, "local spilled = dofile \"spec/kernel/kernel_spilled.lua\"; "
-    .. script, (environment or "") .. (" FAKE_CUDA=\"computes=1 %s\""):format(settings))
+  local ok, text = pcall(machine.run, folder,
+    "local spilled = dofile \"spec/kernel/kernel_spilled.lua\"; " .. script,
+    (environment or "") .. (" FAKE_CUDA=\"computes=1 %s\""):format(settings))
   machine.remove(folder)
   assert(ok, text)
   return text

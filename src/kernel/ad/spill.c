@@ -65,7 +65,8 @@ int32_t fl_kad_excess(const fl_kad *ad, int64_t dynamic, int64_t room) {
   while (need > room) {
     const int32_t v = largest(ad->func, arrays);
     const int64_t size = v < 0 ? 0 : bytes_of(&ad->func->vars[v]);
-    const int64_t region = level == NOTHING ? copies : level == COPIES ? ad->gradients * dynamic : 0;
+    const int64_t all = ad->gradients * dynamic;
+    const int64_t region = level == NOTHING ? copies : level == COPIES ? all : 0;
     if (!size && !region) break;
     need -= size > region ? size : region;
     if (size > region) arrays++;
