@@ -102,6 +102,62 @@ kernels.gathered = { n = 100, threads = 32, shared = 1600, dtype = "f64", blocks
     }
   }]] }
 
+--- All blocks add to one gradient, in an order that does not show.
+kernels.summed = { n = 96, threads = 96, shared = 384, dtype = "f32", blocks = 3,
+  numbers = { 96, 5 }, source = [[
+  __global__ void summed(const float *x, float *y, int n, int steps) {
+    extern __shared__ float s[];
+    __shared__ float t[96];
+    int i = threadIdx.x;
+    s[i] = x[i] * (1 + blockIdx.x) + 1e-3f * x[n + i];
+    t[i] = x[2 * n + i];
+    __syncthreads();
+    for (int k = 0; k < steps; k++) {
+      float v = s[n - 1 - i] * t[i];
+      __syncthreads();
+      s[i] = s[i] * s[i] * 0.5f;
+      t[i] = t[i] * 0.5f + v;
+      __syncthreads();
+    }
+    y[blockIdx.x * n + i] = s[i] * t[n - 1 - i];
+  }]] }
+
+--- State of other types: halves, bytes, long integers, flags.
+kernels.mixed = { n = 96, threads = 32, dtype = "f32", blocks = 2, numbers = { 96, 5 },
+  coarse = true, source = [[
+  __global__ void mixed(const float *x, float *y, int n, int steps) {
+    __shared__ __half h[96];
+    __shared__ signed char at[96];
+    __shared__ unsigned long long seed[96];
+    __shared__ bool up[96];
+    __shared__ float s[96];
+    for (int i = threadIdx.x; i < n; i += blockDim.x) {
+      s[i] = x[blockIdx.x * n + i];
+      h[i] = __float2half(1.0f);
+      at[i] = i;
+      seed[i] = 1 + i;
+      up[i] = i & 1;
+    }
+    __syncthreads();
+    for (int k = 0; k < steps; k++) {
+      float v[3];
+      int j = 0;
+      for (int i = threadIdx.x; i < n; i += blockDim.x, j++)
+        v[j] = s[at[i] + 0] * (up[i] ? 1.25f : 0.5f) * __half2float(h[i]) + 0.125f * s[seed[i] % n];
+      __syncthreads();
+      j = 0;
+      for (int i = threadIdx.x; i < n; i += blockDim.x, j++) {
+        s[i] = v[j];
+        h[i] = __float2half(__half2float(h[i]) * 0.5f + 0.5f * (k & 1));
+        at[i] = (at[i] * 5 + k) % n;
+        seed[i] = seed[i] * 6364136223846793005ull + 1442695040888963407ull;
+        up[i] = !up[i] || i == k;
+      }
+      __syncthreads();
+    }
+    for (int i = threadIdx.x; i < n; i += blockDim.x) y[blockIdx.x * n + i] = s[i] * s[i];
+  }]] }
+
 local made = {}
 local spilled = { kernels = kernels }
 

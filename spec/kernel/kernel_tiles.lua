@@ -1,6 +1,6 @@
 --- For kernel_tiles_spec.lua: factorisations, solvers and transforms in shared memory, as people
---- write them; then kernel_sweeps.lua. A list of {name, source, n = numbers of a block, out = results
---- of a block, threads, shared = bytes, steps = the argument n}: x and y are the block's.
+--- write them; then kernel_sweeps.lua. A list of {name, source, n = numbers of a block, out =
+--- results of a block, threads, shared = bytes, steps = the argument n}: x and y are the block's.
 local kernels = dofile "spec/kernel/kernel_sweeps.lua"
 
 local function add(name, n, threads, out, source, o)

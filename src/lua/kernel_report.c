@@ -138,6 +138,13 @@ static void push_kept(lua_State *L, const fl_kprogram *p, const fl_kderived *d) 
   }
 }
 
+/* The part p of an adjoint as it is launched on the default device or, if that is the CPU, on
+** Hopper. */
+static fl_kprogram *launched_part(const fl_lua *b, fl_kprogram *p, int64_t shared) {
+  const fl_device *d = fl_engine_device(b->c, b->c->default_device);
+  return d ? fl_kprogram_fit(b->c, p, shared, d->shared ? d->shared : FL_K_MOST_SHARED) : NULL;
+}
+
 /* (kernel, "adjoint" | "tangent") -> list of kernels, list of what backward keeps */
 int fl_kernel_show(lua_State *L) {
   fl_lua *b = self_of(L);
@@ -161,8 +168,7 @@ int fl_kernel_show(lua_State *L) {
   lua_createtable(L, d->nparts, 0);
   for (int i = 0; i < d->nparts; i++) {
     fl_kernel_box *part = fl_kernel_push(L);
-    fl_kprogram *of = adjoint ? fl_kprogram_fit(b->c, d->part[i], geometry[FL_KP_SHARED],
-                                                FL_K_MOST_SHARED) : d->part[i];
+    fl_kprogram *of = adjoint ? launched_part(b, d->part[i], geometry[FL_KP_SHARED]) : d->part[i];
     if (!of) return fl_lua_raise(L, b);
     of->refs++;
     fl_kernel_take(part, of);

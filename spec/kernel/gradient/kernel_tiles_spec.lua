@@ -1,6 +1,7 @@
---- Algorithms whose arrays in shared memory are read and rewritten in loops: factorisations, solvers,
---- sweeps, two buffers that change places, sorts, scans, transforms. Gradients agree with central
---- differences, to second order too, and on a GPU with little shared memory with those of the CPU.
+--- Algorithms whose arrays in shared memory are read and rewritten in loops: factorisations,
+--- solvers, sweeps, two buffers that change places, sorts, scans, transforms. Gradients agree with
+--- central differences, to second order too, and on a GPU with little shared memory with those of
+--- the CPU.
 local flame = require "flame"
 local machine = dofile("spec/support/machine.lua")
 local tiles = dofile("spec/kernel/kernel_tiles.lua")
@@ -82,7 +83,8 @@ local compare <const> = [=[
 
 it("their gradients are the same on a GPU with little shared memory, in another order", function()
   local folder = machine.new()
-  local ok, text = pcall(machine.run, folder, compare, "FAKE_CUDA=\"computes=1 shared=1024 seed=3\"")
+  local ok, text = pcall(machine.run, folder, compare,
+    "FAKE_CUDA=\"computes=1 shared=1024 seed=3\"")
   machine.remove(folder)
   assert(ok, text)
   assert.equal("compared\n", text)
