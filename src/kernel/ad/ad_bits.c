@@ -226,9 +226,10 @@ enum { MIXED = 1, WHOLE };
 static int holds(const bits *b, const fl_kexpr *x);
 static int mixed(int level) { return level ? MIXED : 0; }
 
-/* Of x0 op x1, integers. A shift that leaves FEW bits of the fraction leaves a staircase; a mask
-** that keeps none of it, or no more than its last bits (a colour that is packed in a number),
-** noise. The fraction has 52 bits, or 23, of which the upper half of a double has 20. */
+/* How x0 op x1, of integers, depends on such bits (MIXED, WHOLE; 0: not). A shift that leaves FEW
+** bits of the fraction leaves a staircase; a mask that keeps none of it, or no more than its last
+** bits (a colour that is packed in a number), noise. The fraction has 52 bits, or 23, of which the
+** upper half of a double has 20. */
 static int binary_holds(const bits *b, const fl_kexpr *x) {
   enum { FEW = 7, LAST = 12 };
   const int first = holds(b, x->x[0]), second = holds(b, x->x[1]),

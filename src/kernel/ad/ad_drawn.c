@@ -65,9 +65,9 @@ static int see_other(void *arg, fl_kstmt *t) {
 
 enum { MOST_ACCESSES = 256 };
 
-/* The statement at[0], of which the access 'site' of array var is looked at, and the statements
-** with other accesses that may reach its element: stores, atomics if it is a load, loads if it is
-** an atomic. */
+/* An access ('site', in statement at[0]) of array var, and the statements at[1 …] with other
+** accesses that may reach its element: stores, and for a load also atomics, for an atomic also
+** loads. */
 typedef struct again {
   fl_kad_state *d;
   const fl_kstmt *at[MOST_ACCESSES], *in;    /* in: the statement that is being read */

@@ -114,8 +114,8 @@ static void carry(fl_kad_state *d, fl_kblock *b, const fl_kad_carry *c, const fl
                              fl_kexpr_cast(d->a, d->f->vars[c->reg].type, seed)));
 }
 
-/* Adds seed to the element 'index' of array 'to', to which no other thread adds. how: PLAIN or
-** STORE; a shadow that may hold something already is not stored to. */
+/* Adds seed to element 'index' of array 'to', to which no other thread adds. With how STORE it is
+** stored, if the array is a gradient that holds nothing yet; else added. */
 static void add_alone(fl_kad_state *d, fl_kblock *b, const fl_kexpr *x, int how, int to,
                       fl_kexpr *index, fl_kexpr *seed) {
   const int p = d->f->vars[to].param;

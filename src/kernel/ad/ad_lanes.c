@@ -112,8 +112,8 @@ static void find_steps(lanes *l) {
 
 /* ---- which loops ---- */
 
-/* Is s a barrier of a part of a warp? Its lanes then see what they have added, but not what others
-** add in their stead. */
+/* Is s a barrier of a part of a warp? After it the lanes of the part see what they have added
+** themselves, but not what other lanes add for them. */
 static int parts_warp(const void *none, const fl_kstmt *s) {
   (void)none;
   const fl_kexpr *mask = s->x[0];
@@ -159,8 +159,9 @@ typedef struct terms {
   int64_t shift;
 } terms;
 
-/* A walk through one fl_kblock. recent: what was assigned to integers in it, and still is their
-** value; sum: the n sums that wait to be joined, whose indices have 'index' in common. */
+/* A walk through one fl_kblock. recent: the last values that were assigned to integer variables in
+** it and that these still have; sum: the n sums that wait to be joined, whose indices have the
+** terms 'index' in common. */
 typedef struct way {
   const lanes *l;
   struct { int32_t var; const fl_kexpr *x; } recent[RECENT];
@@ -313,8 +314,8 @@ static int disturbs(const void *of, const fl_kstmt *s) {
   return fl_kwrites_to(s, h->var) && !is_warp_sum(NULL, s);
 }
 
-/* Finds the first ones of joined sums in b, outside of loops in it; n is beyond MOST_HELD if there
-** are too many. */
+/* Finds in b, outside of its loops, the first sum of each group of joined sums; n is above
+** MOST_HELD if there are too many. */
 static void find_sums(holder *h, fl_kblock b) {
   int rest = 0;
   for (fl_kstmt *s = b.first; s && h->n <= MOST_HELD; s = s->next) {

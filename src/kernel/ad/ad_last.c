@@ -94,8 +94,8 @@ static const fl_kstmt *store_at(const fl_kblock *b, int32_t site) {
 }
 
 /* Finds the loads whose cotangents go to the store s of the loop's body in the next round of the
-** reverse code. Only those that come before the store, or are in it: in the reverse code of a round
-** the store then takes what the round before has added, before they add to it. */
+** reverse code: those before the store, or in it. In the reverse code of a round the store takes
+** what the round before has added, and the loads add theirs after that. */
 static void carry(fl_kad_state *d, const fl_kstmt *loop, const fl_kstmt *s, fl_kblock *b) {
   fl_kad_carry *c = fl_karena_new(d->a, sizeof *c);
   if (!c) return;

@@ -110,9 +110,10 @@ static fl_kexpr *note(fl_kad_state *d, fl_kblock *b, int op, int32_t of, fl_kexp
   return kx_var(d, old);
 }
 
-/* This thread writes element 'at' of v: it must be the only one and, with 'watched', the only one
-** that reads it. A writer leaves its note before it looks for that of a reader, and a reader does
-** so the other way round; the condition between the two keeps this order on a GPU. */
+/* This thread writes element 'at' of v: adds code that fails if another thread writes the element
+** too or, with 'watched', reads it. A writer leaves its note before it looks for a reader's note,
+** and a reader its own before it looks for a writer's; the condition between the two keeps this
+** order on a GPU. */
 static void claim(fl_kad_state *d, fl_kblock *b, int v, fl_kexpr *at, int watched, int line) {
   const int32_t owner = noted(d, d->claims, v, "owner_");
   const int32_t reader = watched ? noted(d, d->readers, v, "reader_") : 0;
@@ -164,8 +165,9 @@ void fl_kad_find_blocks(fl_kad_state *d) {
 }
 
 /* Does x follow from the number of the thread, arguments and constant factors? Then who has an
-** element is known before the launch: what is not proven is not so, as of y[i / 2]. *given: it
-** depends on arguments; depth: as many variables were entered so far. */
+** element is known before the launch: where it is not proven that one thread has it, several have,
+** as of y[i / 2], and no claim is needed. *given: x depends on arguments; depth: how many variables
+** were entered so far. */
 static int is_decided(const fl_kad_state *d, const fl_kexpr *x, int depth, int *given) {
   int of[FL_K_MAX_ARGS] = {0};
   if (x->kind == FL_KX_LOAD || depth > 20) return 0;

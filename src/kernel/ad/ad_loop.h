@@ -101,8 +101,9 @@ int fl_kloop_room(fl_kad_state *d, int v, const char *prefix, int64_t n, int32_t
 /* The first element of region k of dynamic shared memory, counted in elements of 'var'. k NULL: 0,
 ** for a copy of var that is an array to itself. */
 fl_kexpr *fl_kloop_region(fl_kad_state *d, int var, fl_kexpr *k);
-/* ad_rewrite.c: does each iteration store to the same elements of shared array v, for certain,
-** before it reads v? Then it writes all that it reads, or reads what the loop never writes. */
+/* ad_rewrite.c: does each iteration certainly store to the same elements of shared array v before
+** it reads them? An iteration then reads only what it has written itself, or what the loop never
+** writes. */
 int fl_kloop_rewrites(const fl_kloop *l, int v);
 /* Does s, a store after the loop, write an element that each iteration certainly overwrites? */
 int fl_kloop_overwrites(const fl_kloop *l, const fl_kstmt *s);

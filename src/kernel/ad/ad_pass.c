@@ -55,8 +55,8 @@ static int read_after(const fl_kblock *b, const fl_kstmt *but, int v) {
   return read_after(&s->body, but, v) || read_after(&s->other, but, v);
 }
 
-/* The accesses of the array 'var' in the loop. ok: the index of each differs between iterations;
-** span.split: not all of them follow from one value that does (fl_kspan). */
+/* The accesses of array 'var' in the loop. ok: the index of each access differs between iterations;
+** span.split: these indices are not all known from one of them (fl_kspan). */
 typedef struct same_index { const fl_kloop *l; fl_kspan span; int var, ok; } same_index;
 
 static void check_index(same_index *c, int site) {

@@ -159,8 +159,8 @@ static fl_kblock settled(phases *p, fl_kblock b, int stay) {
   return out;
 }
 
-/* Sets the walls that the sums need. A sum that none can keep apart from another access stays
-** atomic: 1 is returned, since there may then be too many walls. */
+/* Sets the walls that the sums need. Returns 1 if a sum stays atomic, since no wall keeps it apart
+** from another access: some of the walls may then not be needed. */
 static int part(phases *p) {
   int lost = 0;
   const fl_kblock *body = &p->d->f->body;

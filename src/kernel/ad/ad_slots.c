@@ -443,8 +443,8 @@ static void approach(fl_kloop *l, fl_kblock *b) {
   if (w) run_on(l, &w->body, short_of);
 }
 
-/* Sets which carries of the loop (ad_last.c) are used: those whose rest is taken by a store before
-** the loop, or whose last element is known after it. */
+/* Sets which carries of the loop (ad_last.c) are used: those of which a store before the loop takes
+** the rest, and those whose last element is known after the loop. */
 static void begin_carries(fl_kloop *l) {
   for (fl_kad_carry *c = l->d->carries; c; c = c->next)
     if (c->loop == l->s)

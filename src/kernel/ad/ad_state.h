@@ -43,10 +43,10 @@ enum { FL_KAD_MEETS = 1, FL_KAD_MEETS_AT_ONCE = 2, FL_KAD_MEETS_ALIKE = 4,
 enum { FL_KAD_GONE = 32 };
 typedef struct fl_kad_gone { const fl_kstmt *s; const fl_kexpr *when; int32_t line; } fl_kad_gone;
 
-/* A cotangent that one round of the reverse code hands to the next in the variable 'reg'
-** (ad_last.c): the adjoints of loads, by site, add to it, that of 'store' takes it, and that of
-** 'before' (NULL: none) takes what is left after the loop. now: the loop's reverse code is being
-** made, and uses it. */
+/* A cotangent that one round of the reverse code hands to the next one in the variable 'reg'
+** (ad_last.c). The adjoints of the loads with these sites add to reg; the adjoint of 'store' takes
+** it, and after the loop that of 'before' (NULL: none) takes the rest. now: the loop's reverse code
+** is being made, and uses the carry. */
 enum { FL_KAD_CARRIED = 8 };            /* at most so many loads add to one carry */
 typedef struct fl_kad_carry {
   const fl_kstmt *loop, *store, *before;
@@ -189,7 +189,7 @@ fl_kblock *fl_kad_for(fl_kad_state *d, fl_kblock *b, int v, fl_kexpr *first, fl_
 int fl_kad_param_new(fl_kad_state *d, int role, int source, const char *prefix, int type,
                      int is_pointer, int is_const);
 /* A parameter of role KEPT with n elements of the type for each of array v (of each block, if v is
-** shared); -1: as above. */
+** shared); -1: no memory, or n_cap parameters. */
 static inline int fl_kad_kept(fl_kad_state *d, int v, const char *prefix, int type, int64_t n) {
   const fl_kvar of = d->f->vars[v];
   const int x = fl_kad_param_new(d, FL_KAD_KEPT, v, prefix, type, 1, 0);
@@ -219,8 +219,8 @@ void fl_kad_twin_bits(fl_kad_state *d);
 void fl_kad_refuse_bits(fl_kad_state *d);
 fl_kexpr *fl_kad_real_of_bits(fl_kexpr *x);     /* the real number whose bits x is, or NULL */
 fl_kexpr *fl_kad_bits_of_real(const fl_kad_state *d, int type, fl_kexpr *x);    /* the opposite */
-/* Shared arrays of integers that atomics change, and that only hold the bits of real numbers,
-** become arrays of real numbers. */
+/* Makes shared arrays of integers that atomics change, and that only hold the bits of real numbers,
+** arrays of real numbers. */
 void fl_kad_real_arrays(fl_kad_state *d);
 /* ad_winner.c: makes d->won; the reverse code of s, an atomicMax or atomicMin on such an array */
 void fl_kad_find_winners(fl_kad_state *d);
@@ -240,8 +240,8 @@ static inline int fl_kad_reads_won(const fl_kad_state *d, const fl_kstmt *s) {
 /* ad_drawn.c: refuses s, and returns 1, if it is an atomic operation that the derivative runs again
 ** and whose outcome depends on the order of the threads. */
 int fl_kad_is_drawn(fl_kad_state *d, const fl_kstmt *s);
-/* Which barriers are between s, an atomic on global memory (or the load in statement s, if not
-** NULL), and the other accesses that may reach its element, loads and stores (stores and atomics)?
+/* Which barriers separate s, an atomic on global memory, from the loads and stores that may reach
+** its element? (If 'load' is not NULL: which separate this load in s from such stores and atomics?)
 ** OPEN: not even those of the block; BLOCK: those of the block; GRID: those of the grid, or there
 ** is one block, or all accesses of an element are of one thread. */
 enum { FL_KAD_OPEN, FL_KAD_BLOCK, FL_KAD_GRID };
@@ -278,8 +278,9 @@ fl_kfunc *fl_kad_widen(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r)
 ** those of the block after them or, with 'between', one more after the first (ad_barrier.c); NULL:
 ** there is no place that all threads reach, or no memory. */
 fl_kfunc *fl_kad_meet_grid(fl_karena *a, const fl_kfunc *f, int between);
-/* A copy of f in which indices of arrays of reals that f also stores to a result, as integers, are
-** read there (results.c); NULL: there are none, or no memory. */
+/* A copy of f in which indices that are loaded from arrays of reals, and that f also stores as
+** integers in a result, are read from that result (results.c); NULL: there are none, or no
+** memory. */
 fl_kfunc *fl_kad_read_results(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r);
 /* ad_tell.c: prints the result x of the request (FLAME_DEBUG=6); NULL: there is none */
 void fl_kad_tell(const char *what, const fl_kfunc *f, const fl_kad_request *r, const fl_kad *x);
@@ -305,8 +306,9 @@ fl_kad_carry *fl_kad_carry_of_load(const fl_kad_state *d, const fl_kexpr *x);
 /* Returns 'seed' (NULL: it is not needed) with what is carried to the store s, and adds code to r
 ** that clears that. */
 fl_kexpr *fl_kad_take_carries(fl_kad_state *d, const fl_kstmt *s, fl_kexpr *seed, fl_kblock *r);
-/* These set the roles of arrays that are read as the launch leaves them, before tidying, and of
-** cotangents that are never written, after it. */
+/* fl_kad_last_values, called before tidying, sets the roles of arrays that are read as the launch
+** leaves them; fl_kad_last_cotangents, called after it, those of cotangents that are never
+** written. */
 void fl_kad_last_values(fl_kad_state *d);
 void fl_kad_last_cotangents(fl_kad_state *d);
 /* norm_reads.c */
@@ -389,8 +391,9 @@ void fl_kad_warp(fl_kad_state *d, const fl_kstmt *s, fl_kset keep, fl_kblock *f,
 /* ad_loop.c: the same of a loop */
 void fl_kad_loop(fl_kad_state *d, fl_kstmt *s, fl_kset keep, fl_kblock *forward,
                  fl_kblock *reverse);
-/* ad_list.c: adds the number of the thread to b, and another phase of it after s (a copy of a
-** statement), both if lists may be made. */
+/* ad_list.c, if the kernel may have lists of elements: fl_kad_number_thread adds code to b that
+** sets d->self to the thread's number; fl_kad_next_phase adds code that begins another phase after
+** s, a copy of a barrier of the block. */
 void fl_kad_number_thread(fl_kad_state *d, fl_kblock *b);
 void fl_kad_next_phase(fl_kad_state *d, fl_kblock *b, const fl_kstmt *s);
 /* Makes d->blocks, if lists may be made. */

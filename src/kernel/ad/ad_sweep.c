@@ -118,12 +118,12 @@ static fl_kexpr *take_element(fl_kad_state *d, const fl_kstmt *s, fl_kblock *r, 
 }
 
 /* May each thread that wrote an element by s restore its old value in the reverse code? It may if
-** no other thread writes the element without a barrier in between. Otherwise others may still read
-** the new value, so the kernel is derived again with the array in in_thread: then threads keep what
-** they have read in registers. If it is there already, the kernel is refused, unless only stores
-** with another index expression may write the element: in global memory, and where iterations are
-** undone, different index expressions are taken to be different elements; or f claims the element
-** (ad_list.c). */
+** no other thread writes the element without a barrier in between. Otherwise other threads may
+** still read the new value, so the kernel is derived again with the array in in_thread: then
+** threads keep in registers what they have read. If the array is in in_thread already, the kernel
+** is refused, with two exceptions: f claims the element (ad_list.c); or only stores with another
+** index expression may write the element, where different index expressions are taken to be
+** different elements (in global memory, and where iterations are undone). */
 static int is_own_to_restore(fl_kad_state *d, const fl_kstmt *s, fl_kblock *f) {
   const int how = meets(d, s), parts = d->f->vars[s->var].kind == FL_KV_POINTER
                                        || (d->taken_back && fl_kset_has(d->taken_back, s->var));

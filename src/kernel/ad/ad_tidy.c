@@ -143,8 +143,8 @@ static int is_ordered(const void *of, const fl_kstmt *s) {
          (s->result >= 0 || (s->op != FL_KA_ADD && s->op != FL_KA_SUB));
 }
 
-/* Does the order of what the threads do matter: are there other writes than sums, or are their
-** arrays read? */
+/* Does the order of what the threads do matter? It does if there are writes other than sums, or if
+** an array that receives sums is also read. */
 static int is_order_of_use(const tidy *t) {
   const fl_kfunc *f = t->d->f;
   fl_kad_touched now;

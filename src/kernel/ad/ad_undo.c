@@ -11,8 +11,8 @@
 */
 #include "kernel/ad/ad_loop.h"
 
-/* The n writes to array var in the loop. ok: all can be undone so far; meets: FL_KAD_MEETS… that
-** none may have; span: of their indices. */
+/* The n writes to array var in the loop. ok: all can be undone so far; meets: the FL_KAD_MEETS…
+** flags that no write may have; span: the set of their indices. */
 typedef struct undo {
   fl_kloop *l; int var, n, ok, meets; fl_kspan span;
 } undo;

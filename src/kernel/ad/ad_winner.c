@@ -18,8 +18,9 @@
 ** the atomics, -1: they differ; as: the type that they see */
 typedef struct winners { fl_kad_state *d; uint8_t *bad, *used, *as; int8_t *op; } winners;
 
-/* The entries of fl_kad_state.won: from AGAIN on the array is accessed in another way as well, and
-** the atomics, which are done again, see its elements as type won - AGAIN. */
+/* Entries of fl_kad_state.won, by array. WON: nothing but these atomics accesses the array. From
+** AGAIN on: it is also accessed in another way, and the atomics, which the derivative does again,
+** see its elements as type won - AGAIN. */
 enum { WON = 1, AGAIN };
 
 /* The real number that s compares with the element; NULL: s is another kind of write. */

@@ -24,8 +24,8 @@ typedef struct thread {
 
 static fl_kexpr *as(thread *y, int type, fl_kexpr *x) { return fl_kexpr_cast(y->g->d.a, type, x); }
 
-/* threadIdx or blockIdx along an axis; 0 along one of which the site's index has no digit, since it
-** then has an extent of 1. */
+/* threadIdx or blockIdx along an axis; 0 if the site's index has no digit for the axis: the launch
+** then has an extent of 1 along it. */
 static fl_kexpr *thread_number(thread *y, int op) {
   fl_kad_state *d = &y->g->d;
   const int which = op - FL_KSPECIAL_TID_X, axis = which % 3, whole = y->at[6 + axis];

@@ -11,8 +11,8 @@ static int is_held(const void *in_thread, const fl_kexpr *x) {
   return x->kind == FL_KX_LOAD && ((const uint8_t *)in_thread)[x->var];
 }
 
-/* The condition under which operand i of x is evaluated, if x itself is evaluated under 'when'
-** (NULL: always). first: operand 0 of x, rewritten. */
+/* The condition under which operand i of x is evaluated, where x itself is evaluated if 'when'
+** holds (NULL: always). first: x's operand 0, with its loads replaced. */
 static fl_kexpr *asked(fl_kad_state *d, fl_kexpr *when, const fl_kexpr *x, int i, fl_kexpr *first) {
   if (!fl_kis_lazy(x, i)) return when;
   const int if_true = x->kind == FL_KX_SELECT ? i == 1 : x->op == FL_KO_LAND;

@@ -143,8 +143,8 @@ static void move_up(fl_kblock *b, fl_kstmt *s, const fl_kstmt *to) {
   fl_kblock_before(b, to, one);
 }
 
-/* Statements right before and after the store s of block b read the element in place of the value;
-** s goes before the first of them. */
+/* Makes the statements right before and right after s, a store in block b, read the stored element
+** in place of the value; s is moved up to before the first of them. */
 static void use(results *w, fl_kblock *b, fl_kstmt *s) {
   fl_kstmt *from = b->first, *first = NULL;
   w->store = s;

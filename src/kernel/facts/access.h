@@ -112,8 +112,8 @@ uint64_t fl_kindex_rounds(const fl_kindices *k, const fl_kstmt *s, const fl_kexp
 ** 'read' an element that it writes with 'write' later in the same iteration or in a later one? */
 int fl_kindex_is_behind(const fl_kindices *k, const fl_kaccess_at *read, const fl_kaccess_at *write,
                         int32_t loop);
-/* In that loop: does 'read' reach in each iteration the element that 'write' reaches in the one
-** before? */
+/* In the loop with label 'loop': does 'read' reach in each iteration the element that 'write'
+** reached in the iteration before? */
 int fl_kindex_is_next(const fl_kindices *k, const fl_kaccess_at *read, const fl_kaccess_at *write,
                       int32_t loop);
 /* In that loop, if no other is around it: does 'read' reach in the first iteration the element of

@@ -121,9 +121,9 @@ static int numbers(const ask *q, const fl_kpoly *p, number *out) {
 
 static int64_t covered(ask *q, const fl_kpoly *p);
 
-/* Sets the range of a digit. Returns 0 if it is unknown, or if the digit is a counter that may not
-** take all values of its range. It takes all below 'to' if each of 0 … by - 1 is the value at which
-** the counter of some thread starts. */
+/* Sets the range of a digit. Returns 0 if the range is unknown, or if the digit is a counter that
+** may not take all values in it. A counter that steps by 'by' takes all values below 'to' if for
+** each of 0 … by - 1 there is a thread in which it starts there. */
 static int range_of(ask *q, digit *d) {
   const int a = d->symbol % 3;
   int64_t by, to;

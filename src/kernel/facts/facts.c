@@ -22,8 +22,8 @@ static int needed(const fl_kfacts *x, int var) {
   return x->f->vars[var].kind == FL_KV_SHARED ? FL_KI_OWNED_IN_BLOCK : FL_KI_OWNED_IN_GRID;
 }
 
-/* Fills in the facts about the index of an access (site). 'own' also holds for an index that the
-** loop does not change, if it differed in all threads before the loop. */
+/* Fills in the facts about the index of an access (site). 'own' is also set if the loop does not
+** change the index, and before the loop it differed in all threads. */
 static void classify_index(classify *c, int var, int site, const fl_kexpr *index) {
   assert(c->x);
   if (site < 0 || site >= c->x->n) return;
@@ -67,10 +67,10 @@ static void classify_block(classify *c, const fl_kblock *b) {
 
 /* ---- owners ----------------------------------------------------------------------------- */
 
-/* A store may write the element of another thread's store, unless its element is proven to belong
-** to one thread (in shared memory: to one thread of the block). If all threads write the same value
-** ("m = x[0];" in every thread) that is not a race. That each of two stores writes only what its
-** thread owns does not tell whether they write one element: pairs are looked at. */
+/* Two stores of different threads may write one element, unless it is proven that each element
+** belongs to one thread (in shared memory: of the block). It is no race if all threads write the
+** same value ("m = x[0];" in every thread). Two stores are looked at as a pair: even if each of
+** them only writes what its thread owns, both may write one element. */
 
 enum { MOST_STORES = 64 };
 

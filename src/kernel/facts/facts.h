@@ -63,8 +63,8 @@ int fl_kfact_is_apart(const fl_kfact *a, const fl_kfact *b);
 static inline int fl_kfact_is_one(const fl_kfact *a, const fl_kfact *b) {
   return a->shape.alike && a->shape.core == b->shape.core && a->shape.rest == b->shape.rest;
 }
-/* Do both stay in one strip of elements that only one thread accesses (of a block, in shared
-** memory)? */
+/* Do both accesses stay in one strip of elements that only one thread accesses (of a block, in
+** shared memory)? */
 int fl_kfact_is_one_strip(const fl_kfact *a, const fl_kfact *b);
 /* Are the cores (fl_kshape) of the two indices the same function, except that equal counters may
 ** have different names? If both indices also differ between threads and have equal rests, both are

@@ -81,8 +81,8 @@ static int cover(const route *r, int32_t s, coverage *c) {
   return 1;
 }
 
-/* The index of the thread of which symbol s is the quotient by at most FL_KSHARERS; -1: s is
-** none. */
+/* If symbol s is the quotient of an index of the thread by a number up to FL_KSHARERS: the symbol
+** of that index; else -1. */
 static int32_t shared_of(const fl_kindices *k, int32_t s) {
   const fl_kquotient *q = s < FL_KSYM_QUOTIENT ? NULL : fl_kquotient_of(k, s);
   const int32_t of = q && !q->m.n && q->m.c <= FL_KSHARERS ? fl_kpoly_single(&q->a) : -1;

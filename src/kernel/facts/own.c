@@ -270,9 +270,9 @@ static void join_rests(search *w) {
   }
 }
 
-/* The counter that begins at 'first', whose unknown part has several terms, and steps by 'move' is
-** known, so the digits of 'first' are, if they form a chain with the number of the round, whose
-** stride is 'move'. That number has no bound (as an OFFSET of several terms). */
+/* A counter begins at 'first', whose unknown part has several terms, and steps by 'move'; its value
+** is known. If the digits of 'first' form a chain with the number of the round (a digit of stride
+** 'move' without a bound, like an OFFSET of several terms), they are known too. */
 static void use_digits(search *w, const fl_kpoly *first, const fl_kterm *move) {
   fl_kdigit d[FL_KPOLY_TERMS];
   int n;
@@ -281,11 +281,11 @@ static void use_digits(search *w, const fl_kpoly *first, const fl_kterm *move) {
   if (fl_kroute_is_chain(&w->r, d, n + 1)) know_digits(w, d, n);
 }
 
-/* A counter that is known (equal in both threads) makes known where it began, if its start is less
-** than its step, which is known too. In for (v = b + c * n; …; v += c * m) with an index n < m of
-** the thread and a known b, v is b + c * (n + k * m) and makes n known; in for (v = a % m; …; v +=
-** m) v makes a % m known; in for (v = 16 * y + x; …; v += 256) v makes x and y known, if they are
-** below 16. */
+/* The value of a counter is known (equal in both threads). If its start is less than its step, and
+** the step is known, then the start is known too:
+**    for (v = b + c * n; …; v += c * m)     b known, index n < m of the thread: n is known
+**    for (v = a % m; …; v += m)             a % m is known
+**    for (v = 16 * y + x; …; v += 256)      x and y are known, if they are below 16 */
 static void use_counter(search *w, int32_t var) {
   fl_kpoly first, step, a;
   fl_kterm m;
@@ -305,9 +305,9 @@ static void use_counter(search *w, int32_t var) {
   if (own.n > 1) use_digits(w, &first, &move);
 }
 
-/* Completes what is known (equal in the two threads). A known index in the launch makes known the
-** index in the block and that of the block, along the same axis, and these two together make the
-** first known. A known counter makes known the index of the thread at which it began. */
+/* Completes what is known (equal in the two threads). Along an axis, from the index in the launch
+** follow threadIdx and blockIdx, and from these two the index in the launch. From a counter follows
+** the index of the thread at which it began. */
 static void close_axes(search *w) {
   for (int i = 0; i < w->n_known; i++) {
     const int32_t s = w->known[i];

@@ -189,7 +189,7 @@ static int is_strip(numeral *x, const fl_kterm *unit, const fl_kpoly *v, fl_klim
          (!v->n && unit->c == 1 && !unit->n && fl_kroute_is_chain(&x->w->r, x->d, x->n));
 }
 
-/* Adds the strip of the elements core + v * unit to the list, if the index is of it and there is
+/* Adds the strip of the elements core + v * unit to the list, if the index stays in it and there is
 ** room. */
 static void add_strip(numeral *x, const fl_kterm *unit) {
   const fl_kindices *k = x->w->r.k;

@@ -526,8 +526,8 @@ static size_t bytes_of(const walk *w) {
   return (size_t)(w->f->n_vars + FL_KSPECIAL_COUNT + FL_KT_COUNT) * sizeof(range);
 }
 
-/* Walks the body once. up: what is assigned is added to 'all'; else it takes its place. Returns
-** whether 'all' has changed. */
+/* Walks the body once. up: the intervals that are assigned are joined to those in 'all'; else they
+** replace them. Returns whether 'all' has changed. */
 static int pass(walk *w, int up) {
   memcpy(w->now, w->begin, bytes_of(w));
   memcpy(w->next, up ? w->all : w->begin, bytes_of(w));

@@ -310,8 +310,9 @@ static int is_plain(fl_front *p, const fl_kdevice *d) {
   return is;
 }
 
-/* Is the call a constant: is the function constexpr and called for no object, is each given
-** argument a constant, and does the body consist of returns, or is it this call's own? */
+/* Is the call a constant? It is if the function is constexpr and called for no object, each given
+** argument is a constant, and the body consists of returns or is being evaluated already (a call of
+** itself). */
 static int is_constant(fl_front *p, const fl_kdevice *d, const fl_kcall *c) {
   int marked = 0;
   if (c->self && d->owner && !d->is_static) return 0;

@@ -22,8 +22,9 @@ int fl_turn_wanted(fl_front *p, const fl_cvalue *x, const fl_cvalue *y);
 ** end of its block? depth: 1 if 'at' is inside that block, 0 if it is its '{'. Without p->turning:
 ** 0. */
 int fl_turn_later(const fl_front *p, int64_t at, int depth, const char *name);
-/* Is the pointer assigned there, or changed by ++ or +=? With 'passed' and p->turning it counts too
-** if it is an argument by itself. */
+/* Is pointer 'name' assigned between token 'at' and the end of its block (depth as for
+** fl_turn_later), or changed by ++ or +=? With 'passed' and p->turning it counts too if it is an
+** argument by itself. */
 int fl_turn_moves(const fl_front *p, int64_t at, int depth, const char *name, int passed);
 /* Do x and y, of which one at least is a turn, point into one array? */
 fl_kexpr *fl_turn_same(fl_front *p, fl_cvalue x, fl_cvalue y);
@@ -43,9 +44,9 @@ int fl_held_alone(const fl_front *p, const fl_cvalue *v);      /* v points to a 
 int fl_held_is(const fl_front *p, const fl_cvalue *v);       /* v is the place of such a member */
 fl_cvalue fl_held_read(fl_front *p, fl_cvalue place, int32_t line);
 void fl_held_assign(fl_front *p, fl_cvalue place, fl_cvalue from, int32_t line);
-/* For an array of pointers in a struct that is spread (spread.c): fl_held_row says that row 'row'
-** of the member with variable 'var' is the list v; fl_held_list is the list of the row at which v,
-** the place of an array of pointers, lies. */
+/* For arrays of pointers in a struct that is spread (spread.c). fl_held_row: makes the list v row
+** 'row' of the member with variable 'var'. fl_held_list: v is the place of an array of pointers;
+** returns the list of that row. */
 void fl_held_row(fl_front *p, int32_t var, int64_t row, fl_cvalue v);
 fl_cvalue fl_held_list(fl_front *p, fl_cvalue v, int32_t line);
 /* Copies the rows of 'from', a member that is an array of pointers, to the member 'to'. */

@@ -175,8 +175,8 @@ const fl_symbol *fl_front_among(const fl_symbol *list, int64_t n, const char *na
   return NULL;
 }
 
-/* The newest symbol of that name; one that hides no name around it becomes *late instead, if there
-** is none yet. */
+/* The newest of the symbols low to high - 1 with that name. Members that hide no name around them
+** (FL_LATE_MEMBER) are passed over; the newest becomes *late, if that is NULL. */
 static fl_symbol *find_between(fl_front *p, int64_t low, int64_t high, const char *name,
                                int32_t n, fl_symbol **late) {
   while (low < high) {

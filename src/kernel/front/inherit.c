@@ -278,8 +278,8 @@ static int count_fields(const fl_ctype *t, const char *name) {
   return n;
 }
 
-/* The first field of t, a base of 'whole' or that struct itself, whose name is not the only one in
-** 'whole', or in a member. */
+/* Finds a field of t ('whole' itself or a base of it) whose name another field of 'whole' has too,
+** or such a field inside the type of one. Returns its name; NULL: there is none. */
 static const char *same_in(const fl_ctype *whole, const fl_ctype *t) {
   const char *found = NULL;
   for (int i = 0; i < t->s->n_fields && !found && !t->s->parts; i++) {

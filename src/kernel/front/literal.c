@@ -68,8 +68,8 @@ static fl_ktok *put_list(fl_ktok *to, const fl_ktok *text) {
   return to;
 }
 
-/* Makes of the n tokens "* name =" or "* const name =" before 'to' "name [] ="; returns the new
-** end. */
+/* Replaces the n tokens "* name =" or "* const name =" before 'to' with "name [] ="; returns the
+** new end. */
 static fl_ktok *put_brackets(fl_ktok *to, int64_t n) {
   const fl_ktok name = to[-2], set = to[-1];
   to -= n;

@@ -140,8 +140,8 @@ static const fl_symbol *flat(fl_front *p, const fl_symbol *args, int *n) {
 }
 
 /* Matches the arguments of a template, after '<' at 'open', with the n arguments 'args' of an
-** instance. some: those that have no name are not known, and are not compared; 2: nor are others
-** than the n. */
+** instance. some 1: an argument without a name is not known, and matches anything; 2: so do
+** arguments at 'open' beyond the n. */
 static int match_args(const matching *m, int64_t open, const fl_symbol *args, int n, int some) {
   const matching inside = { m->p, m->d, 0 };
   for (int i = 0; i < n; i++)

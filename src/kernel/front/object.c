@@ -246,9 +246,9 @@ static void fill_bare(fl_front *p, fl_cvalue place, fl_cvalue *first, int32_t li
   p->nest--;
 }
 
-/* Initialises 'place', the part of an object that the clause at the tokens is for. whole: the
-** object, if the clause is its first, else NULL: "{ v }" with v of its type, or of a derived one,
-** copies v to the whole, for which 1 is returned. */
+/* Initialises 'place', the part of an object that the clause at the tokens is for. whole: for the
+** first clause the object, else NULL. In "{ v }" with a v of the object's type, or of a derived
+** type, v is copied to the whole object, and 1 is returned. */
 static int fill_clause(fl_front *p, fl_cvalue place, const fl_cvalue *whole, int32_t line) {
   if (fl_front_is(p, '{')) { fl_decl_fill(p, place); return 0; }
   fl_cvalue v = fl_parse_assign(p);

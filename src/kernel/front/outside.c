@@ -201,7 +201,7 @@ static void define(fl_front *p, const fl_kdevice *of, int special, int32_t line)
     fl_refuse(p, line, "'%s' declares no such function", fl_ctype_text(p->a, of->owner));
 }
 
-/* Gives the functions that the definition may be of, which could not be read, the reason ('why'):
+/* A definition could not be read: gives the reason ('why') to the functions that it may be of,
 ** those of its name without a body. It is reported where one is called. */
 static void tell_callers(fl_front *p, const fl_ctype *owner, const fl_kattempt *from) {
   const char *why = fl_karena_printf(p->a, "is not understood: %s (line %d)", p->why, (int)p->line);

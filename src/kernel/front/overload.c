@@ -116,8 +116,8 @@ static int better(const int *a, const int *b, int n) {
   return wins && !losses ? 1 : losses && !wins ? -1 : 0;
 }
 
-/* What the call would call if it meant d: d or an instance of it; NULL: it cannot mean d. *whole:
-** it is d itself. */
+/* The function that the call would call if it meant d: d itself or an instance of d; NULL: the call
+** cannot mean d. *whole: it is d itself. */
 static fl_kdevice *candidate(fl_front *p, fl_kdevice *first, fl_kdevice *d, const fl_kcall *c,
                              int *whole) {
   fl_outside_complete(p, d);

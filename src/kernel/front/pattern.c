@@ -47,9 +47,9 @@ static int is_same_token(const fl_ktok *a, const fl_ktok *b) {
   return a->kind == b->kind && a->n == b->n && !memcmp(a->text, b->text, (size_t)a->n);
 }
 
-/* Is the pattern of a equal to that of b, but perhaps for more of const, volatile, '*' and '&', and
-** for a name or number where b has a parameter? 0 if b names a parameter twice, which would stand
-** for two parts of a. */
+/* Do the patterns of a and b agree, except that a may have further const, volatile, '*' and '&',
+** and a name or number where b has a parameter? 0 if b names a parameter twice: two parts of a
+** would have to be compared. */
 static int narrows(const fl_front *p, const fl_kpattern *a, const fl_kpattern *b) {
   uint64_t seen = 0;
   int64_t j = b->pattern;
@@ -68,8 +68,8 @@ static int narrows(const fl_front *p, const fl_kpattern *a, const fl_kpattern *b
   return j == b->at;
 }
 
-/* Does b fit the arguments that the pattern of a gives with new types and numbers as the parameters
-** of a, as n elements if it is a pack? 0 also if that can not be read. */
+/* Gives the parameters of the pattern of a new types and numbers (n of them for a pack), and tells
+** whether b fits the arguments that this makes. 0 also if they can not be read. */
 static int covers_with(fl_front *p, const fl_ktemplate *t, const fl_kpattern *b,
                        const fl_kpattern *a, int n) {
   fl_symbol own[FL_K_MAX_TPARAMS], args[FL_K_MAX_TPARAMS], found[FL_K_MAX_TPARAMS + 1];

@@ -231,9 +231,8 @@ static void expand_macro(pre *p, macro *m, span *s, int32_t line) {
   FL_DROP(p->a->mem, &body);
 }
 
-/* The macro that t names and that is to be expanded before the tokens of s; NULL: there is none.
-** A name that is found in the expansion of its macro is marked ('bare'), and is no macro from then
-** on. */
+/* The macro that t names, if it is to be expanded before the tokens of s; NULL: there is none. A
+** name that occurs in the expansion of its macro is marked ('bare'): it is never expanded. */
 static macro *called(const pre *p, fl_ktok *t, span s) {
   macro *m = t->kind == FL_TOK_NAME && !t->bare ? find(p, t) : NULL;
   if (m && m->busy) t->bare = 1, m = NULL;

@@ -281,8 +281,9 @@ static opening opening_at(const fl_front *p, const fl_ktok *t) {
   return o;
 }
 
-/* Is the namespace before "::name", which is token t, another one than 'space'? Not if it may be a
-** further name of that: of an inline namespace in it, or by "namespace a = b;". */
+/* Does "::name", whose name is token t, follow a namespace other than 'space'? 0 also if the
+** namespace there may be another name of 'space': that of an inline namespace in it, or one by
+** "namespace a = b;". */
 static int is_other_space(const fl_front *p, const fl_ktok *t, const fl_ktok *space) {
   const fl_ktok *q = t - 2;
   if (same_name(q, space)) return 0;
@@ -309,10 +310,11 @@ static int common_depth(const fl_kspace *a, const fl_kspace *b) {
   return 0;
 }
 
-/* How deep the namespace is to which the "using" o at token t brings a name of namespace 'of', as
-** token 'at' sees it (at NULL: 0); -1: it does not count there. Names that "using namespace" brings
-** count as those of what is around both namespaces. In a namespace, "using" counts there, and where
-** that is used itself. */
+/* A "using" (o, at token t) brings a name of namespace 'of' into a namespace: how deep is that one,
+** as token 'at' sees it? 0 if 'at' is NULL; -1: the "using" has no effect at 'at'. "using
+** namespace" brings names into the innermost namespace around both its own place and 'of'. A
+** "using" in a namespace has an effect there, and wherever a "using namespace" of that namespace
+** has one. */
 static int brought(fl_front *p, const fl_ktok *t, const opening *o, const fl_kspace *of,
                    const fl_ktok *at, int left) {
   const fl_kspace *own = fl_scope_at(p, t - p->toks.at);
@@ -331,8 +333,8 @@ static int brought(fl_front *p, const fl_ktok *t, const opening *o, const fl_ksp
   return most;
 }
 
-/* The depth (brought) to which a "using" brings 'name' of namespace 'of' (NULL: of the file, or of
-** std) as token 'at' sees it, or, where that is NULL, any; -1: there is none. */
+/* The greatest depth ('brought') at which a "using" makes 'name' of namespace 'of' (NULL: of the
+** file, or of std) known to token 'at' (NULL: any token); -1: none does. */
 static int is_opened(fl_front *p, const fl_kspace *of, const fl_ktok *name, const fl_ktok *at) {
   int most = -1;
   for (const fl_ktok *t = p->toks.at, *end = t + p->toks.n; t + 2 < end; t++) {
@@ -354,9 +356,9 @@ static int is_opened_at(fl_front *p, uint8_t *none, const fl_kspace *of, const f
   return *none == 2 ? is_opened(p, of, name, at) : -1;
 }
 
-/* The innermost block around token t that declares 'name' by "using …::name;" hides other functions
-** of that name. 1: it means those of 'space', NULL: of the file; 0: others; -1: there is no such
-** block. */
+/* The innermost block around token t that has a "using …::name;" hides the other functions of that
+** name. Returns 1 if that "using" means the functions of 'space' (NULL: of the file), 0 if it means
+** others, -1 if there is no such block. */
 static int of_block(const fl_front *p, const fl_ktok *space, const fl_ktok *name,
                     const fl_ktok *t) {
   const fl_ktok *inner = NULL;
@@ -445,8 +447,8 @@ static int depth_for(fl_front *p, const fl_kdevice *d, const fl_ktok *t) {
   return depth_of(space_of(p, d), seen_at(p, t - p->toks.at));
 }
 
-/* How deep d is as the call by name token t sees it, in its namespace or where a "using" brings
-** it; -1: it does not see d. */
+/* How deep d is for the call by name token t: the depth of its namespace, or of one into which a
+** "using" brings it; -1: the call does not see d. */
 static int appears(fl_front *p, fl_kdevice *d, const fl_ktok *t) {
   const fl_kspace *const at = seen_at(p, t - p->toks.at);
   const int own = depth_for(p, d, t);
@@ -533,8 +535,8 @@ fl_symbol *fl_scope_own(fl_front *p, const fl_ktok *t) {
   return c ? &c->s : file ? NULL : s;
 }
 
-/* Adds s to the names that 'holder' holds. 0: one of its namespace is among them, for which s is
-** another name (same), or not. */
+/* Adds s to the symbols among which 'holder' is a choice. Returns 1 also if one of the same
+** namespace is the same type. 0: one of the same namespace is something else, or no memory. */
 static int choose_among(fl_front *p, fl_kchoice *holder, const fl_symbol *s) {
   fl_kchoice *c = holder->next;
   while (c && c->s.space != s->space) c = c->next;
@@ -547,8 +549,8 @@ static int choose_among(fl_front *p, fl_kchoice *holder, const fl_symbol *s) {
   return 1;
 }
 
-/* Makes s and the earlier symbol o, of one name, a choice if both are types, templates or constants
-** of different namespaces, else unusable. */
+/* o and s are symbols of one name in different namespaces. If both are types, templates or
+** constants, makes them a choice, from which the namespace of a use picks; else unusable. */
 static void set_apart(fl_front *p, fl_symbol *o, fl_symbol *s) {
   const int chosen = 1 << FL_SYM_CONSTANT | 1 << FL_SYM_TYPE | 1 << FL_SYM_TEMPLATE;
   fl_kchoice *h = o->choice ? o->choice : fl_karena_new(p->a, sizeof *h);

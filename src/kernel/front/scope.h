@@ -31,7 +31,8 @@ void fl_scope_tell_apart(fl_front *p, int64_t from);
 int fl_scope_prefix(fl_front *p, const fl_symbol **inner, int64_t *n);
 
 /* fl_scope_depends: does the base that is read from token 'from' to here depend on an argument of a
-** template? fl_scope_inherit: adds the members of a base. late: it does. */
+** template? fl_scope_inherit: adds the members of a base. late: the base depends on such an
+** argument. */
 int fl_scope_depends(fl_front *p, int64_t from);
 void fl_scope_inherit(fl_front *p, const fl_symbol *list, int64_t n, int late);
 
@@ -42,9 +43,10 @@ int fl_scope_differ(fl_front *p, const fl_kdevice *a, const fl_kdevice *b);
 /* The symbol that a call names, or NULL; "::f" and "std::f" are no members or local variables. */
 const fl_symbol *fl_scope_called(fl_front *p, const fl_ktok *name);
 int fl_scope_is_of_file(const fl_front *p, const fl_ktok *t);     /* is it "::t" or "std::t"? */
-/* fl_scope_nearest: of the functions of that name, from 'first' on, how deep is the nearest
-** namespace around the call that has one? With a prefix: 0 if it leads to one. -1: there is none.
-** fl_scope_means: may the call, with c->depth from that, mean function d? */
+/* fl_scope_nearest: how deep is the innermost namespace around the call that has one of the
+** functions of the call's name (a list from 'first' on)? With a prefix: 0 if the prefix leads to
+** one. -1: there is none. fl_scope_means: may the call, whose c->depth is the result of
+** fl_scope_nearest, mean function d? */
 int fl_scope_nearest(fl_front *p, fl_kdevice *first, const fl_ktok *name);
 int fl_scope_means(fl_front *p, const fl_kcall *c, fl_kdevice *d);
 /* Does d, of a namespace, hide a built-in function of its name from a call? */

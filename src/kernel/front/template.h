@@ -72,8 +72,8 @@ const fl_ctype *fl_deduce_meet(fl_front *p, const fl_cvalue *v, int pointer, int
 /* index of the parameter of that name, or -1 */
 int fl_deduce_index(const fl_kdeduction *d, const fl_ktok *t);
 
-/* ---- match.c, template_deduce.c, pattern.c: types as templates write them. UNKNOWN: it can not be
-** told here. ---- */
+/* ---- match.c, template_deduce.c, pattern.c: types as templates write them. UNKNOWN: whether two
+** types fit can not be told here. ---- */
 
 enum { FL_MATCH_NO, FL_MATCH_YES, FL_MATCH_UNKNOWN };
 /* Sets parameter i to a type, or to a constant 'value' of a type. YES too if it stays as the call

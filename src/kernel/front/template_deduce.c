@@ -44,8 +44,8 @@ int fl_deduce_index(const fl_kdeduction *d, const fl_ktok *t) {
   return -1;
 }
 
-/* 1: parameter i is not set yet. 0: it is. *is becomes FL_MATCH_NO if it is set to something else
-** than s, which a parameter that the call gives may be; else FL_MATCH_YES. */
+/* 1: parameter i is not set yet. 0: it is set; *is becomes FL_MATCH_NO if to something other than s
+** and not by the call itself, else FL_MATCH_YES. */
 static int is_free(const fl_kdeduction *d, int i, const fl_symbol *s, int *is) {
   const fl_symbol *now = &d->env[i];
   *is = FL_MATCH_YES;

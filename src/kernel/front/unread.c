@@ -1,5 +1,5 @@
 /* Declarations that could not be read: where they end, and which names they would have declared.
-** Types among the members of a struct, which may be such declarations. */
+** Also finds the types among the members of a struct that could not be read. */
 #include "kernel/front/template.h"
 #include <string.h>
 
