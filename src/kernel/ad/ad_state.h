@@ -225,8 +225,8 @@ void fl_kad_real_arrays(fl_kad_state *d);
 /* ad_winner.c: makes d->won; the reverse code of s, an atomicMax or atomicMin on such an array */
 void fl_kad_find_winners(fl_kad_state *d);
 void fl_kad_winner(fl_kad_state *d, const fl_kstmt *s, fl_kblock *r);
-/* Are all atomics on v maxima with no barrier between any two? The adjoint of each then reads what
-** they leave together. */
+/* Are all atomics on v maxima with no barrier between any two, and before any loop that loads from
+** v? The adjoint of each then reads what they leave together. */
 int fl_kad_is_one_phase(const fl_kad_state *d, int v);
 /* Lets s, a copy of such an atomic, see bits again, as it did in the source. */
 void fl_kad_see_bits(const fl_kad_state *d, fl_kstmt *s);

@@ -88,17 +88,35 @@ void fl_kad_find_winners(fl_kad_state *d) {
 enum { MOST_MAXIMA = 8 };
 
 /* The atomics on array var. met: a bit for each two of them, one after the other with no barrier in
-** between. */
-typedef struct phase { int var, n; uint64_t met; const fl_kstmt *at[MOST_MAXIMA]; } phase;
+** between. looped: a loop so far loads from it. */
+typedef struct phase {
+  int var, n, looped;
+  uint64_t met;
+  const fl_kstmt *at[MOST_MAXIMA];
+} phase;
 
 static int is_on(const void *var, const fl_kstmt *s) {
   return s->kind == FL_KS_ATOMIC && s->var == *(const int *)var;
 }
 
+static int is_load(const void *var, const fl_kexpr *x) {
+  return x->kind == FL_KX_LOAD && x->var == *(const int *)var;
+}
+
+static int loads(const void *var, const fl_kstmt *s) {
+  for (int i = 0; i < 4; i++)
+    if (fl_kexpr_any(s->x[i], is_load, var)) return 1;
+  return 0;
+}
+
+/* What a loop before the atomics has loaded is not kept in registers: the reverse code of the loop
+** loads it again, after them. */
 static int see_maximum(void *arg, fl_kstmt *s) {
   phase *w = arg;
-  const int rounds = s->kind == FL_KS_LOOP && fl_kad_has_barrier(&s->body);
-  if (rounds && fl_kstmt_any(s, is_on, &w->var)) w->n = MOST_MAXIMA;
+  const int loop = s->kind == FL_KS_LOOP, rounds = loop && fl_kad_has_barrier(&s->body);
+  w->looped |= loop && fl_kstmt_any(s, loads, &w->var);
+  if ((rounds && fl_kstmt_any(s, is_on, &w->var)) || (w->looped && is_on(&w->var, s)))
+    w->n = MOST_MAXIMA;
   if (is_on(&w->var, s) && w->n < MOST_MAXIMA) w->at[w->n] = s;
   w->n += is_on(&w->var, s);
   return 1;
