@@ -115,7 +115,7 @@ kernels.summed = { n = 96, threads = 96, shared = 384, dtype = "f32", blocks = 3
     for (int k = 0; k < steps; k++) {
       float v = s[n - 1 - i] * t[i];
       __syncthreads();
-      s[i] = s[i] * s[i] * 0.5f;
+      s[i] = s[i] * 0.4f + 0.1f * s[i] * s[i];
       t[i] = t[i] * 0.5f + v;
       __syncthreads();
     }
