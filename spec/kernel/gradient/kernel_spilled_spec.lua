@@ -35,6 +35,11 @@ local function same_on_gpu(list, settings, environment)
   assert.equal(table.concat(list, "\tequal\n") .. "\tequal\n", text)
 end
 
+--- A test that is not made a second time with checks (see the last test).
+local function once(name, f)
+  it(name, function() if not os.getenv "FLAME_CHECK" then f() end end)
+end
+
 describe("an adjoint with more shared memory than a block has", function()
   for _, name in ipairs(names) do
     it("is right on the CPU: " .. name, function()
@@ -59,7 +64,7 @@ describe("an adjoint with more shared memory than a block has", function()
     it("compiles: " .. name, function() judged.compiles(spilled.kernel(name)) end)
   end
 
-  it("is the same on a GPU that has 227 KB for a block", function()
+  once("is the same on a GPU that has 227 KB for a block", function()
     same_on_gpu({ "doubles", "floats", "types" }, "")
     for _, name in ipairs { "doubles", "floats", "types" } do
       assert.matches(" %*global_", spilled.kernel(name):source("adjoint"))
@@ -70,25 +75,24 @@ describe("an adjoint with more shared memory than a block has", function()
   local small <const> = { "gathered", "halves", "mixed", "neighbours", "small", "small_types",
     "summed" }
 
-  it("is the same where old contents move, or gradients too", function()
+  once("is the same where old contents move, or gradients too", function()
     same_on_gpu(small, "shared=4800")
     same_on_gpu(small, "shared=2200")
     same_on_gpu(small, "shared=1616 seed=5")
   end)
 
-  it("has the same bits in each run where sums have no order", function()
+  once("has the same bits in each run where sums have no order", function()
     local text = on_gpu("shared=1616 seed=9", [=[
       local g = spilled.gradient("summed", "cuda")
       for run = 1, 5 do print(spilled.gradient("summed", "cuda"):bytes() == g:bytes()) end]=])
     assert.equal(("true\n"):rep(5), text)
   end)
 
-  it("is the same with checks, which find no races", function()
+  once("is the same with checks, which find no races", function()
     same_on_gpu(small, "shared=1616", "FLAME_CHECK=race,bounds,uninit")
   end)
 
-  it("is the same in runs that are replayed", function()
-    if os.getenv "FLAME_CHECK" then return end       -- with checks such a run is no graph
+  once("is the same in runs that are replayed", function()
     local text = on_gpu("shared=1616", [=[
       local x, w = spilled.row("small", 0, "cuda"):requires_grad_(), spilled.row("small", 2, "cuda")
       local cpu = spilled.gradient("small", "cpu")
@@ -102,7 +106,7 @@ describe("an adjoint with more shared memory than a block has", function()
     assert.equal("true\ttrue\n", text)
   end)
 
-  it("is the same in each launch of a batch, and to second order", function()
+  once("is the same in each launch of a batch, and to second order", function()
     local text = on_gpu("shared=1648", [=[
       local function batch(device)
         local x = flame.stack({ spilled.row("small", 0, device), spilled.row("small", 1, device) })
@@ -124,7 +128,7 @@ describe("an adjoint with more shared memory than a block has", function()
     assert.equal("true\ntrue\ttrue\n", text)
   end)
 
-  it("is refused if the slices of all blocks take too much memory", function()
+  once("is refused if the slices of all blocks take too much memory", function()
     local text = on_gpu("shared=232448", [=[
       local o = spilled.kernels.doubles
       local k = flame.kernel { source = o.source, block = { 512 }, grid = { 20000 }, shared = 80000,
@@ -136,7 +140,7 @@ describe("an adjoint with more shared memory than a block has", function()
       text)
   end)
 
-  it("says so if there is no memory for the slices, and is right afterwards", function()
+  once("says so if there is no memory for the slices, and is right afterwards", function()
     local text = on_gpu("shared=1616", [=[
       local cpu = spilled.gradient("small", "cpu")
       spilled.gradient("small", "cuda")
