@@ -248,6 +248,9 @@ static inline int bind_args(const problem *p, const fl_kad *k, const slots *s, c
       if (k->n_gather) memset(a->at, 0xff, (size_t)(a->n * size_of(a->type)));
       break;
     case FL_KAD_SHARED: put(FL_KT_I64, a->at, (double)((p->shared + 15) / 16 * 16)); break;
+    case FL_KAD_KEPT:
+      if (q->fresh) memset(a->at, 0xff, (size_t)(a->n * size_of(a->type)));
+      break;
     default: break;
     }
   }
@@ -420,6 +423,27 @@ static inline int all_agree(problem *p, const probe *b, int *smooth) {
   return 1;
 }
 
+/* Has the adjoint, with as much in global memory as can be there, or as half of its shared memory
+** needs, the gradients g of the cotangents u as well? */
+static inline int check_moved(problem *p, const fl_kad *vjp, const double *u, const double *g,
+                              int64_t n) {
+  const int64_t dynamic = (p->shared + 15) / 16 * 16;
+  int ok = 1;
+  for (int k = 0; k < 2 && ok; k++) {
+    const int32_t excess = fl_kad_excess(vjp, dynamic, k * fl_kad_shared(vjp, dynamic) / 2);
+    const fl_kad *moved = excess ? fl_kad_spill(p->arena, vjp, excess) : NULL;
+    if (!moved) continue;
+    double *y = calloc((size_t)n + 1, sizeof *y);
+    ok = apply(p, moved, 1, u, y);
+    for (int64_t i = 0; i < n && ok; i++)
+      if (!near(y[i], g[i], 1, p->loose > 0 ? p->loose : 1e-9))
+        ok = 0, snprintf(p->why, sizeof p->why, "input %lld: %.12g with arrays in global memory, "
+                         "%.12g without", (long long)i, y[i], g[i]);
+    free(y);
+  }
+  return ok;
+}
+
 /* Checks a kernel's derivatives. 1: all agree. 0: they do not, or a run failed; p->why says which.
 ** -1: the kernel is refused, for the reason p->why. -2: both modes agree, but differences of two
 ** step sizes disagree (not smooth here), so the derivatives could not be compared with them. */
@@ -439,6 +463,7 @@ static inline int check_derivatives(problem *p, int directions, uint64_t seed) {
     memset(b.g, 0, (size_t)(b.in.total + 1) * sizeof *b.g);
     ok = apply(p, vjp, 1, b.u, b.g) && apply(p, jvp, 0, b.v, b.jv) &&
          check_parts(p, vjp, &r, b.u, b.g, b.in.total)
+         && check_moved(p, vjp, b.u, b.g, b.in.total)
          && differences(p, &b) && all_agree(p, &b, &smooth);
   }
   probe_close(&b);
