@@ -54,8 +54,20 @@ int fl_kernel_arguments(lua_State *L) {
 
 static int without_module(lua_State *L) { return fl_core_call(L, "kernel_method"); }
 
+/* Raises if the table that is the first argument holds several kernels, among them this one. */
+static void refuse_kernels(lua_State *L) {
+  if (luaL_getmetafield(L, 2, "__name") == LUA_TNIL) return;
+  const char *const title = lua_tostring(L, -1);
+  if (title && !strcmp(title, "flame.kernels"))
+    fl_lua_fail(L, fl_arg_kernel(L, 1, "kernel")->k->f->name,
+                "called with a colon, and what is before it has several kernels" FL_DO
+                ": write a dot");
+  lua_pop(L, 1);
+}
+
 int fl_kernel_drop_module(lua_State *L) {
   const int n = lua_gettop(L);
+  refuse_kernels(L);
   if (!fl_declare_is_of_class(L, (fl_decl_span){ "Module", 6 }, 2)) return n - 1;
   luaL_checkstack(L, n + 2, "arguments");
   lua_pushcfunction(L, without_module);

@@ -20,6 +20,10 @@ local function names(t)
   return table.concat(list, ", ")
 end
 Kernels.__index = function(self, name)
+  if type(name) == "string" and require("flame.kernel.methods").Kernel[name] then
+    fail("kernel", "%s is of a kernel, and these are several\1: write k.%s:%s(…)", name,
+      names(self):match("[^,]+"), name)
+  end
   fail("kernel", "there is no kernel '%s' among: %s", tostring(name), names(self))
 end
 Kernels.__call = function(self)

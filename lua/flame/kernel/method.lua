@@ -69,4 +69,12 @@ local function plain(k, ...)
   return internal.kernel_method(k, ...)
 end
 
-return { plain = plain, is_module = is_module }
+--- Raises if x, the first argument of a call, holds several kernels: kernels:name(…).
+local function refuse_kernels(name, x)
+  local meta = type(x) == "table" and getmetatable(x)
+  if type(meta) == "table" and rawget(meta, "__name") == "flame.kernels" then
+    fail(name, "called with a colon, and what is before it has several kernels\1: write a dot")
+  end
+end
+
+return { plain = plain, is_module = is_module, refuse_kernels = refuse_kernels }

@@ -111,6 +111,7 @@ local function chosen(self, where, first, ...)
 end
 
 KernelTemplate.__call = function(self, ...)
+  method.refuse_kernels(state_of(self).template.name, ...)
   if not method.is_module((...)) then return chosen(self, "given", 1, ...)(...) end
   local args = table.pack(method.plain(of_floats(state_of(self)), ...))
   return chosen(self, "given", 1, table.unpack(args, 1, args.n))(table.unpack(args, 1, args.n))

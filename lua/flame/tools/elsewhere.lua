@@ -24,6 +24,7 @@ local names = {
     set_num_threads = "set FLAME_THREADS in the environment",
     get_num_threads = "set FLAME_THREADS in the environment",
     set_float32_matmul_precision = "write flame.tf32(true)",
+    backends = "write flame.tf32(true) for its allow_tf32, flame.deterministic(true) for cudnn's",
     use_deterministic_algorithms = "write flame.deterministic(true)",
   },
   nn = {

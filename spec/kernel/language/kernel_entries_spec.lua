@@ -148,4 +148,17 @@ describe("several entries of a text", function()
     assert.matches("kernel: these are several kernels: call one of them by name: add, twice",
       message(function() return k(x) end))
   end)
+
+  it("say what to write for a colon, and for methods of one kernel", function()
+    local k = flame.kernel(source, { entry = { "twice", any = "thrice" } })
+    local colon = ": called with a colon, and what is before it has several kernels: write a dot"
+    assert.matches("twice" .. colon, message(function() k:twice(x) end), 1, true)
+    assert.matches("thrice" .. colon, message(function() k:any(x) end), 1, true)
+    for _, name in ipairs { "with", "constant", "tune", "report", "source" } do
+      assert.matches(("kernel: %s is of a kernel, and these are several: write k.any:%s(…)"):format(name,
+        name), message(function() k[name](k, {}) end), 1, true)
+    end
+    local own = flame.kernel(source, { entry = { with = "twice" } })
+    assert.same({ 2, 4, 6 }, own.with(x):totable())
+  end)
 end)
