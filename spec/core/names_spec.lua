@@ -186,6 +186,18 @@ describe("public names", function()
     refused(flame, "DataLoader",
       "flame has no 'DataLoader': write data.loader(dataset, {size = 32, shuffle = true}), "
         .. "or data.batches({x, y}) of tensors")
+    refused(flame, "backends", "flame has no 'backends': write flame.tf32(true) for its allow_tf32, "
+      .. "flame.deterministic(true) for cudnn's")
+    refused(flame, "symeig", "flame has no 'symeig': write flame.linalg.eigh(x)")
+    refused(flame.linalg, "eig",
+      "linalg has no 'eig': write flame.linalg.eigh(x), for symmetric matrices")
+    refused(flame, "frombuffer",
+      "flame has no 'frombuffer': write flame.from_bytes(text, shape, dtype)")
+    refused(flame.zeros(2), "squeeze_",
+      "a tensor has no field 'squeeze_': write x = x:squeeze(…)")
+    refused(flame.zeros(2), "t_", "a tensor has no field 't_': write x = x:t(…)")
+    refused(flame.zeros(2), "sotfmax_", "a tensor has no field 'sotfmax_': did you mean 'softmax'?")
+    refused(flame.zeros(2), "shape_", "a tensor has no field 'shape_': did you mean 'shape'?")
     refused(flame.linalg, "svdd", "linalg has no 'svdd'; did you mean 'svd'?")
     refused(flame.autograd, "Function",
       "autograd has no 'Function': write flame.func{forward = …, backward = …}")

@@ -255,6 +255,8 @@ void fl_box_name(lua_State *L, fl_lua *b, fl_box *x, flame_tensor *t);
 void fl_box_remember(lua_State *L, int i);                /* fl_box_find then finds the box at i */
 void fl_box_untrack(fl_lua *b, fl_box *x);                /* no scope will close it */
 void fl_box_close(fl_lua *b, fl_box *x, uint32_t why);     /* why: becomes fl_box.closed */
+/* Raises: a tensor has no field of this name; methods: the index of the table of methods. */
+int fl_box_unknown(lua_State *L, int methods, const char *name);
 /* The userdata at i is being finalised: closes its box, which can then be reused. */
 void fl_box_finalise(lua_State *L, fl_lua *b, int i);
 /* ---- callbacks (callback.c) and what they keep alive (cycles.c) ------------------------------ */

@@ -123,3 +123,32 @@ void fl_box_name(lua_State *L, fl_lua *b, fl_box *x, flame_tensor *t) {
 void fl_box_push(lua_State *L, fl_lua *b, flame_tensor *t) {
   if (!fl_box_find(L, t)) fl_box_name(L, b, fl_box_new_in(L, b), t);
 }
+
+/* If the name is that of a method and an underscore, reports that there is no such write. */
+static void refuse_write(lua_State *L, int methods, const char *name) {
+  const size_t n = strlen(name);
+  if (n < 2 || name[n - 1] != '_') return;
+  lua_pushlstring(L, name, n - 1);
+  const char *const stem = lua_tostring(L, -1);
+  lua_pushvalue(L, -1);
+  int t = lua_rawget(L, methods);
+  if (t == LUA_TNIL) t = fl_chapter_find(L, self_of(L), methods, "", stem);
+  if (t != LUA_TNIL && t != LUA_TNUMBER)
+    fl_lua_fail(L, "", "a tensor has no field '%.60s'" FL_DO ": write x = x:%.60s(…)", name, stem);
+}
+
+int fl_box_unknown(lua_State *L, int methods, const char *name) {
+  static const char *const known[][2] = {        /* PyTorch's names that mean something else here */
+    { "data", "x:detach() is its value, and what flame.no_grad(f) runs may write to x" }, { "numpy",
+        "x:totable() is a table, flame.save(\"x.npy\", x) a file" },
+    { "repeat", "a word of Lua: x:tile(…)" }, { "grad_fn", "flame.graph(x) is what is recorded" } };
+  for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+    if (strcmp(name, known[i][0]) == 0)
+      return fl_lua_fail(L, "", "a tensor has no field '%s'" FL_DO ": %s", name, known[i][1]);
+  refuse_write(L, methods, name);
+  fl_word_guess g = fl_word_begin(name);
+  fl_offer_keys(L, methods, &g);
+  if (!*g.best) return fl_lua_fail(L, "", "a tensor has no field '%.60s'", name);
+  return fl_lua_fail(L, "", "a tensor has no field '%.60s'" FL_DO ": did you mean '%s'?", name,
+                     g.best);
+}

@@ -179,21 +179,6 @@ static int box_eq(lua_State *L) {
   return 1;
 }
 
-/* Reports an unknown field, with the nearest name. The methods are at upvalue 3. */
-static int unknown_field(lua_State *L, const char *name, const char *what) {
-  static const char *const known[][2] = {        /* PyTorch's names that mean something else here */
-    { "data", "x:detach() is its value, and what flame.no_grad(f) runs may write to x" }, { "numpy",
-        "x:totable() is a table, flame.save(\"x.npy\", x) a file" },
-    { "repeat", "a word of Lua: x:tile(…)" }, { "grad_fn", "flame.graph(x) is what is recorded" } };
-  for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-    if (strcmp(name, known[i][0]) == 0)
-      return fl_lua_fail(L, "", "%s '%s'" FL_DO ": %s", what, name, known[i][1]);
-  fl_word_guess g = fl_word_begin(name);
-  fl_offer_keys(L, lua_upvalueindex(3), &g);
-  if (!*g.best) return fl_lua_fail(L, "", "%s '%.60s'", what, name);
-  return fl_lua_fail(L, "", "%s '%.60s'" FL_DO ": did you mean '%s'?", what, name, g.best);
-}
-
 /* x.name, x:name(…) and x[key]. A property is in the methods table as its number. */
 static int box_index(lua_State *L) {
   if (lua_type(L, 2) != LUA_TSTRING) return fl_index_get(L);
@@ -207,7 +192,7 @@ static int box_index(lua_State *L) {
     lua_pushvalue(L, 2);
     if (lua_rawget(L, lua_upvalueindex(3)) != LUA_TNIL) return 1;
   }
-  return unknown_field(L, name, "a tensor has no field");
+  return fl_box_unknown(L, lua_upvalueindex(3), name);
 }
 
 static int box_newindex(lua_State *L) {
@@ -219,7 +204,7 @@ static int box_newindex(lua_State *L) {
   if (lua_rawget(L, lua_upvalueindex(3)) != LUA_TNIL)
     return fl_lua_fail(L, "",
         "field '%.60s' can not be assigned, only grad and requires_grad can", name);
-  return unknown_field(L, name, "a tensor has no field");
+  return fl_box_unknown(L, lua_upvalueindex(3), name);
 }
 
 /* ---- what is written in Lua ------------------------------------------------------------------ */

@@ -7,6 +7,8 @@ local dtypes = { FloatTensor = "f32", DoubleTensor = "f64", HalfTensor = "f16", 
 local functions = "its functions are flame's: write flame.relu(x)"
 local complex = "a complex number is a last axis of two: write flame.stack({re, im}, -1)"
 local planned = "nothing is compiled by hand: what is recorded is planned and fused by itself"
+local symmetric = "write flame.linalg.eigh(x), for symmetric matrices"
+local dense = "every tensor is dense: write index_add or scatter_add for sums over edges"
 local names = {
   flame = {
     Tensor = "write flame.tensor({1, 2})",
@@ -25,12 +27,21 @@ local names = {
     get_num_threads = "set FLAME_THREADS in the environment",
     set_float32_matmul_precision = "write flame.tf32(true)",
     backends = "write flame.tf32(true) for its allow_tf32, flame.deterministic(true) for cudnn's",
+    matrix_rank = "write flame.linalg.matrix_rank(x)",
+    triangular_solve = "write flame.linalg.solve_triangular(a, b)",
+    symeig = "write flame.linalg.eigh(x)", eig = symmetric,
+    frombuffer = "write flame.from_bytes(text, shape, dtype)",
+    finfo = "write the number: eps is 2^-23 in f32, 2^-52 in f64",
+    iinfo = "write the number: the largest is 2^31 - 1 in i32, math.maxinteger in i64",
+    lstm = "write flame.nn.LSTM(inputs, units)", gru = "write flame.nn.GRU(inputs, units)",
+    sparse_coo_tensor = dense, sparse_csr_tensor = dense,
     use_deterministic_algorithms = "write flame.deterministic(true)",
   },
   nn = {
     F = functions,
     DataParallel = "a process uses one device: write flame.distributed.data_parallel(net)",
   },
+  linalg = { eig = symmetric, eigvals = "write flame.linalg.eigvalsh(x), for symmetric matrices" },
   optim = {
     swa_utils = "write flame.nn.AveragedModel(net)",
     clip_grad_norm_ = "write optim.clip_grad_norm(params, max_norm)",
