@@ -75,11 +75,12 @@ end
 
 describe("nil for a pointer", function()
   for _, body in ipairs(asked) do
+    local later = judged.later(asking(body), { "x, b, c", "x, nullptr, c", "x, b, nullptr",
+      "x, nullptr, nullptr" }, c_array("x", numbers(N, 0)) .. c_array("b", numbers(N, 1))
+      .. c_array("c", numbers(N, 2)))
     it("is a null pointer: " .. body, function()
       local k, x, at = flame.kernel(asking(body)), row(N, 0), 0
-      local right = judged.values(asking(body), { "x, b, c", "x, nullptr, c", "x, b, nullptr",
-        "x, nullptr, nullptr" }, c_array("x", numbers(N, 0)) .. c_array("b", numbers(N, 1))
-        .. c_array("c", numbers(N, 2)))
+      local right = later()
       each_nils(function(forms, b, c)
         at = at + 1
         if right then near(k(x, b, c):totable(), right[at], body .. forms) end

@@ -74,20 +74,20 @@ local rows <const> = {
     .. "y[i] = a * b;",
 }
 
---- The kernel of this text agrees with g++ and with central differences, and NVRTC takes it.
-local function agrees(source, body)
-  local right = judged.values(source, { "x" }, judged.array("x", judged.numbers(N, 1)))
-  local k, x = flame.kernel(source), judged.row(N, 1)
-  if right then judged.near(k(x, N):totable(), right[1], body) end
-  proof.check(function(v) return k(v, N) end, { x })
-  judged.compiles(k)
+--- It: the kernel of this text agrees with g++ and with central differences, and NVRTC takes it.
+local function agrees(title, source, body)
+  local later = judged.row_later(source)
+  it(title .. body, function()
+    local right, k, x = later(), flame.kernel(source), judged.row(N, 1)
+    if right then judged.near(k(x, N):totable(), right[1], body) end
+    proof.check(function(v) return k(v, N) end, { x })
+    judged.compiles(k)
+  end)
 end
 
 describe("a choice of two lvalues", function()
   for _, body in ipairs(rows) do
-    it("is the one that was chosen: " .. body, function()
-      agrees(HEAD .. body .. "\n}\n", body)
-    end)
+    agrees("is the one that was chosen: ", HEAD .. body .. "\n}\n", body)
   end
 
   -- C: a constant of file scope; T, Q: in tables; H: in a struct. e and f are folded to numbers.
@@ -125,9 +125,7 @@ describe("a choice of two lvalues", function()
     "const bool g = true; bool h = d; const bool &r = c ? h : g; h = !h; y[i] = r ? a : b;",
     "double o = 0; for (int k = 0; k < 3; k++) { const double &r = k % 2 ? a : e; a += 1; o += r * k; } y[i] = o;",
   } do
-    it("may be a const variable, whose value is known: " .. body, function()
-      agrees(CONSTANTS .. body .. "\n}\n", body)
-    end)
+    agrees("may be a const variable, whose value is known: ", CONSTANTS .. body .. "\n}\n", body)
   end
 
   -- operator= takes its object by reference: it is read after the left side has changed it
@@ -137,9 +135,7 @@ describe("a choice of two lvalues", function()
     "struct A { int n; double v[2]; }; A m[2] = {{1, {a, b}}, {1, {b, 3}}}; m[--m[1].n] = m[1]; "
       .. "y[i] = m[0].v[1] * a + m[0].n + m[0].v[0];",
   } do
-    it("is changed by the side that it is assigned to: " .. body, function()
-      agrees(HEAD .. body .. "\n}\n", body)
-    end)
+    agrees("is changed by the side that it is assigned to: ", HEAD .. body .. "\n}\n", body)
   end
 
   for _, body in ipairs {
@@ -150,9 +146,8 @@ describe("a choice of two lvalues", function()
     "struct Q : P { double z; }; Q o; o.x = a; o.y = b; o.z = 1; P &r = o; const P &q = o; P f = P(o), g{o}; "
       .. "r.x *= 2; o.y *= x[0]; y[i] = q.sum() * f.x + g.y;",
   } do
-    it("is copied by a cast to its own type, or to that of a base: " .. body, function()
-      agrees(HEAD .. body .. "\n}\n", body)
-    end)
+    agrees("is copied by a cast to its own type, or to that of a base: ", HEAD .. body .. "\n}\n",
+      body)
   end
 
   -- members are assigned one after another: what the index or the choice reads is as it was before
@@ -168,9 +163,7 @@ describe("a choice of two lvalues", function()
     "struct A { int n; P v; }; A m[2] = {{1, {0, a}}, {0, {3, b}}}; m[m[0].n - 1] = m[m[0].n]; "
       .. "y[i] = m[0].v.sum() * m[1].v.y + m[0].n;",
   } do
-    it("is found before an object is assigned: " .. body, function()
-      agrees(HEAD .. body .. "\n}\n", body)
-    end)
+    agrees("is found before an object is assigned: ", HEAD .. body .. "\n}\n", body)
   end
 
   it("may be in memory of a block, and the target of an atomic", function()

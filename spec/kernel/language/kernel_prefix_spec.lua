@@ -116,9 +116,10 @@ local bodies <const> = {
 
 describe("a name with a prefix, and its neighbours", function()
   for _, body in ipairs(bodies) do
+    local text = text_of(body)
+    local later = judged.row_later(text)
     it("has the value that C++ gives it: " .. body, function()
-      local text = text_of(body)
-      judged.row_is_right(flame.kernel(text), text, body, proof)
+      judged.row_is_right(flame.kernel(text), text, body, proof, later)
     end)
   end
 end)
@@ -150,9 +151,10 @@ describe("an enumerator as an argument of a template", function()
     "y[i] = pass<F::A>(x[i]) + pass<F::B>(x[i]) + all<F::A, F::B, F::B>(x[i]);",
     "{ constexpr F g = F::B; y[i] = u<double, g>(x[i]) + u<double, static_cast<F>(0)>(x[i]) + w<double, g, int(g) + 3>(x[i]); }",
   } do
+    local text = text_of_enum(body)
+    local later = judged.row_later(text)
     it("chooses the function that C++ calls: " .. body, function()
-      local text = text_of_enum(body)
-      judged.row_is_right(flame.kernel(text), text, body, proof)
+      judged.row_is_right(flame.kernel(text), text, body, proof, later)
     end)
   end
 end)
@@ -246,10 +248,11 @@ describe("a base that depends on a parameter of the template", function()
     "Around<double> a; a.i.z = x[i]; a.f.z = 2 * x[i]; y[i] = a.i.all() + 10 * a.f.all();",
     "Next<3> a; Beside<double> b; b.A<double>::z = x[i]; y[i] = a.all() + b.all() * a.n;",
   } do
+    local text = HEAD .. "__global__ void k(const double *x, double *y, int N) {\n"
+      .. "  int i = threadIdx.x;\n  if (i >= N) return;\n  " .. body .. "\n}"
+    local later = judged.row_later(text)
     it("hides no name around the template: " .. body, function()
-      local text = HEAD .. "__global__ void k(const double *x, double *y, int N) {\n"
-        .. "  int i = threadIdx.x;\n  if (i >= N) return;\n  " .. body .. "\n}"
-      judged.row_is_right(flame.kernel(text), text, body, proof)
+      judged.row_is_right(flame.kernel(text), text, body, proof, later)
     end)
   end
 end)

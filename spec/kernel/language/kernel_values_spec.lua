@@ -55,9 +55,10 @@ local bodies <const> = {
 
 describe("a function as a value, and its neighbours", function()
   for _, body in ipairs(bodies) do
+    local text = text_of(body)
+    local later = judged.row_later(text)
     it("has the value that C++ gives it: " .. body, function()
-      local text = text_of(body)
-      judged.row_is_right(flame.kernel(text), text, body, proof)
+      judged.row_is_right(flame.kernel(text), text, body, proof, later)
     end)
   end
 end)
@@ -95,10 +96,11 @@ describe("a function that is defined with the name of its namespace", function()
     "y[i] = C::c(x[i]) + C::h(x[i]) * h(x[0]);",
     "double t[2] = { x[i], 3 }; *C::at(t, 1) *= x[i]; y[i] = t[0] + t[1];",
   } do
+    local text = SPACES .. "__global__ void A::k(const double *x, double *y, int n) {\n"
+      .. "  int i = threadIdx.x;\n  if (i < n) { " .. body .. " }\n}\nusing A::k;\n"
+    local later = judged.row_later(text)
     it("sees the names of that namespace: " .. body, function()
-      local text = SPACES .. "__global__ void A::k(const double *x, double *y, int n) {\n"
-        .. "  int i = threadIdx.x;\n  if (i < n) { " .. body .. " }\n}\nusing A::k;\n"
-      judged.row_is_right(flame.kernel(text), text, body, proof)
+      judged.row_is_right(flame.kernel(text), text, body, proof, later)
     end)
   end
 end)
