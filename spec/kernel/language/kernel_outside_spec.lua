@@ -127,9 +127,9 @@ end
 
 describe("a function that is defined outside of its struct", function()
   for _, body in ipairs(rows) do
+    local later = judged.row_later((source(body):gsub("__forceinline__", "")))
     it("is that of the declaration: " .. body, function()
-      local right = judged.values("#define __forceinline__\n" .. source(body), { "x" },
-        judged.array("x", judged.numbers(N, 1)))
+      local right = later()
       -- C++ wants a specialisation, and a definition that adds a default, before the first use
       local before = body:find "A<float" or body:find "late"
       for _, after in ipairs(before and { false } or { false, true }) do
