@@ -190,10 +190,11 @@ static int fake_make_image(fake_source *s, int n, const char *const *options) {
   snprintf(in, sizeof in, "%s/text.cc", s->folder);
   snprintf(out, sizeof out, "%s/text.so", s->folder);
   const char *second[] = { "g++", "-std=c++17", options[0], "-finline-functions-called-once",
-    "-ftree-sra", "-shared", "-fPIC", "-w", "-fpermissive", "-ffp-contract=off", "-fwrapv",
-    "-fno-strict-aliasing", "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics",
-    "-fno-asynchronous-unwind-tables", "-fno-math-errno", "-fno-trapping-math", "-Wl,-Bsymbolic",
-    "-nodefaultlibs", "-o", out, in, "-lgcc", fake_has_fma() ? "-mfma" : NULL, NULL };
+    "-ftree-sra", "-fira-region=one", "-shared", "-fPIC", "-w", "-fpermissive",
+    "-ffp-contract=off", "-fwrapv", "-fno-strict-aliasing", "-fno-exceptions", "-fno-rtti",
+    "-fno-threadsafe-statics", "-fno-asynchronous-unwind-tables", "-fno-math-errno",
+    "-fno-trapping-math", "-Wl,-Bsymbolic", "-nodefaultlibs", "-o", out, in, "-lgcc",
+    fake_has_fma() ? "-mfma" : NULL, NULL };
   if (fake_gxx(s, second)) s->image = fake_read_file(s->folder, "text.so", &s->bytes);
   return s->image && own;
 }
