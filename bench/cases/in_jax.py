@@ -102,15 +102,20 @@ def norm(x, w, b):
 
 # ---- ops ----
 
-def layer_norm(o, given):
-    x, w, b = (given[n] for n in "xwb")
+def call_with_gradients(f, o, given, names):
+    """f of these tensors and, if o asks for it, their gradients for the cotangent g, compiled."""
+    inputs = [given[n] for n in names]
     if o.get("backward") != 1:
-        return call(norm, x, w, b)
+        return call(f, *inputs)
 
-    def both(x, w, b, g):
-        y, back = jax.vjp(norm, x, w, b)
+    def both(g, *inputs):
+        y, back = jax.vjp(f, *inputs)
         return (y, *back(g))
-    return call(both, x, w, b, given["g"])
+    return call(both, given["g"], *inputs)
+
+
+def layer_norm(o, given):
+    return call_with_gradients(norm, o, given, "xwb")
 
 
 def cross_entropy(o, given):
@@ -123,14 +128,7 @@ def attention(o, given):
     def attend(q, k, v):
         q, k, v = (z.transpose(0, 2, 1, 3) for z in (q, k, v))
         return jax.nn.dot_product_attention(q, k, v, is_causal=True, implementation=library).transpose(0, 2, 1, 3)
-    q, k, v = (given[n] for n in "qkv")
-    if o.get("backward") != 1:
-        return call(attend, q, k, v)
-
-    def both(q, k, v, g):
-        y, back = jax.vjp(attend, q, k, v)
-        return (y, *back(g))
-    return call(both, q, k, v, given["g"])
+    return call_with_gradients(attend, o, given, "qkv")
 
 
 def launches(o, given):
