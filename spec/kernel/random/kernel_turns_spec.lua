@@ -141,7 +141,8 @@ describe("a kernel in turns", function()
   end)
 
   -- the reverse code of a loop loads again, when the maxima are there
-  for name, read in pairs { ["its rounds differ"] = "for (int j = t; j < 12; j += 5) u += top[i] * v;",
+  for name, read in pairs {
+      ["its rounds differ"] = "for (int j = t; j < 12; j += 5) u += top[i] * v;",
       ["its rounds are known"] = "for (int j = 0; j < 3; ++j) u = u * 0.5 + sin(top[i]) * u;",
       ["it ends by what it reads"] = "int j = 0; while (u < 2 && j < 4) { ++j; u += v * top[i]; }",
     } do
