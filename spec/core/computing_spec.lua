@@ -499,7 +499,7 @@ end]], ("FLAME_CACHE_DIR=off FAKE_CUDA_KEEP=1 TMPDIR=%s"):format(keep))
     end)
   end
 
-  case("puts the shared arrays of a derivative into dynamic memory, if the device has it", function()
+  case("puts the shared arrays of a derivative into dynamic memory, or else global memory", function()
     local script = [=[
 local k = flame.kernel { block = 64, grid = 1, shape = { 64 }, source = [[
 __global__ void k(const float *x, float *y, int n) {
@@ -519,8 +519,6 @@ for i, device in ipairs { "cpu", "cuda" } do
 end
 print((grads[1] - grads[2]):abs():amax():item() < 1e-4)]=]
     assert.truthy(run(script):find "^true")
-    local less = run(script, "FAKE_CUDA=\"computes=2 shared=50000\"")
-    assert.matches("k_vjp: a block needs %d+ bytes of shared memory and this device gives it 50000: ",
-      less)
+    assert.truthy(run(script, "FAKE_CUDA=\"computes=2 shared=50000\""):find "^true")
   end)
 end)
