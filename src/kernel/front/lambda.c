@@ -191,7 +191,7 @@ fl_cvalue fl_parse_lambda(fl_front *p) {
 int fl_function_is(const fl_cvalue *v) {
   const fl_kmembers *m = v->kind == FL_V_PLACE && v->type->kind == FL_C_STRUCT
                          ? v->type->s->members : NULL;
-  return m && m->n_inner == 1 && !v->type->s->n_fields && v->var < 0;
+  return m && m->n_inner == 1 && !v->type->s->n_fields;
 }
 
 /* Copies of the functions of s as members of an object; of "f<…>", the templates among them, and
