@@ -465,7 +465,7 @@ __global__ void top(const float *x, float *m, int n) {
   if (i < n) atomic_max(m, x[i]);
 }]=],
     block = { 16 }, grid = { 1 }, inout = { "m" }, single = true,
-    refuses = "may wait for one another in memory",
+    refuses = "a loop around atomicCAS",
     args = function(t) return { t.f { 9 }, t.tensor { 0.25 }, 9 } end,
     want = function(x, m, n)
       for i = 0, n - 1 do m[0] = math.max(m[0], x[i]) end

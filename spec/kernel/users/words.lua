@@ -137,7 +137,7 @@ __global__ void total(const float *x, float *sums, int n) {
   if (threadIdx.x < n) atomicAddCas(&sums[threadIdx.x & 1], x[threadIdx.x]);
 }]=],
     block = { 32 }, grid = { 1 }, inout = { "sums" }, single = true,
-    refuses = "may wait for one another in memory", args = function(t)
+    args = function(t)
       return { t.f { 20 }, t.tensor { 1, 2 }, 20 }
     end,
     want = function(x, s, n)

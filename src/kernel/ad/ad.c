@@ -5,6 +5,7 @@
 */
 #include "kernel/ad/ad_copies.h"
 #include "kernel/ad/ad_state.h"
+#include "kernel/ad/ad_swap.h"
 #include "kernel/ad/unroll.h"
 #include <stdarg.h>
 #include <stdio.h>
@@ -548,7 +549,7 @@ static fl_kad *ordered(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r)
 }
 
 fl_kad *fl_kad_adjoint(fl_karena *a, const fl_kfunc *f, const fl_kad_request *r) {
-  const fl_kfunc *g = fl_kad_without_copies(a, f);
+  const fl_kfunc *h = fl_kad_without_swaps(a, f, 0), *g = h ? fl_kad_without_copies(a, h) : NULL;
   fl_kad *res = g ? ordered(a, g, r) : NULL;
   fl_kad_tell("adjoint", f, r, res);
   return res;

@@ -71,6 +71,10 @@ static int waits(const void *of, const fl_kstmt *s) {
 
 typedef struct foreign { fl_kad_state *d; const fl_kstmt *s; } foreign;
 
+static int is_swap(const void *var, const fl_kstmt *s) {
+  return s->kind == FL_KS_ATOMIC && s->op == FL_KA_CAS && s->var == *(const int32_t *)var;
+}
+
 /* In a kernel whose blocks may wait for one another, as by a counter (record.h), refuses loads of
 ** elements that another thread may have written with no barrier of the grid in between
 ** (fl_kad_meet_grid): the reverse code would not wait. (A tangent waits as the kernel does, but for
@@ -81,8 +85,10 @@ static int see_foreign(void *arg, fl_kexpr *x) {
   if (x->kind == FL_KX_LOAD && d->f->vars[x->var].kind == FL_KV_POINTER
       && fl_kad_written(d, x->var) && !fl_kfact_of(d->facts, x->site)->own
       && fl_kad_apart_in_time(d, w->s, x) != FL_KAD_GRID)
-    fl_kad_refuse(d, x->line, "'%s', which is read where another thread may have written, in a "
-                  "kernel whose threads may wait for one another in memory (use grid.sync()),",
+    fl_kad_refuse(d, x->line, fl_kblock_any(d->body, is_swap, &x->var)
+                  ? "'%s', which a loop around atomicCAS changes (use atomicAdd, or atomicMax of bits)"
+                  : "'%s', which is read where another thread may have written, in a kernel whose "
+                    "threads may wait for one another in memory (use grid.sync()),",
                   d->f->vars[x->var].source);
   return 1;
 }

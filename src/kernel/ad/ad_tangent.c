@@ -6,6 +6,7 @@
 */
 #include "kernel/ad/ad_copies.h"
 #include "kernel/ad/ad_state.h"
+#include "kernel/ad/ad_swap.h"
 
 static fl_kexpr *tangent(fl_kad_state *d, fl_kblock *b, fl_kexpr *x);
 
@@ -232,7 +233,8 @@ static fl_kad *forward_mode(fl_karena *a, const fl_kfunc *f, const fl_kad_reques
 }
 
 fl_kad *fl_kad_tangent(fl_karena *a, const fl_kfunc *given, const fl_kad_request *r) {
-  const fl_kfunc *f = fl_kad_without_copies(a, given);
+  const fl_kfunc *g = fl_kad_without_swaps(a, given, 1);
+  const fl_kfunc *f = g ? fl_kad_without_copies(a, g) : NULL;
   fl_kad *res = f ? forward_mode(a, f, r) : NULL;
   for (int between = 0; between < 2 && res && res->refusal && !a->failed; between++) {
     const fl_kfunc *g = fl_kad_meet_grid(a, f, between);
