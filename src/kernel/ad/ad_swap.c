@@ -128,7 +128,7 @@ static void replace(swaps *w, fl_kstmt *loop, fl_kstmt *first, fl_kstmt *last) {
   swap x;
   fl_kexpr *v = NULL;
   const int op = is_swap(first, loop, &x) ? operation(w, &x, &v) : -1;
-  if (op < 0 || !is_unused(w, &x, last)) return;
+  if (op < 0 || !first || !is_unused(w, &x, last)) return;
   if (is_idle(w, last, first->var)) clear(w, last);
   clear(w, first);
   fl_kstmt *const next = loop->next;
