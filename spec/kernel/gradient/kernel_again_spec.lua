@@ -121,6 +121,18 @@ local fixed = {
     = fmax(u, part[j]); y[0] = u * u; }]] },
 }
 
+-- what all blocks have done with an element, and what the last block then does with it
+for _, first in ipairs { "part[i] = v * v;", "part[i] += v * v;", "atomicAdd(&part[i], v * v);",
+    "u = part[i] * part[i];" } do
+  for _, second in ipairs { "part[t] = sin(v);", "part[t] += sin(v);",
+      "atomicAdd(&part[t], sin(v));", "for (int j = 0; j < 2; ++j) part[t] = sin(v) + j;" } do
+    fixed[#fixed + 1] = { "the last block, after " .. first .. ": " .. second, ROWS,
+      "__shared__ bool last; if (i < n) { " .. first .. " y[i] = v * u; } __threadfence(); SYNC;"
+        .. " if (t == 0) last = atomicAdd(count, 1) == gridDim.x - 1; SYNC; if (last && t < n) { "
+        .. second .. " }" }
+  end
+end
+
 -- maxima by the bits of positive numbers; no tangent
 local maxima = {
   { "a softmax", ONE, [=[__shared__ long long m; __shared__ double s; if (t == 0) { m = 0; s =

@@ -66,8 +66,8 @@ static int see_other(void *arg, fl_kstmt *t) {
 enum { MOST_ACCESSES = 256 };
 
 /* An access ('site', in statement at[0]) of array var, and the statements at[1 …] with other
-** accesses that may reach its element: stores, and for a load also atomics, for an atomic also
-** loads. */
+** accesses that may reach its element. For a load: all writes; for an atomic: stores and loads; for
+** a store: writes with which it does not commute, as two sums do. */
 typedef struct again {
   fl_kad_state *d;
   const fl_kstmt *at[MOST_ACCESSES], *in;    /* in: the statement that is being read */
@@ -75,24 +75,33 @@ typedef struct again {
   int n, load, met, bad;
 } again;
 
+/* Does the write s leave in the element what it held, plus something? */
+static int adds(const fl_kstmt *s) {
+  return s->kind == FL_KS_STORE ? s->accumulate : s->kind == FL_KS_ATOMIC && is_sum(s);
+}
+
 static void note_access(again *w, int32_t site) {
   const fl_kfact *a = fl_kfact_of(w->d->facts, w->site), *b = fl_kfact_of(w->d->facts, site);
   if (fl_kfact_is_apart(a, b) || (a->own && b->own && fl_kfact_is_one(a, b))) return;
+  if (fl_kfact_is_one_strip(a, b)) return;
   w->bad |= w->n == MOST_ACCESSES || w->in->kind == FL_KS_LOOP;    /* a loop's condition */
   if (!w->bad) w->at[w->n++] = w->in;
 }
 
 static int see_load(void *arg, fl_kexpr *x) {
   again *w = arg;
-  if (x->kind == FL_KX_LOAD && x->var == w->var && !w->load) note_access(w, x->site);
+  if (x->kind == FL_KX_LOAD && x->var == w->var) note_access(w, x->site);
   return 1;
 }
 
 static int see_access(void *arg, fl_kstmt *s) {
   again *w = arg;
+  const int store = !w->load && w->at[0]->kind == FL_KS_STORE;
   w->in = s;
-  fl_kwalk_operands(&(fl_kvisitor){ NULL, see_load, w }, s);
-  if (fl_kwrites_to(s, w->var) && (s->kind == FL_KS_STORE || w->load)) note_access(w, s->site);
+  if (!w->load && !store) fl_kwalk_operands(&(fl_kvisitor){ NULL, see_load, w }, s);
+  if (!fl_kwrites_to(s, w->var) || (store && s == w->at[0])) return 1;
+  if (store ? !adds(s) || !adds(w->at[0]) : w->load || s->kind == FL_KS_STORE)
+    note_access(w, s->site);
   return 1;
 }
 

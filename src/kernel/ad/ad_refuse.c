@@ -60,30 +60,40 @@ static int uses_result(const void *none, const fl_kstmt *s) {
   return s->kind == FL_KS_ATOMIC && s->result >= 0;
 }
 
-/* Is s a fence, or a loop that may wait until another thread has written? */
-static int waits(const void *of, const fl_kstmt *s) {
+/* Is s a loop that may wait until another thread has written? */
+static int spins(const void *of, const fl_kstmt *s) {
   int memory = 0;
-  if (s->kind == FL_KS_BARRIER) return s->op == FL_KBAR_FENCE;
   if (s->kind != FL_KS_LOOP) return 0;
   return fl_kblock_any(s->body, uses_result, NULL) ||
          (is_steady(of, s, s->x[0], &memory, 0) && memory);
 }
 
-typedef struct foreign { fl_kad_state *d; const fl_kstmt *s; } foreign;
+static int is_fence(const void *none, const fl_kstmt *s) {
+  (void)none;
+  return s->kind == FL_KS_BARRIER && s->op == FL_KBAR_FENCE;
+}
+
+/* spin: a loop of the kernel may wait; ordered: it does, or the kernel has a fence. Without either,
+** threads that write to one element race. */
+typedef struct foreign { fl_kad_state *d; const fl_kstmt *s; int spin, ordered; } foreign;
+
+/* Does no other thread have the index of this access? */
+static int is_own(const foreign *w, int32_t site) { return fl_kfact_of(w->d->facts, site)->own; }
 
 static int is_swap(const void *var, const fl_kstmt *s) {
   return s->kind == FL_KS_ATOMIC && s->op == FL_KA_CAS && s->var == *(const int32_t *)var;
 }
 
 /* In a kernel whose blocks may wait for one another, as by a counter (record.h), refuses loads of
-** elements that another thread may have written with no barrier of the grid in between
-** (fl_kad_meet_grid): the reverse code would not wait. (A tangent waits as the kernel does, but for
-** what is recorded.) */
+** elements that another thread may write with no barrier of the grid in between
+** (fl_kad_meet_grid): the reverse code would not wait. So it is with a store where another thread
+** may write: the cotangent of the element is that of the last one. (A tangent waits as the kernel
+** does, but for what is recorded.) */
 static int see_foreign(void *arg, fl_kexpr *x) {
   foreign *w = arg;
   fl_kad_state *d = w->d;
   if (x->kind == FL_KX_LOAD && d->f->vars[x->var].kind == FL_KV_POINTER
-      && fl_kad_written(d, x->var) && !fl_kfact_of(d->facts, x->site)->own
+      && fl_kad_written(d, x->var) && (w->ordered || !is_own(w, x->site))
       && fl_kad_apart_in_time(d, w->s, x) != FL_KAD_GRID)
     fl_kad_refuse(d, x->line, fl_kblock_any(d->body, is_swap, &x->var)
                   ? "'%s', which a loop around atomicCAS changes (use atomicAdd, or atomicMax of bits)"
@@ -95,14 +105,22 @@ static int see_foreign(void *arg, fl_kexpr *x) {
 
 static int see_statement(void *arg, fl_kstmt *s) {
   foreign *w = arg;
+  fl_kad_state *d = w->d;
   w->s = s;
   fl_kwalk_operands(&(fl_kvisitor){NULL, see_foreign, w}, s);
+  if (!w->ordered || s->kind != FL_KS_STORE || d->f->vars[s->var].kind != FL_KV_POINTER
+      || !d->active[s->var]) return 1;
+  if ((w->spin && !is_own(w, s->site)) || fl_kad_apart_in_time(d, s, NULL) != FL_KAD_GRID)
+    fl_kad_refuse(d, s->line, "'%s', to which another thread may write as well, in a kernel whose "
+                  "threads may wait for one another in memory (use grid.sync()),",
+                  d->f->vars[s->var].source);
   return 1;
 }
 
 static void refuse_foreign(fl_kad_state *d) {
-  foreign w = {d, NULL};
-  if (d->f->replays || (d->facts && fl_kblock_any(d->body, waits, d)))
+  foreign w = {d, NULL, d->facts && fl_kblock_any(d->body, spins, d), 0};
+  w.ordered = w.spin || (d->facts && fl_kblock_any(d->body, is_fence, NULL));
+  if (d->f->replays || w.ordered)
     fl_kwalk_block(&(fl_kvisitor){see_statement, NULL, &w}, d->body);
 }
 

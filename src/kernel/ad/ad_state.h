@@ -241,7 +241,8 @@ static inline int fl_kad_reads_won(const fl_kad_state *d, const fl_kstmt *s) {
 ** and whose outcome depends on the order of the threads. */
 int fl_kad_is_drawn(fl_kad_state *d, const fl_kstmt *s);
 /* Which barriers separate s, an atomic on global memory, from the loads and stores that may reach
-** its element? (If 'load' is not NULL: which separate this load in s from such stores and atomics?)
+** its element, or s, a store, from other writes there with which it does not commute? (If 'load' is
+** not NULL: which separate this load in s from stores and atomics?)
 ** OPEN: not even those of the block; BLOCK: those of the block; GRID: those of the grid, or there
 ** is one block, or all accesses of an element are of one thread. */
 enum { FL_KAD_OPEN, FL_KAD_BLOCK, FL_KAD_GRID };
