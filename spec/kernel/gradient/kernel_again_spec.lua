@@ -318,6 +318,13 @@ describe("sums of atomics that are read too early are refused, or the launch of 
     told([[if (t == 0) { part[b] = v * v; __threadfence(); y[i] = part[b > 0 ? b - 1 : 0]; }]],
       ROWS, "may wait for one another")
   end)
+  it("but not where a loop ends by a vote of the warp", function()
+    for _, loop in ipairs { "while (__any_sync(0xffu, ++j < 3)) u = sin(v + u);",
+        "do u = sin(v + u); while (__ballot_sync(0xffu, ++j < 3));",
+        "int more = 1; while (more) { u = sin(v + u); more = __any_sync(0xffu, ++j < 3); }" } do
+      assert.is_nil(wrong("int j = 0; " .. loop .. " if (i < n) y[i] = u * v;", 21, ROWS))
+    end
+  end)
   it("where the last block reads what is written after its count", function()
     told([[__shared__ int c; if (t == 0) c = atomicAdd(count, 1); SYNC; if (t == 0) part[b] = v
       * v; SYNC;

@@ -49,7 +49,8 @@ static int is_steady(const fl_kad_state *d, const fl_kstmt *loop, const fl_kexpr
   } else if (x->kind == FL_KX_VAR) {
     const int n = fl_kassigned(&loop->body, x->var, &one);
     if (fl_kassigned(&loop->other, x->var, NULL) || n > 1 || depth > 20) return 0;
-    if (n) return one->kind == FL_KS_ASSIGN && is_steady(d, loop, one->x[0], memory, depth + 1);
+    if (n && (!one || one->kind != FL_KS_ASSIGN)) return 0;        /* the result of a vote */
+    if (n) return is_steady(d, loop, one->x[0], memory, depth + 1);
   }
   for (int i = 0; i < x->n; i++) if (!is_steady(d, loop, x->x[i], memory, depth)) return 0;
   return 1;
