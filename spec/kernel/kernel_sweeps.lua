@@ -1,12 +1,6 @@
 --- For kernel_tiles_spec.lua: sweeps, two buffers that change places, sorts and scans in shared
---- memory, as people write them. A list as in kernel_tiles.lua.
-local kernels = {}
-
-local function add(name, n, threads, out, source, o)
-  kernels[#kernels + 1] = { name = name, n = n, threads = threads, out = out, source = source,
-    shared = o and o.shared, steps = o and o.steps or 4, coarse = o and o.coarse,
-    before = o and o.before or "" }
-end
+--- memory, as people write them; 'add' is that of kernel_tiles.lua.
+local add = ...
 
 add("redblack", 64, 16, 64, [[
   __shared__ double u[64]; int t = threadIdx.x;
@@ -447,5 +441,3 @@ add("hist_rounds", 32, 8, 8, [[
     if (k == 1) { h[t] *= 0.5; __syncthreads(); }
   }
   y[t] = h[t] * h[t];]])
-
-return kernels

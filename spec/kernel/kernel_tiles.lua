@@ -1,13 +1,15 @@
 --- For kernel_tiles_spec.lua: factorisations, solvers and transforms in shared memory, as people
 --- write them; then kernel_sweeps.lua. A list of {name, source, n = numbers of a block, out =
 --- results of a block, threads, shared = bytes, steps = the argument n}: x and y are the block's.
-local kernels = dofile "spec/kernel/kernel_sweeps.lua"
+local kernels = {}
 
 local function add(name, n, threads, out, source, o)
   kernels[#kernels + 1] = { name = name, n = n, threads = threads, out = out, source = source,
     shared = o and o.shared, steps = o and o.steps or 4, coarse = o and o.coarse,
     before = o and o.before or "" }
 end
+
+assert(loadfile "spec/kernel/kernel_sweeps.lua")(add)
 
 add("lu", 36, 8, 36, [[
   const int M = 6; __shared__ double a[36]; int t = threadIdx.x;

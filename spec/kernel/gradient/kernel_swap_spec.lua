@@ -7,6 +7,9 @@ local helper = dofile("spec/support/helper.lua")
 --- val and was; use: what is done with the result, r.
 local function kernel(value, use, o)
   o = o or {}
+  local bits = o.unsigned and { "unsigned", "__uint_as_float", "__float_as_uint" }
+    or o.f32 and { "int", "__int_as_float", "__float_as_int" }
+    or { "unsigned long long", "__longlong_as_double", "__double_as_longlong" }
   return flame.kernel { block = 8, grid = 1, inout = { "sums" }, shape = { 8 },
     source = ([[
 __device__ REAL change(REAL *address, REAL val, const REAL *more) {
@@ -27,11 +30,9 @@ __global__ void k(const REAL *x, REAL *sums, REAL *y, int n) {
   TAIL
   y[i] = r + x[i];
 }]]):gsub("%u%u+", { VALUE = value, EXTRA = o.extra or "", TEST = o.test or "assumed != old",
-      USE = use or "change(&sums[i % 2], x[i] * x[i], x);", HEAD = o.head or "", TAIL = o.tail or "",
-      REAL = o.f32 and "float" or "double", BITS = o.f32 and (o.unsigned and "unsigned" or "int")
-        or "unsigned long long", OF = o.f32 and (o.unsigned and "__uint_as_float" or "__int_as_float")
-        or "__longlong_as_double", TO = o.f32 and (o.unsigned and "__float_as_uint"
-        or "__float_as_int") or "__double_as_longlong" }) }
+      USE = use or "change(&sums[i % 2], x[i] * x[i], x);",
+      HEAD = o.head or "", TAIL = o.tail or "",
+      REAL = o.f32 and "float" or "double", BITS = bits[1], OF = bits[2], TO = bits[3] }) }
 end
 
 local function check(k, dtype)
@@ -57,11 +58,12 @@ describe("a loop around atomicCAS", function()
 
   it("is one in floats, by signed and unsigned bits, and in shared memory", function()
     assert.is_true(check(kernel("val + __int_as_float(assumed)", nil, { f32 = true }), "f32"))
-    assert.is_true(check(kernel("val + __uint_as_float(assumed)", nil, { f32 = true, unsigned = true }),
-      "f32"))
+    assert.is_true(check(kernel("val + __uint_as_float(assumed)", nil,
+      { f32 = true, unsigned = true }), "f32"))
     assert.is_true(check(kernel("val + __longlong_as_double(assumed)",
-      "change(&s[i % 4], x[i] * x[i], x);", { head = "__shared__ double s[4]; if (i < 4) s[i] = sums[i % 2]; "
-        .. "__syncthreads();", tail = "__syncthreads(); r = s[i / 2] * s[i / 2];" })))
+      "change(&s[i % 4], x[i] * x[i], x);", {
+        head = "__shared__ double s[4]; if (i < 4) s[i] = sums[i % 2]; __syncthreads();",
+        tail = "__syncthreads(); r = s[i / 2] * s[i / 2];" })))
   end)
 
   it("may have its sums read again after a barrier", function()

@@ -22,8 +22,7 @@ static int is_bits(const fl_kexpr *x) {
 
 /* ---- twins ------------------------------------------------------------------------------ */
 
-/* x without conversions between integers of one size. */
-static fl_kexpr *stripped(fl_kexpr *x) {
+fl_kexpr *fl_kad_stripped(fl_kexpr *x) {
   while (x->kind == FL_KX_CAST && fl_kt_is_int(x->type) && fl_kt_is_int(x->x[0]->type) &&
          fl_kt_size(x->type) == fl_kt_size(x->x[0]->type)) x = x->x[0];
   return x;
@@ -41,15 +40,19 @@ static int is_whole(const fl_kexpr *x, int to_real) {
 }
 
 fl_kexpr *fl_kad_real_of_bits(fl_kexpr *x) {
-  x = stripped(x);
+  x = fl_kad_stripped(x);
   return is_whole(x, 0) ? x->x[0] : NULL;
+}
+
+fl_kexpr *fl_kad_bits_of(fl_kexpr *x) {
+  return is_whole(x, 1) ? fl_kad_stripped(x->x[0]) : NULL;
 }
 
 static int real_of(int type) { return fl_kt_size(type) == 8 ? FL_KT_F64 : FL_KT_F32; }
 
 /* Gives a twin to each variable that x hands on. */
 static void want(bits *b, fl_kexpr *x) {
-  x = stripped(x);
+  x = fl_kad_stripped(x);
   b->found |= is_whole(x, 0);
   if (x->kind == FL_KX_SELECT) {
     want(b, x->x[1]);
@@ -75,7 +78,7 @@ static int see_handed_on(void *arg, fl_kstmt *s) {
 static fl_kexpr *real(bits *b, fl_kexpr *x) {
   fl_karena *a = b->d->a;
   const int type = real_of(x->type);
-  x = stripped(x);
+  x = fl_kad_stripped(x);
   if (is_whole(x, 0)) return fl_kexpr_cast(a, type, x->x[0]);
   if (x->kind == FL_KX_VAR && x->var < b->n_twins && b->twin[x->var])
     return kx_var(b->d, b->twin[x->var] - 1);
@@ -89,7 +92,7 @@ static fl_kexpr *real(bits *b, fl_kexpr *x) {
 /* x with twins in place of the real numbers that are made of their bits. */
 static fl_kexpr *with_twins(void *arg, fl_kexpr *x) {
   bits *b = arg;
-  const fl_kexpr *of = is_whole(x, 1) ? stripped(x->x[0]) : NULL;
+  const fl_kexpr *of = is_whole(x, 1) ? fl_kad_stripped(x->x[0]) : NULL;
   if (of && (of->kind == FL_KX_SELECT || is_whole(of, 0) ||
              (of->kind == FL_KX_VAR && of->var < b->n_twins && b->twin[of->var])))
     return real(b, x->x[0]);
@@ -172,7 +175,7 @@ static int see_stored(void *arg, fl_kstmt *s) {
 static fl_kexpr *with_reals(void *arg, fl_kexpr *x) {
   const arrays *w = arg;
   const int to_real = is_whole(x, 1);
-  fl_kexpr *of = to_real ? stripped(x->x[0]) : x;
+  fl_kexpr *of = to_real ? fl_kad_stripped(x->x[0]) : x;
   if (of->kind != FL_KX_LOAD || w->is[of->var] != 1)
     return fl_kexpr_mapped(w->d->a, x, with_reals, (void *)(uintptr_t)w);
   const int type = of->type;

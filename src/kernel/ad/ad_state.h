@@ -217,7 +217,9 @@ void fl_kad_refuse_early(fl_kad_state *d);    /* ad_refuse.c */
 ** of bits of others are refused */
 void fl_kad_twin_bits(fl_kad_state *d);
 void fl_kad_refuse_bits(fl_kad_state *d);
+fl_kexpr *fl_kad_stripped(fl_kexpr *x);  /* without conversions between integers of one size */
 fl_kexpr *fl_kad_real_of_bits(fl_kexpr *x);     /* the real number whose bits x is, or NULL */
+fl_kexpr *fl_kad_bits_of(fl_kexpr *x);   /* the integer of whose bits x makes a number, or NULL */
 fl_kexpr *fl_kad_bits_of_real(const fl_kad_state *d, int type, fl_kexpr *x);    /* the opposite */
 /* Makes shared arrays of integers that atomics change, and that only hold the bits of real numbers,
 ** arrays of real numbers. */

@@ -8,11 +8,10 @@
 ** alone has an effect. What the element was before must not be used; v and i are variables.
 */
 #include "kernel/ad/ad_swap.h"
-#include "kernel/facts/defs.h"
-#include "kernel/tree/builtins.h"
+#include "kernel/ad/ad_state.h"
 
-/* By variable: how often it is read, as an array loaded from and written to. sums: maxima and minima
-** stay; found: a loop was replaced. */
+/* By variable: how often it is read and, as an array, written to. sums: maxima and minima stay;
+** found: a loop was replaced. */
 typedef struct swaps {
   fl_kfunc *f;
   int32_t *reads, *writes;
@@ -22,23 +21,8 @@ typedef struct swaps {
 /* A loop: the statements in it, and the one before it. */
 typedef struct swap { const fl_kstmt *first, *assume, *cas, *take; } swap;
 
-static const fl_kexpr *stripped(const fl_kexpr *x) {
-  while (x->kind == FL_KX_CAST && fl_kt_is_int(x->type) && fl_kt_is_int(x->x[0]->type) &&
-         fl_kt_size(x->type) == fl_kt_size(x->x[0]->type)) x = x->x[0];
-  return x;
-}
-
-/* The number whose bits x is (to_real: the bits that x makes a number of); NULL: x is no such call. */
-static const fl_kexpr *within(const fl_kexpr *x, int to_real) {
-  x = stripped(x);
-  if (x->kind != FL_KX_CALL || fl_kbuiltins[x->op].rule != FL_KBR_BITS ||
-      fl_kt_is_float(x->type) != to_real || fl_kt_is_float(x->x[0]->type) == to_real ||
-      fl_kt_size(x->type) != fl_kt_size(x->x[0]->type)) return NULL;
-  return to_real ? stripped(x->x[0]) : x->x[0];
-}
-
-static int is_var(const fl_kexpr *x, int32_t var) {
-  x = stripped(x);
+static int is_var(fl_kexpr *x, int32_t var) {
+  x = fl_kad_stripped(x);
   return x->kind == FL_KX_VAR && x->var == var;
 }
 
@@ -60,10 +44,12 @@ static int is_differ(const fl_kexpr *x, int32_t a, int32_t b) {
 
 /* Are 'loop' and the statement 'first' before it a loop around atomicCAS of this form? */
 static int is_swap(const fl_kstmt *first, const fl_kstmt *loop, swap *out) {
-  const fl_kexpr *load = first && first->kind == FL_KS_ASSIGN ? within(first->x[0], 0) : NULL;
+  const int is = first && first->kind == FL_KS_ASSIGN;
+  const fl_kexpr *load = is ? fl_kad_real_of_bits(first->x[0]) : NULL;
   if (!load || load->kind != FL_KX_LOAD || loop->kind != FL_KS_LOOP || !loop->post ||
       loop->other.first) return 0;
-  const fl_kstmt *assume = next_act(loop->body.first), *cas = assume ? next_act(assume->next) : NULL,
+  const fl_kstmt *assume = next_act(loop->body.first),
+                 *cas = assume ? next_act(assume->next) : NULL,
                  *take = cas ? next_act(cas->next) : NULL;
   if (!take || next_act(take->next) || assume->kind != FL_KS_ASSIGN) return 0;
   *out = (swap){ first, assume, cas, take };
@@ -84,14 +70,14 @@ static int is_free(const fl_kexpr *x, const swap *s) {
   return !fl_kreads_of(x, NULL);
 }
 
-static int is_element(const fl_kexpr *x, const swap *s) {
-  const fl_kexpr *of = within(x, 1);
+static int is_element(fl_kexpr *x, const swap *s) {
+  fl_kexpr *of = fl_kad_bits_of(x);
   return of && is_var(of, s->assume->var);
 }
 
 /* The operation that the loop does, and its operand *v; -1: it is none of them. */
 static int operation(const swaps *w, const swap *s, fl_kexpr **v) {
-  const fl_kexpr *x = within(s->cas->x[1], 0);
+  const fl_kexpr *x = fl_kad_real_of_bits(s->cas->x[1]);
   if (!x || x->n != 2) return -1;
   const int second = is_element(x->x[0], s);          /* the operand beside the element */
   if (!is_element(x->x[1 - second], s) || !is_free(x->x[second], s)) return -1;
@@ -106,7 +92,8 @@ static int operation(const swaps *w, const swap *s, fl_kexpr **v) {
 
 /* Does s assign the variable, as a number, to one that nothing reads? */
 static int is_idle(const swaps *w, const fl_kstmt *s, int32_t var) {
-  const fl_kexpr *x = s && s->kind == FL_KS_ASSIGN && !w->reads[s->var] ? within(s->x[0], 1) : NULL;
+  const int idle = s && s->kind == FL_KS_ASSIGN && !w->reads[s->var];
+  fl_kexpr *x = idle ? fl_kad_bits_of(s->x[0]) : NULL;
   return x && is_var(x, var);
 }
 
